@@ -10,6 +10,7 @@ import pytest
 from corral.envs.conformance.report import CHECKS
 from support import forked
 from support.command import run
+from support.messages import shown
 
 TESTS = Path(__file__).parents[1]
 QUICK = ("--no-processes", "--seeds", "0,1")
@@ -23,11 +24,10 @@ def check(*arguments: str, code: int = 0, columns: str = "80") -> str:
 @pytest.mark.slow  # checks whole games, twice
 def test_one_of_ours_is_checked_in_both_forms() -> None:
     output = check("two_step_v0")
-    assert "two_step_v0 (parallel): " in output
-    assert "two_step_v0 (AEC): " in output
+    shown(output, "two_step_v0 (parallel)", "two_step_v0 (AEC)")
     assert output.count("0 errors, 0 warnings; ") == 2
-    assert "0 errors, 0 warnings; 23 checks run" in output
-    assert "NOT RUN" not in output
+    shown(output, 23)
+    assert "NOT" not in output  # run
     assert max(map(len, output.splitlines())) <= 80
 
 
@@ -61,8 +61,9 @@ def test_the_report_fits_the_terminal(columns: str) -> None:
 
 def test_warnings_alone_end_with_0() -> None:
     output = check("support.faulty_envs:InfoGrows", *QUICK)
-    assert "WARNING info: early, seed 0, step 1" in output
-    assert "0 errors, 1 warning; " in output
+    shown(output, "WARNING", "info", "early")
+    assert output.count("WARNING") == 1
+    assert "ERROR" not in output
 
 
 def test_json_is_all_there_is_on_stdout() -> None:
@@ -73,12 +74,12 @@ def test_json_is_all_there_is_on_stdout() -> None:
     assert (result["errors"], result["warnings"], result["findings"]) == (0, 0, [])
     assert result["seeds"] == [0, 1]
     assert set(result["checks"]) | set(result["not_run"]) <= set(CHECKS)
-    assert "a step" in done.stderr
+    shown(done.stderr, "a step")
 
 
 def test_arguments_reach_the_environment() -> None:
     output = check("arena_v0", "--arg", "width=2", "--arg", "max_cycles=5", *QUICK)
-    assert "NOT RUN" in output
+    shown(output, "NOT")
     steps = [int(word.split()[0]) for word in output.split("episodes, ")[1:]]
     assert all(0 < count < 2_000 for count in steps)  # 100 steps an episode would be more
 

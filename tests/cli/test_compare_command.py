@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from support.messages import shown
+
 pytest.importorskip("safetensors", reason="needs the extra mappo")
 
 from corral.cli.commands.compare import _require_same_study
@@ -27,26 +29,27 @@ def flat(printed: str) -> str:
 def test_missing_runs_are_trained_and_compared(tmp_path: Path) -> None:
     place = tmp_path / "out"
     printed = within("compare", *GAME, *SMALL, "--out", place)
-    assert printed.startswith("2 runs of 64 env steps\n")
-    assert "The first run took" in printed
-    assert "mappo-seed0 is trained" in flat(printed)
-    assert "Too few seeds to tell" in printed
-    shown = printed[printed.index("Too few") : printed.index("Results:")]
-    assert max(map(len, shown.splitlines())) <= 80
-    assert json.loads((place / "compare.json").read_text())["environment"] == "two_step_v0"
+    shown(printed.splitlines()[0], 2, 64)
+    shown(flat(printed), "mappo-seed0")
+    kept = json.loads((place / "compare.json").read_text())
+    assert kept["environment"] == "two_step_v0"
+    verdict = kept["verdict"].split()[0]
+    told = shown(printed[printed.index(verdict) : printed.index("Results:")], "mappo", "ippo")
+    assert max(map(len, told.splitlines())) <= 80
+    assert flat(kept["verdict"]) in flat(told)
+    trained = {path: path.stat().st_mtime_ns for path in place.glob("*/progress.csv")}
     again = within("compare", *GAME, *SMALL, "--out", place)
-    assert "mappo-seed0 was trained before" in flat(again)
-    assert "is trained" not in again
-    assert "env steps\n" not in again
+    shown(flat(again), "mappo-seed0")
+    assert trained == {path: path.stat().st_mtime_ns for path in place.glob("*/progress.csv")}
     other = within("compare", *GAME, "--steps", "128", "--out", place, code=2)
-    assert "study.json is of corral train two_step_v0 --steps 64" in flat(other)
+    shown(flat(other), "study.json", "corral train two_step_v0 --steps 64")
     # The shell writes both groups, and the logs that lie beside the runs.
     mappo, ippo = ([*map(str, sorted(place.glob(f"{name}-*")))] for name in ("mappo", "ippo"))
     assert len(mappo) == 2
     printed = within(
         *("compare", *mappo, "--against", *ippo, "--episodes", "4", "--name", "first"),
     )
-    assert "too few seeds to tell first and ippo apart" in flat(printed).lower()
+    shown(flat(printed), "first", "ippo")
     printed = within("compare", *mappo, "--against", f"file={place / 'marl_eval.json'}")
     assert "file-mappo" in printed
 
@@ -93,7 +96,7 @@ def test_a_folder_without_runs_takes_other_options(tmp_path: Path) -> None:
 def test_a_group_of_nothing_but_logs_has_no_runs(tmp_path: Path) -> None:
     (tmp_path / "a-seed0.log").touch()
     printed = within("compare", tmp_path / "a-seed0.log", "--against", "b", code=2)
-    assert "a-seed0.log: a log, and no run" in flat(printed)
+    shown(flat(printed), "a-seed0.log")
 
 
 @pytest.mark.parametrize("command", ["evaluate", "duel"])

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from support.messages import shown
+
 pytest.importorskip("torch", reason="needs the extra mappo")
 
 from typer.testing import CliRunner
@@ -132,7 +134,7 @@ def test_mistakes_end_in_one_message(
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     printed = within("--config", tmp_path / "nowhere.toml", code=2)
-    assert "nowhere.toml cannot be read: No such file" in printed
+    shown(printed, "nowhere.toml")
 
 
 def test_a_run_that_goes_on_takes_no_file(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from corral.lab.duels.driver import FILES, Duel
 from corral.lab.duels.tables import _cell
 from support.command import run as command
 from support.command import within
+from support.messages import shown
 
 GAME = ("--env", "tictactoe_v0", "--episodes", "30")
 
@@ -38,8 +39,7 @@ def test_many_players_are_numbered_and_fit_80_columns() -> None:
     printed = within("duel", *teams, "random", "--env", "arena_v0", "--episodes", "2")
     assert max(map(len, printed.splitlines())) <= 80
     assert re.search(r"agent_1 \\ agent_2 +1 +2 +3 +4 +5 +6", printed)
-    assert "5 random/chase" in printed
-    assert "Columns are headed by the number of their player." in " ".join(printed.split())
+    assert re.search(r"5 +random/chase", printed)
 
 
 def test_no_return_is_minus_zero() -> None:
@@ -57,7 +57,7 @@ def test_results_are_written_once(tmp_path: Path) -> None:
     assert f"Results: {folder}, matrix.csv, duels.csv" in printed
     assert {file.name for file in folder.iterdir()} == set(FILES)
     again = command("duel", "perfect", "random", *GAME, "--out", folder, code=2)
-    assert "matrix.csv exists; --overwrite replaces it" in again
+    shown(again, "matrix.csv", "--overwrite")
     within("duel", "perfect", "random", *GAME, "--out", folder, "--overwrite")
 
 

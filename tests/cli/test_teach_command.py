@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from support.messages import shown
+
 pytest.importorskip("torch", reason="needs the extra mappo")
 
 from support.command import within
@@ -21,22 +23,18 @@ def test_a_team_is_recorded_cloned_and_started_from(
         *("record", "dfaas_v0", "--policies", "overflow/two", "--max-cycles", "12"),
         *("--episodes", "5", "--out", "steps.npz"),
     )
-    assert "Recorded 5 episodes of overflow/two in steps.npz" in said
-    assert "corral clone dfaas_v0 --from steps.npz" in said
+    shown(said, 5, "overflow/two", "corral clone dfaas_v0 --from steps.npz")
     said = within(
         *("clone", "dfaas_v0", "--from", "steps.npz", *SMALL, "--out", "runs/a"),
         *("--smoothing", "2", "--no-agent-id"),
     )
-    assert "agree, %" in said
-    assert "difference, requests" in said
-    assert "route=two" in said
-    assert "Decisions of steps.npz in 1 episodes not cloned from:" in said
+    shown(said, "agree", "difference", "route=two", "steps.npz", 1)
     said = within(
         *("train", "dfaas_v0", "--init", "runs/a", *SMALL, "--no-agent-id", "--out", "runs/b"),
         *("--route", "two", "--max-cycles", "12"),
     )
-    assert "policy shared from shared: actor taken, critic taken" in said.replace("\n", " ")
-    assert "env steps" in within("train", "--resume", "runs/a", "--steps", "128")
+    shown(said, "shared", "taken")
+    shown(within("train", "--resume", "runs/a", "--steps", "128"), 128)
 
 
 @pytest.mark.parametrize(
@@ -91,4 +89,4 @@ def test_help_lists_the_settings_of_cloning() -> None:
 def test_a_poor_clone_is_told_what_helps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     said = within("clone", "tictactoe_v0", "--from", "perfect", *SMALL, "--out", "runs/a")
-    assert "Poor agreement: try more --steps" in said.replace("\n", " ")
+    shown(said.replace("\n", " "), "--steps")

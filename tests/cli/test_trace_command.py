@@ -9,13 +9,14 @@ import pytest
 
 from corral.data import TraceSpec, make_trace, read_trace
 from support.command import within
+from support.messages import shown
 
 
 def test_check_says_what_is_wrong_and_where(tmp_path: Path) -> None:
     good, bad = tmp_path / "good.csv", tmp_path / "bad.csv"
     good.write_text("time,node,arrivals\n0,a,5\n1,a,6\n")
     bad.write_text("time,node,arrivals\n0,a,5\n1,a,-6\n2,a,x\n")
-    assert "2 steps x 1 node, without capacity" in within("trace", "check", good, "edge3")
+    shown(within("trace", "check", good, "edge3"), "good.csv", 2, 1, "edge3")
     output = within("trace", "check", good, bad, code=1)
     assert f"{bad}:3: column 'arrivals': '-6'" in output
     assert f"{bad}:4: column 'arrivals': 'x'" in output
@@ -23,24 +24,24 @@ def test_check_says_what_is_wrong_and_where(tmp_path: Path) -> None:
 
 def test_show_fits_80_columns(tmp_path: Path) -> None:
     for trace in ("edge3", "edge8"):
-        shown = within("trace", "show", trace)
-        assert max(map(len, shown.splitlines())) <= 80
-        assert "Served if nobody forwards" in shown
+        seen = within("trace", "show", trace)
+        assert max(map(len, seen.splitlines())) <= 80
+        shown(seen, trace)
     path = tmp_path / "one.csv"
     path.write_text("time,node,arrivals\n0,a node with a long name,5\n")
-    shown = within("trace", "show", path)
-    assert "1 step x 1 node," in shown
-    assert max(map(len, shown.splitlines()[1:])) <= 80
+    seen = within("trace", "show", path)
+    shown(seen, 1, "one")
+    assert max(map(len, seen.splitlines()[1:])) <= 80
 
 
 def test_names_of_servers_are_told_apart(tmp_path: Path) -> None:
     path = tmp_path / "six.csv"
     names = [f"2001:db8:85a3:8d3:1319:8a2e:370:734{i}" for i in (1, 2)]
     path.write_text("time,node,arrivals\n" + "".join(f"0,{name},5\n" for name in names))
-    shown = within("trace", "show", path)
-    assert "2001:db8…70:7341" in shown
-    assert "2001:db8…70:7342" in shown
-    assert "bars from 0 to 5 requests" in shown
+    seen = within("trace", "show", path)
+    assert "2001:db8…70:7341" in seen
+    assert "2001:db8…70:7342" in seen
+    shown(seen, 0, 5)
 
 
 def test_times_like_those_of_unix_are_noted(tmp_path: Path) -> None:
@@ -48,7 +49,7 @@ def test_times_like_those_of_unix_are_noted(tmp_path: Path) -> None:
     path.write_text("time,node,arrivals,capacity\n1767571200,a,5,4\n1767571500,a,6,4\n")
     replayed = ["replay", path, "--policies", "local", "--out", tmp_path / "out"]
     for words in (["trace", "check", path], ["trace", "show", path], replayed):
-        assert "look like Unix times" in " ".join(within(*words).split())
+        shown(" ".join(within(*words).split()), "Unix")
     assert "Unix" not in within("trace", "check", "edge3")
 
 
@@ -56,15 +57,16 @@ def test_make_takes_every_field_of_the_spec(tmp_path: Path) -> None:
     path = tmp_path / "made.csv.gz"
     within("trace", "make", "--out", path, "--nodes", "2", "--days", "1", "--set", "bursts=0")
     assert read_trace(path) == make_trace(nodes=2, days=1, bursts=0)
-    refused = within("trace", "make", "--out", path.parent, "--overwrite", code=2)
-    assert refused.strip() == f"corral: --out {path.parent} is a folder; give a file"
+    folder = path.parent
+    shown(within("trace", "make", "--out", folder, "--overwrite", code=2), f"--out {folder}")
     (path.parent / "link.csv").symlink_to(path.parent / "nowhere.csv")
-    assert "exists; --over" in within("trace", "make", "--out", path.parent / "link.csv", code=2)
+    link = path.parent / "link.csv"
+    shown(within("trace", "make", "--out", link, code=2), "link.csv", "--overwrite")
     assert "exists" in within("trace", "make", "--out", path, code=2)
     within("trace", "make", "--out", path, "--days", "1", "--seed", "4", "--overwrite")
     assert read_trace(path) == make_trace(TraceSpec(days=1, seed=4))
     wrong = within("trace", "make", "--out", path, "--set", "burst=0", "--overwrite", code=2)
-    assert "did you mean 'bursts'" in wrong
+    shown(wrong, "'burst'", "'bursts'")
     other = tmp_path / "other.csv"
     assert "NAME=VALUE" in within("trace", "make", "--out", other, "--set", "bursts", code=2)
 
@@ -89,26 +91,23 @@ def test_import_says_how_to_fill_gaps(tmp_path: Path) -> None:
     lines = [f"2026-01-01 00:0{minute}:00,{load}" for minute, load in rows.items()]
     path.write_text("\n".join(["timestamp,value", *lines, ""]))
     out = tmp_path / "out.csv"
-    refused = within("trace", "import", "series", path, "--out", out, code=2)
-    assert "1 step is missing in all: choose --gaps" in refused  # spelt as on the command line
-    assert "interpolate" in refused
+    told = within("trace", "import", "series", path, "--out", out, code=2)
+    shown(told, 1, "--gaps", "interpolate")  # spelt as on the command line
     assert not out.exists()
     noted = within("trace", "import", "series", path, "--out", out, "--gaps", "interpolate")
-    assert "note: gap: 1 missing step was filled" in noted
+    shown(noted, "gap", 1)
     assert read_trace(out).arrivals[:, 0].tolist() == [5, 6, 6, 7, 8, 9]
 
 
 def test_import_says_what_a_file_is_or_lacks(tmp_path: Path) -> None:
     path, out = tmp_path / "file.csv", tmp_path / "out.csv"
     path.write_text("time,node,arrivals\n2026-01-01,a,1\n2026-01-02,a,1\n")
-    refused = within("trace", "import", "series", path, "--out", out, code=2)
-    assert f"this already is a trace: corral replay {path}" in refused
+    told = within("trace", "import", "series", path, "--out", out, code=2)
+    shown(told, f"corral replay {path}")
     path.write_text("timestamp,value\n2026-01-01,1.5\n2026-01-02,1\n")
-    refused = within("trace", "import", "series", path, "--out", out, code=2)
-    assert "on the command line --round" in refused
-    assert "1 fraction was rounded" in within(
-        *("trace", "import", "series", path, "--out", out, "--round")
-    )
+    told = within("trace", "import", "series", path, "--out", out, code=2)
+    shown(told, "--round")
+    shown(within("trace", "import", "series", path, "--out", out, "--round"), 1)
 
 
 def test_an_existing_file_stops_an_import_before_its_notes(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from corral.cli.options import opponents_of, settings_of_policies
+from support.messages import refused, shown
 
 pytest.importorskip("torch", reason="needs the extra sb3")
 pytest.importorskip("psutil")
@@ -61,15 +62,12 @@ def test_a_run_from_the_command_line(tmp_path: Path) -> None:
         *("--out", tmp_path / "run", *OPTIONS),
     )
     require_80_columns(printed)
-    assert "sb3_ppo on dfaas_v0, seed 3\n" in printed
-    rows = "Rows of small: 0:28 to train on, none for validation, 28:40 held out\n"
-    assert rows in printed  # they hold no two windows of 288 steps
-    assert "128 env steps in" in printed
-    assert "64 of 128 env steps" in printed  # progress, where there is no terminal
+    shown(printed, "sb3_ppo", "dfaas_v0", 3)
+    shown(printed, "small", "0:28", "28:40")  # they hold no two windows of 288 steps
+    shown(printed, 64, 128)  # progress, where there is no terminal
     ended = int(load_run(tmp_path / "run").progress["episodes"].iloc[-1])
     assert 1 < ended <= 100
-    assert f"team return of {ended} episodes: " in printed
-    assert f"corral evaluate {tmp_path / 'run'}" in printed
+    shown(printed, ended, f"corral evaluate {tmp_path / 'run'}")
     same = small_run(
         tmp_path / "same", env_kwargs={"trace": str(tmp_path / "small.csv")}, updates=2, seed=3
     )
@@ -141,16 +139,15 @@ def test_rows_for_validation(tmp_path: Path) -> None:
     arguments = ("train", "dfaas_v0", "--trace", trace_file(tmp_path), "--steps", "64", *OPTIONS)
     arguments = (*arguments, "--max-cycles", "6")
     printed = within(*arguments, "--out", tmp_path / "run")
-    assert "Rows of small: 0:22 to train on, 22:28 for validation, 28:40 held out\n" in printed
+    shown(printed, "small", "0:22", "22:28", "28:40")
     printed = within(*arguments, "--validation", "0:12", "--out", tmp_path / "other")
-    assert "small: 12:28 to train on, 0:12 for validation, 28:40 held out" in printed
+    shown(printed, "small", "12:28", "0:12", "28:40")
     assert load_run(tmp_path / "other").config.env_config.validation == {"rows": (0, 12)}
     within(*arguments, "--validation", "0", "--out", tmp_path / "none")
     assert load_run(tmp_path / "none").config.env_config.validation == {}
-    assert "--validation 0.1.2: give a share" in within(*arguments, "--validation", "0.1.2", code=2)
-    assert "leave out --validation" in within(
-        "train", "--resume", tmp_path / "run", "--validation", "0", code=2
-    )
+    shown(within(*arguments, "--validation", "0.1.2", code=2), "--validation 0.1.2")
+    told = within("train", "--resume", tmp_path / "run", "--validation", "0", code=2)
+    shown(told, "--resume", "--validation")
 
 
 MISTAKES: list[tuple[list[str], str]] = [
@@ -251,12 +248,12 @@ def test_trainers_are_listed_and_explained() -> None:
             default = field.default
             assert row.split()[1] == text_of(default)
             assert len(row.split()) > 2
-        assert "In dfaas_v0 the default is: gamma 0.5." in manual
+        shown(manual, "dfaas_v0", "gamma 0.5")
         # It plays no game in turns: what suits those is none of its defaults.
-        assert manual.count("the default is:") == 1
+        assert "tictactoe_v0" not in manual
     manual = within("trainers", "mappo")
     for env in ("dfaas_v0", "tictactoe_v0", "tiles_v0"):
-        assert f"In {env} the default is: " in manual
+        shown(manual, env)
 
 
 @pytest.mark.parametrize(("env", "trainer"), [("dfaas_v0", "mappo"), ("tictactoe_v0", "sb3_ppo")])
@@ -280,7 +277,7 @@ def test_help_lists_all_that_can_be_set(env: str, trainer: str) -> None:
         if listed:
             entry = entry_of(arguments, name)
             told = f"[default: {text_of(parameter.default)}]"
-            assert told in entry or "default: the" in entry or "none:" in entry
+            assert told in entry or re.search(r"default: the\b|none:", entry)
             assert len(entry.split()) > 6
 
 
@@ -294,13 +291,10 @@ def entry_of(printed: str, name: str) -> str:
 
 def test_help_says_where_more_is() -> None:
     printed = within("train", "--help")
-    assert "Settings of mappo:" in printed
-    assert "corral train dfaas_v0 --help" in printed
-    assert "did you mean 'dfaas_v0'?" in within("train", "dfaas", "--help")
-    assert "did you mean 'mappo'?" in " ".join(
-        within("train", "dfaas_v0", "--trainer", "mapo", "--help").split()
-    )
-    assert "--arg key=value" in within("train", "some.module:env", "--help")
+    shown(printed, "mappo", "corral train dfaas_v0 --help")
+    shown(within("train", "dfaas", "--help"), "'dfaas_v0'")
+    shown(within("train", "dfaas_v0", "--trainer", "mapo", "--help"), "'mappo'")
+    shown(within("train", "some.module:env", "--help"), "--arg key=value")
 
 
 # --- Signals -------------------------------------------------------------------------------------
@@ -338,9 +332,8 @@ def test_a_signal_ends_training_with_a_checkpoint(
     assert "Traceback" not in printed
     assert process.returncode == 128 + number
     assert not any(child.is_running() for child in children)
-    assert "env steps, and saved" in printed
-    assert f"Go on with: corral train --resume {folder}" in printed
     done = int(rows(folder)[-1]["env_steps"])
+    shown(printed, f"{done:,}", f"corral train --resume {folder}")
     assert 128 <= done < STEPS
     assert load_run(folder).policies["node_0"] is not None
     resume(folder, steps=done + 64)
@@ -386,5 +379,5 @@ def test_opponents_of_several_agents_and_mixes(pairs: list[str], expected: Any) 
 
 @pytest.mark.parametrize("pairs", [["a"], ["a=x", "random"], ["=x"], ["a="], ["a=x,a=y"]])
 def test_opponents_without_an_agent_or_twice(pairs: list[str]) -> None:
-    with pytest.raises(ValueError, match=r"--opponent .*give"):
+    with refused(ValueError, "--opponent"):
         opponents_of(pairs)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from support.messages import shown
+
 pytest.importorskip("torch", reason="needs the extra mappo")
 
 from corral.trainers.runs.run import load_run
@@ -52,13 +54,12 @@ def test_all_of_them_and_a_stop(tmp_path: Path, mine: Path) -> None:
         *("--sink", f"{mine}:Lines", "--evaluate-every", "64"),
         *("--stop", "double>=4", "--stop", "wall_s>=1e6"),
     )
-    assert "stopped at 128 of 640 env steps, and saved: double>=4: double is 4." in printed
-    assert "greedy validation episodes" in " ".join(printed.split())
+    shown(printed, 128, 640, "double>=4", "validation")
     found = rows(folder)
     assert [row["double"] for row in found] == ["2", "4"]
     assert [row["longest_max"] for row in found] == ["10.0", "10.0"]
     assert (folder / "lines.txt").read_text() == "64\n128\n"
-    assert load_run(folder).stopped == "double>=4: double is 4"
+    shown(str(load_run(folder).stopped), "double>=4", 4)
     within("train", "--resume", folder, "--steps", "192", "--callback", f"{mine}:Doubles")
     assert [row["double"] for row in rows(folder)] == ["2", "4", "6"]
 
@@ -67,7 +68,7 @@ def test_a_callback_that_fails_is_told_in_a_line(tmp_path: Path, mine: Path) -> 
     folder = tmp_path / "run"
     train = ("train", "arena_v0", "--steps", "640", *SMALL, "--out", folder)
     printed = within(*train, "--callback", f"{mine}:fails", code=None)
-    assert "callback fails, on_update, at update 1 (64 env steps): ValueError: not" in printed
+    shown(printed, "fails", "on_update", 1, 64, "ValueError")
     assert "(mine.py:9)" in printed
     assert f"corral train --resume {folder}" in printed
     assert len(rows(folder)) == 1

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from support.messages import shown
+
 pytest.importorskip("safetensors", reason="needs the extra mappo")
 pytest.importorskip("optuna", reason="needs the extra tune")
 
@@ -45,7 +47,7 @@ def test_several_words_may_follow_an_option() -> None:
 def test_help_is_of_this_command() -> None:
     printed = " ".join(within("tune", "--help").split())
     assert "--resume" not in printed
-    assert "as in: corral tune dfaas_v0 --help" in printed
+    shown(printed, "corral tune dfaas_v0 --help")
 
 
 def test_the_screen_shows_trials_and_the_command_of_the_best(
@@ -64,14 +66,14 @@ def test_the_screen_shows_trials_and_the_command_of_the_best(
         r"1 +0\.01 +2 +\d\S* +\d\S* \.\. \d\S* +complete",
         r"random play +\d\S*",
         r"2 trials: 2 complete\.",
-        r"Value: the team's mean return with its last checkpoint in the same 64",
-        r"flattered by choosing. What it is worth:\ncorral evaluate \S+trial-000\d-seed0",
+        r"Value: .*64",
+        r"\ncorral evaluate \S+trial-000\d-seed0",
         r"for seed in 0 1; do OMP_NUM_THREADS=\d+ corral train two_step_v0 --trainer mappo .*"
         r"--learning-rate 0\.\d+ .*--seed \$seed; done",
     ):
         assert re.search(line, printed), (line, printed)
     again = within(*words, "--out", folder)
-    assert "is complete; nothing was left to train." in again
+    assert not re.search(r"Trial \d+,", again)  # nothing was left to train
     assert again.split("trial ")[1] == printed.split("trial ")[1]
 
 
@@ -81,11 +83,8 @@ def test_a_study_in_which_all_fails_ends_with_1(
     in_this_process(monkeypatch)
     words = ["tune", *SMALL, "--grid", "learning_rate=1e30", "--max-grad-norm", "1e30"]
     printed = within(*words, "--out", tmp_path / "study", code=1)
-    assert re.search(
-        r"Trial 0, learning_rate 1e\+30: failed, .*not\s+finite", printed, flags=re.DOTALL
-    )
-    assert "1 trial: 0 complete, 1 failed." in printed
-    assert "no trial is complete. Trial 0:" in printed
+    assert re.search(r"Trial 0, learning_rate 1e\+30: failed, ", printed)
+    assert re.search(r"0 complete, 1 failed\.", printed)
 
 
 @pytest.mark.parametrize(

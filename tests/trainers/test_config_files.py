@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
+from support.messages import refused
 
 pytest.importorskip("torch", reason="needs the extra mappo")
 
@@ -86,80 +90,82 @@ def test_json_of_the_same_layout_is_the_same(tmp_path: Path) -> None:
 # --- What is refused -----------------------------------------------------------------------------
 
 REFUSED = [
-    ('env = "dfaas_v0"\nstepz = 5', "no key named 'stepz'; did you mean 'steps'?"),
-    ('env = "dfaas_v0"\ngamma = 0.5', r"gamma belongs in the table \[settings\]"),
-    ('env = "dfaas_v0"\nqueue = 5', r"queue belongs in the table \[env_kwargs\]"),
-    ('env = "dfaas_v0"\ngama = 0.5', r"did you mean 'gamma', in the table \[settings\]\?"),
-    ('env = "dfaas_v0"\n[settings]\nsteps = 5', r"\[settings\] steps belongs at the top"),
-    ('env = "dfaas_v0"\n[settings]\ngama = 5', r"\[settings\] no setting named 'gama'; .*'gamma'"),
-    ('env = "dfaas_v0"\n[env_kwargs]\nque = 5', r"\[env_kwargs\] no key named 'que'; .*'queue'"),
-    ('env = "dfaas_v0"\n[env_kwargs]\nillegal = "raise"', "no key named 'illegal'"),
-    ('env = "dfaas_v0"\nsteps = "many"', 'steps = "many": give a whole number'),
-    ('env = "dfaas_v0"\nsteps = 1.5', r"steps = 1\.5: give a whole number"),
-    ('env = "dfaas_v0"\nsteps = true', "steps = true: give a whole number"),
-    ('env = "dfaas_v0"\nseed = [1]', r"seed = \[1\]: give a whole number"),
-    ('env = "dfaas_v0"\nkeep = "some"', 'keep = "some": give a whole number or "all"'),
-    ('env = "dfaas_v0"\nheld_out = [1, 2, 3]', r"held_out = \[1, 2, 3\]: give a number or a list"),
-    ('env = "dfaas_v0"\npolicies_to_train = 1', "policies_to_train = 1: give a list of texts"),
-    ('env = "dfaas_v0"\n[settings]\ngamma = "x"', r'\[settings\] gamma = "x": give a number'),
-    ('env = "dfaas_v0"\n[settings]\ngamma = nan', r"settings\.gamma = nan: give a finite number"),
-    ('env = "dfaas_v0"\n[settings]\nanneal = 1', r"\[settings\] anneal = 1: give true or false"),
-    ('env = "dfaas_v0"\n[settings]\nnet_arch = 5', "net_arch = 5: give a list of whole numbers"),
-    ('env = "dfaas_v0"\n[env_kwargs]\nqueue = "x"', r'\[env_kwargs\] queue = "x": give a whole'),
-    ('env = "dfaas_v0"\nsettings = 5', r"settings is a table: \[settings\]"),
-    ('env = "dfaas_v0"\nout = 1979-05-27', "out = 1979-05-27: a date is no argument"),
-    ('env = "dfaas_v0"\nseed = 1\nseed = 2\n', r"is no TOML: a key stands twice \(at line 3"),
-    ("env = dfaas_v0", r"is no TOML: .*at line 1, column 7"),
-    ("steps = 5", "names no environment: write env"),
-    ("env = 5", 'env = 5: give a text'),
-    ('env = "dfaas_v0"\ntrainer = "mapo"', "did you mean 'mappo'"),
-    ('env = "classic/tictactoe-v3"', "corral train classic/tictactoe-v3 --config"),
-    ('env = "my_games:make"', "nothing is imported because a file names it"),
-    ('env = "rps_v0"\ntrainer = "mine.py:pg"', "--trainer mine.py:pg"),
-    ("a" + ".a" * 5_000 + " = 1", "levels deep"),
-    ("a = " + "[" * 200 + "]" * 200, "levels deep|is no TOML|no key named"),
-    ("a = " + "[" * 100_000, "is no TOML"),
+    ('env = "dfaas_v0"\nstepz = 5', ("'stepz'", "'steps'")),
+    ('env = "dfaas_v0"\ngamma = 0.5', ('gamma', '[settings]')),
+    ('env = "dfaas_v0"\nqueue = 5', ('queue', '[env_kwargs]')),
+    ('env = "dfaas_v0"\ngama = 0.5', ("'gama'", "'gamma'", '[settings]')),
+    ('env = "dfaas_v0"\n[settings]\nsteps = 5', ('[settings]', 'steps')),
+    ('env = "dfaas_v0"\n[settings]\ngama = 5', ('[settings]', "'gama'", "'gamma'")),
+    ('env = "dfaas_v0"\n[env_kwargs]\nque = 5', ('[env_kwargs]', "'que'", "'queue'")),
+    ('env = "dfaas_v0"\n[env_kwargs]\nillegal = "raise"', ('[env_kwargs]', "'illegal'")),
+    ('env = "dfaas_v0"\nsteps = "many"', ('steps = "many"',)),
+    ('env = "dfaas_v0"\nsteps = 1.5', ('steps = 1.5',)),
+    ('env = "dfaas_v0"\nsteps = true', ('steps = true',)),
+    ('env = "dfaas_v0"\nseed = [1]', ('seed = [1]',)),
+    ('env = "dfaas_v0"\nkeep = "some"', ('keep = "some"', '"all"')),
+    ('env = "dfaas_v0"\nheld_out = [1, 2, 3]', ('held_out = [1, 2, 3]', '"none"')),
+    ('env = "dfaas_v0"\npolicies_to_train = 1', ('policies_to_train = 1', '"none"')),
+    ('env = "dfaas_v0"\n[settings]\ngamma = "x"', ('[settings]', 'gamma = "x"')),
+    ('env = "dfaas_v0"\n[settings]\ngamma = nan', ('settings.gamma = nan',)),
+    ('env = "dfaas_v0"\n[settings]\nanneal = 1', ('[settings]', 'anneal = 1', 'true', 'false')),
+    ('env = "dfaas_v0"\n[settings]\nnet_arch = 5', ('net_arch = 5',)),
+    ('env = "dfaas_v0"\n[env_kwargs]\nqueue = "x"', ('[env_kwargs]', 'queue = "x"', '--queue x')),
+    ('env = "dfaas_v0"\nsettings = 5', ('settings', '[settings]')),
+    ('env = "dfaas_v0"\nout = 1979-05-27', ('out = 1979-05-27',)),
+    ('env = "dfaas_v0"\nseed = 1\nseed = 2\n', ('TOML', 3, 9)),
+    ("env = dfaas_v0", ('TOML', 1, 7)),
+    ("steps = 5", ('env = "dfaas_v0"',)),
+    ("env = 5", ('env = 5',)),
+    ('env = "dfaas_v0"\ntrainer = "mapo"', ("'mapo'", "'mappo'", '--trainer file.py:name')),
+    ('env = "classic/tictactoe-v3"', ('corral train classic/tictactoe-v3 --config',)),
+    ('env = "my_games:make"', ('corral train my_games:make --config',)),
+    ('env = "rps_v0"\ntrainer = "mine.py:pg"', ('--trainer mine.py:pg',)),
+    ("a" + ".a" * 5_000 + " = 1", ('levels', 20)),
+    ("a = " + "[" * 200 + "]" * 200, ('levels', 20)),
+    ("a = " + "[" * 100_000, ('TOML',)),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "message"), REFUSED, ids=[text[:50] for text, _ in REFUSED])
-def test_what_is_refused_names_file_key_and_remedy(tmp_path: Path, text: str, message: str) -> None:
+@pytest.mark.parametrize(("text", "named"), REFUSED, ids=[text[:50] for text, _ in REFUSED])
+def test_what_is_refused_names_file_key_and_remedy(
+    tmp_path: Path, text: str, named: tuple[object, ...]
+) -> None:
     path = toml(tmp_path, text)
-    with pytest.raises(ConfigError, match=message) as raised:
+    with refused(ConfigError, *named) as raised:
         corral.read_config(path)
     assert str(raised.value).startswith(str(path))
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "named"),
     [
-        ('{"env": "rps_v0", "seed": 1, "seed": 2}', "the key 'seed' stands twice"),
+        ('{"env": "rps_v0", "seed": 1, "seed": 2}', ("'seed'",)),
         (
             '{"env": "rps_v0", "settings": {"gamma": NaN}}',
-            "NaN is not a finite number",
+            ("NaN",),
         ),
-        ("[1, 2]", r"give a table of arguments, not \[1, 2\]"),
-        ('{"env": ', "is no JSON .*line 1 column 9"),
-        ("[" * 100_000, "is no JSON"),
-        ('{"format": 9}', "is of format 9"),
-        ('{"format": 2, "env": 5}', "is damaged"),
+        ("[1, 2]", ("[1, 2]",)),
+        ('{"env": ', ("JSON", "1", "9")),
+        ("[" * 100_000, ("JSON",)),
+        ('{"format": 9}', ("9",)),
+        ('{"format": 2, "env": 5}', ("run.json", "env", 5)),
     ],
 )
-def test_json_that_is_refused(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(CorralError, match=message):
+def test_json_that_is_refused(tmp_path: Path, text: str, named: tuple[object, ...]) -> None:
+    with refused(CorralError, *named):
         corral.read_config(toml(tmp_path, text, "run.json"))
 
 
 def test_files_that_are_no_configuration(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"nowhere\.toml cannot be read: No such file"):
+    with refused(ConfigError, tmp_path / "nowhere.toml", os.strerror(errno.ENOENT)):
         corral.read_config(tmp_path / "nowhere.toml")
-    with pytest.raises(ConfigError, match="is a folder"):
+    with refused(ConfigError, tmp_path):
         corral.read_config(tmp_path)
-    with pytest.raises(ConfigError, match="at most 4,194,304"):
+    with refused(ConfigError, "4,194,304", "4,194,305"):
         corral.read_config(toml(tmp_path, "#" * (MOST_BYTES + 1)))
     path = tmp_path / "binary.toml"
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(ConfigError, match="is no TOML"):
+    with refused(ConfigError, path, "TOML"):
         corral.read_config(path)
 
 
@@ -218,7 +224,7 @@ def test_what_is_printed_makes_the_same_run(tmp_path: Path, case: str) -> None:
     assert found.config.canonical() == first.config.canonical()
     assert (found.config.steps, found.config.keep) == (first.config.steps, first.config.keep)
     # All defaults are in it, and the text of the text is the text.
-    assert "gamma = " in path.read_text()
+    assert any(line.startswith("gamma") for line in path.read_text().splitlines())
     again = load_config(path)
     assert config_text(resolved(found.config, again)) == path.read_text()
 
@@ -228,7 +234,7 @@ def test_a_dry_run_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     run = train("rps_v0", dry_run=True, out="there")
     assert run.config.settings["gamma"] == train("rps_v0", dry_run=True).config.settings["gamma"]
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(ValueError, match="gamma=2: give a number"):
+    with refused(ValueError, "gamma=2", 0, 1):
         train("rps_v0", dry_run=True, gamma=2)
 
 
@@ -238,7 +244,7 @@ def test_a_trace_that_changed_beside_its_config_is_refused(tmp_path: Path) -> No
     values = json.loads(path.read_text())
     digest = values["env_kwargs"]["trace"]["digest"]
     path.write_text(path.read_text().replace(digest, digest[::-1]))
-    with pytest.raises(CorralError, match="this is not the load that the run was trained on"):
+    with refused(CorralError, "trace.csv.gz", digest[::-1][:12]):
         corral.read_config(path)
 
 
@@ -249,7 +255,7 @@ def test_a_config_of_a_run_with_an_unknown_key_is_refused(tmp_path: Path) -> Non
     with pytest.raises(CorralError, match="seed"):
         corral.read_config(path)
     path.write_text(path.read_text().replace('"sead":', '"seed": 1, "sead":'))
-    with pytest.raises(ConfigError, match="no key named 'sead'; did you mean 'seed'"):
+    with refused(ConfigError, path, "'sead'", "'seed'"):
         corral.read_config(path)
 
 
@@ -258,7 +264,7 @@ def test_an_environment_of_others_is_asked_for(tmp_path: Path) -> None:
     env = "classic/tictactoe-v3"
     run = train(env, steps=64, out=tmp_path / "run", **SMALL)
     path = run.folder / "config.json"
-    with pytest.raises(ConfigError, match=f"corral train {env} --config {path}"):
+    with refused(ConfigError, f"corral train {env} --config {path}"):
         corral.read_config(path)
     again = train(**corral.read_config(path, env=env), out=tmp_path / "again")
     assert weights(again) == weights(run)

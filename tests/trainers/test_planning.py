@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from support.messages import refused, shown
+
 pytest.importorskip("torch", reason="needs the extra mappo")
 
 import corral
@@ -40,8 +42,8 @@ def test_steps_are_planned_and_are_the_runs_own(
 def test_no_plan_is_of_0_seconds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     corral.train("arena_v0", minutes=0.0001, out=tmp_path / "run", **SMALL)
     said = capsys.readouterr().err
-    assert "64 env steps are planned, one rollout, which is all that fits: at " in said
-    assert "for 0 s" not in said
+    shown(said, 64)
+    assert "0" not in said.split()
 
 
 def test_more_steps_than_are_wanted_are_not_planned(tmp_path: Path) -> None:
@@ -62,16 +64,18 @@ def test_a_run_that_takes_too_long_is_stopped_and_goes_on(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("given", "named"),
     [
-        ({"minutes": 1, "steps": 64}, "give minutes, or steps, not both"),
-        ({"minutes": 0}, "minutes=0: give more than 0"),
-        ({"minutes": -1}, "minutes=-1"),
-        ({"minutes": 1, "self_play": "past=0.5,every=64"}, "give steps="),
+        ({"minutes": 1, "steps": 64}, ("minutes=1", "steps")),
+        ({"minutes": 0}, ("minutes=0", "0")),
+        ({"minutes": -1}, ("minutes=-1",)),
+        ({"minutes": 1, "self_play": "past=0.5,every=64"}, ("steps=",)),
     ],
 )
-def test_what_minutes_cannot_be(given: dict[str, Any], message: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_what_minutes_cannot_be(
+    given: dict[str, Any], named: tuple[object, ...], tmp_path: Path
+) -> None:
+    with refused(ValueError, *named):
         corral.train("arena_v0", out=tmp_path / "run", **given, **SMALL)
     assert not (tmp_path / "run").exists()
 

@@ -26,6 +26,7 @@ from corral.trainers.settings import (
     setting,
     type_of,
 )
+from support.messages import refused
 
 PPO = (IPPOSettings, MAPPOSettings, SB3Settings, RLlibPPOSettings)
 EVERY = (*PPO, PPOKLSettings, A2CSettings, PGSettings)
@@ -81,7 +82,7 @@ def test_bounds_themselves_are_allowed_where_they_are_inside() -> None:
 def test_settings_of_json() -> None:
     trainer = SimpleNamespace(Settings=Small)
     assert make_settings(trainer, {"sizes": [1, 2]}).sizes == (1, 2)
-    with pytest.raises(TypeError, match="'counts'; did you mean 'count'"):
+    with refused(TypeError, "'counts'", "'count'"):
         make_settings(trainer, {"counts": 4})
 
 
@@ -92,7 +93,7 @@ def test_types_that_are_no_texts_are_checked_too() -> None:
     made = make_dataclass("Own", fields_of, namespace={"__post_init__": check_settings})
     assert made(rate="linear:2").rate == "linear:2"
     assert [type_of(field) for field in fields(made)] == ["int", "float | str"]
-    with pytest.raises(ValueError, match="count=1: give a whole number, 2 or more"):
+    with refused(ValueError, "count=1", 2):
         made(count=1)
     with pytest.raises(ValueError, match="rate='high'"):
         made(rate="high")

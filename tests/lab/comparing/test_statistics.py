@@ -17,6 +17,7 @@ from corral.lab.comparing.statistics import (
     permutation_p,
     probability_of_improvement,
 )
+from support.messages import refused
 
 RNG = np.random.default_rng(5)
 
@@ -38,7 +39,7 @@ def test_probability_of_improvement_counts_ties_half() -> None:
     assert probability_of_improvement([2, 2], [2, 1]) == 0.75
     assert probability_of_improvement([3, 4], [1, 2]) == 1.0
     assert probability_of_improvement({"a": [1], "b": [5]}, {"a": [2], "b": [4]}) == 0.5
-    with pytest.raises(ValueError, match="scores of a and of b: give the same"):
+    with refused(ValueError, "a", "b"):
         probability_of_improvement({"a": [1]}, {"b": [1]})
 
 
@@ -66,13 +67,13 @@ def test_same_seed_same_interval_and_one_run_has_none() -> None:
     assert bootstrap_interval(scores, seed=1) == bootstrap_interval(scores, seed=1)
     assert bootstrap_interval(scores, seed=1) != bootstrap_interval(scores, seed=2)
     assert bootstrap_interval([1.0]) == (None, None)
-    with pytest.raises(ValueError, match="1 run of b: an interval takes 2 or more"):
+    with refused(ValueError, "b", 1, 2):
         bootstrap_band({"a": [1, 2], "b": [1]})
 
 
 @pytest.mark.parametrize("scores", [[], {}, {"a": []}, 3.0])
 def test_no_scores(scores: object) -> None:
-    with pytest.raises(ValueError, match="no scores"):
+    with refused(ValueError, "scores"):
         iqm(scores)  # type: ignore[arg-type]
 
 

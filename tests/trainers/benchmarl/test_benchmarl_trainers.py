@@ -52,19 +52,25 @@ def observations(rules: Any, rows: int = 32) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("trainer", "settings", "said"),
+    ("trainer", "settings", "named"),
     [
-        ("benchmarl_vdn", {"learning_rate": -1.0}, "learning_rate=-1.0"),
-        ("benchmarl_vdn", {"batch_size": 64, "buffer_size": 32}, "batch_size=64: give at most"),
-        ("benchmarl_iql", {"exploration_final_eps": 0.5, "exploration_initial_eps": 0.1}, "final"),
-        ("benchmarl_iql", {"exploration_fraction": 0.0}, "exploration_fraction=0.0"),
-        ("benchmarl_qmix", {"mixing_embed_dim": 0}, "mixing_embed_dim=0"),
-        ("benchmarl_masac", {"ent_coef": 2.0, "ent_coef_max": 1.0}, "ent_coef=2.0"),
-        ("benchmarl_masac", {"loss_function": "huber"}, "loss_function='huber'"),
+        ("benchmarl_vdn", {"learning_rate": -1.0}, ("learning_rate=-1.0",)),
+        ("benchmarl_vdn", {"batch_size": 64, "buffer_size": 32}, ("batch_size=64",)),
+        (
+            "benchmarl_iql",
+            {"exploration_final_eps": 0.5, "exploration_initial_eps": 0.1},
+            ("exploration_final_eps=0.5",),
+        ),
+        ("benchmarl_iql", {"exploration_fraction": 0.0}, ("exploration_fraction=0.0",)),
+        ("benchmarl_qmix", {"mixing_embed_dim": 0}, ("mixing_embed_dim=0",)),
+        ("benchmarl_masac", {"ent_coef": 2.0, "ent_coef_max": 1.0}, ("ent_coef=2.0",)),
+        ("benchmarl_masac", {"loss_function": "huber"}, ("loss_function='huber'",)),
     ],
 )
-def test_settings_out_of_range_are_named(trainer: str, settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_settings_out_of_range_are_named(
+    trainer: str, settings: dict[str, Any], named: tuple[object, ...]
+) -> None:
+    with refused(ValueError, *named):
         made(trainer, "two_step_v0", **settings)
 
 

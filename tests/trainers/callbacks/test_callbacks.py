@@ -126,20 +126,20 @@ class Asks(corral.Callback):
 
 
 @pytest.mark.parametrize(
-    ("given", "error", "message"),
+    ("given", "error", "named"),
     [
-        (3, TypeError, "give a list"),
-        ([3], TypeError, "callback 3 is of int: give a corral.Callback"),
-        ([Misspelled()], TypeError, "has on_updates, which is never called; .*'on_update'"),
-        ([Asks], TypeError, "missing 1 required .*Give an object instead of the class"),
-        ([dict], TypeError, "dict is no class of corral.Callback"),
-        (["nothing.py:f"], UnknownNameError, "there is no file nothing.py"),
+        (3, TypeError, ("callbacks=3", "callbacks=[MyCallback()]")),
+        ([3], TypeError, (3, "int", "corral.Callback")),
+        ([Misspelled()], TypeError, ("on_updates", "'on_update'")),
+        ([Asks], TypeError, ("Asks.__init__()", "'what'")),
+        ([dict], TypeError, ("<class 'dict'>", "corral.Callback")),
+        (["nothing.py:f"], UnknownNameError, ("nothing.py",)),
     ],
 )
 def test_what_is_no_callback_is_refused_before_a_folder_is_made(
-    tmp_path: Path, given: Any, error: type[Exception], message: str
+    tmp_path: Path, given: Any, error: type[Exception], named: tuple[object, ...]
 ) -> None:
-    with pytest.raises(error, match=message):
+    with refused(error, *named):
         arena(tmp_path / "run", callbacks=given)
     assert list(tmp_path.iterdir()) == []
 

@@ -156,35 +156,41 @@ def header(**changes: Any) -> Callable[[Arrays], None]:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "named"),
     [
-        (illegal, r"player_1/action\[\d+\]: \d is illegal: the mask allows \["),
-        (set_row("player_1/action", 0, 99), r"player_1/action\[0\]: 99 is out of range"),
-        (set_row("player_1/reward", 3, np.nan), r"player_1/reward\[3\]: is not finite"),
-        (set_row("player_1/action_mask", 2, 3), r"action_mask\[2\]: holds another number than 0"),
-        (set_row("player_2/choices", 1, False), r"player_2/choices\[1\]: leaves out the action"),
-        (set_row("lengths", 0, 0), r"lengths\[0\]: an episode of 0 steps"),
-        (put("lengths", lambda old: old[:-1]), r"lengths: their sum is \d+, and the entries have"),
-        (put("lengths", lambda old: old[:0]), "give whole numbers .E., E of 1 or more"),
-        (put("player_1/action", lambda old: old.astype(float)), "float64 .* give whole numbers"),
-        (put("player_1/observation", lambda old: old[:, 0]), "give numbers of shape"),
-        (put("player_1/observation", lambda old: old * 5), "outside of its space|give int8"),
-        (put("player_9/action", lambda old: np.zeros(3)), "is no entry of tictactoe_v0"),
-        (lambda arrays: arrays.pop("player_2/action"), "player_2/action: is missing"),
-        (lambda arrays: arrays.pop("header"), "header: holds no JSON"),
-        (header(env="rps_v0"), "recorded in 'rps_v0', and this is tictactoe_v0"),
-        (header(spaces="0" * 64), "recorded with other spaces"),
-        (header(version=9), "version 9; this corral reads version 1"),
-        (header(format="other"), "these are no recorded steps"),
+        (illegal, ("player_1/action", "mask")),
+        (set_row("player_1/action", 0, 99), ("player_1/action[0]", 99, "0..8")),
+        (set_row("player_1/reward", 3, np.nan), ("player_1/reward[3]",)),
+        (set_row("player_1/action_mask", 2, 3), ("player_1/action_mask[2]", 0, 1)),
+        (set_row("player_2/choices", 1, False), ("player_2/choices[1]",)),
+        (set_row("lengths", 0, 0), ("lengths[0]", 0, 1)),
+        (put("lengths", lambda old: old[:-1]), ("lengths", "sum")),
+        (put("lengths", lambda old: old[:0]), ("lengths", "int64", "(0,)", "[E]")),
+        (put("player_1/action", lambda old: old.astype(float)), ("player_1/action", "float64")),
+        (
+            put("player_1/observation", lambda old: old[:, 0]),
+            ("player_1/observation", "float32", "shape"),
+        ),
+        (put("player_1/observation", lambda old: old * 5), ("player_1/observation[1]", 0, 1)),
+        (
+            put("player_9/action", lambda old: np.zeros(3)),
+            ("player_9/action", "tictactoe_v0", "player_1", "player_2"),
+        ),
+        (lambda arrays: arrays.pop("player_2/action"), ("player_2/action",)),
+        (lambda arrays: arrays.pop("header"), ("header", "JSON", '"format"')),
+        (header(env="rps_v0"), ("header", "'rps_v0'", "tictactoe_v0")),
+        (header(spaces="0" * 64), ("header", "tictactoe_v0", "{}")),
+        (header(version=9), ("header", 9, 1)),
+        (header(format="other"), ("header", '"format"', "'corral steps'")),
     ],
 )
 def test_a_fault_is_named_and_leaves_no_folder(
-    change: Callable[[Arrays], Any], message: str, recorded: Path, tmp_path: Path
+    change: Callable[[Arrays], Any], named: tuple[object, ...], recorded: Path, tmp_path: Path
 ) -> None:
     path = rewritten(recorded, tmp_path, change)
-    with pytest.raises(StepsError, match=message):
+    with refused(StepsError, *named):
         read_steps(path, make_rules("tictactoe_v0"))
-    with pytest.raises(StepsError, match=message):
+    with refused(StepsError, *named):
         corral.clone("tictactoe_v0", path, steps=64, out=tmp_path / "run", **SMALL)
     assert not (tmp_path / "run").exists()
 

@@ -268,33 +268,35 @@ def test_random_play_is_uniform_over_the_legal_actions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("action", "message"),
+    ("action", "named"),
     [
-        (lambda n: np.zeros(n), r"agent_0: the policy's actions are float64 \(2,\)"),
-        (lambda n: np.zeros((n, 1), int), r"int64 \(2, 1\); give integers of shape \(2,\)"),
-        (lambda n: np.full(n, 7), r"agent_0: the policy's action 7 is out of range; give 0\.\.2"),
-        (lambda n: np.full(n, -1), "action -1 is out of range"),
+        (lambda n: np.zeros(n), ("agent_0", "float64", "(2,)")),
+        (lambda n: np.zeros((n, 1), int), ("int64", "(2, 1)", "(2,)")),
+        (lambda n: np.full(n, 7), ("agent_0", "7", "0..2")),
+        (lambda n: np.full(n, -1), ("-1",)),
     ],
 )
-def test_malformed_actions_are_named(action: Callable[[int], Any], message: str) -> None:
+def test_malformed_actions_are_named(
+    action: Callable[[int], Any], named: tuple[object, ...]
+) -> None:
     class Wrong(Always):
         def act(self, observation: Any, *unused: Any, **also_unused: Any) -> Decision:
             return Decision(action(len(observation["action_mask"])))
 
-    with pytest.raises(ActionError, match=message):
+    with refused(ActionError, *named):
         evaluate_team(SteadyRules(), Wrong(), episodes=2)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "named"),
     [
-        ({"episodes": 0}, "episodes=0: give 1 or more"),
-        ({"num_envs": 0}, "num_envs=0: give 1 or more"),
-        ({"player": {"agent_0": Always()}}, r"a team of 1 agents \(agent_0\), but here are 2"),
-        ({"player": Player({"a": Always(), "b": Always()})}, r"\(a, b\).*\(agent_0, agent_1\)"),
+        ({"episodes": 0}, ("episodes=0", "1")),
+        ({"num_envs": 0}, ("num_envs=0", "1")),
+        ({"player": {"agent_0": Always()}}, ("1", "(agent_0)", "2")),
+        ({"player": Player({"a": Always(), "b": Always()})}, ("(a, b)", "(agent_0, agent_1)")),
     ],
 )
-def test_mistakes_are_explained(arguments: dict[str, Any], message: str) -> None:
+def test_mistakes_are_explained(arguments: dict[str, Any], named: tuple[object, ...]) -> None:
     given = {"player": Always(), **arguments}
-    with pytest.raises(ValueError, match=message):
+    with refused(ValueError, *named):
         evaluate_team(SteadyRules(), **given)

@@ -338,24 +338,24 @@ def bad(name: str, minibatch: Any, outputs: Any, settings: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
+    ("name", "named"),
     [
-        ("nan", "own, policy shared: policy_loss is nan.*mend the loss"),
-        ("shape", r"own, policy shared: policy_loss has the shape \(32,\): give a scalar"),
-        ("number", "own, policy shared: policy_loss is 0.5: give a tensor of one float"),
-        ("detached", "own, policy shared: no gradient reaches the actor.*outputs.log_prob"),
-        ("all detached", "own, policy shared: no gradient reaches the actor"),
-        ("tensor", "own, policy shared: the loss returned Tensor: return Losses"),
+        ("nan", ("own", "shared", "policy_loss", "nan")),
+        ("shape", ("own", "shared", "policy_loss", "(32,)")),
+        ("number", ("own", "shared", "policy_loss", 0.5)),
+        ("detached", ("own", "shared", "actor", "outputs.log_prob")),
+        ("all detached", ("own", "shared", "actor", "outputs.log_prob")),
+        ("tensor", ("own", "shared", "loss", "Tensor", "Losses")),
     ],
 )
-def test_what_is_no_loss_ends_before_a_weight_changes(name: str, message: str) -> None:
+def test_what_is_no_loss_ends_before_a_weight_changes(name: str, named: tuple[object, ...]) -> None:
     def loss(*given: Any) -> Any:
         return bad(name, *given)
 
     record = alg.a2c.but(name="own", loss=loss)
     trainer = make(FifteenRules(), alg.trainer_of(record), num_envs=2)
     before = weights(trainer, "shared")
-    with pytest.raises((AlgorithmError, NonFiniteError), match=message):
+    with refused((AlgorithmError, NonFiniteError), *named):
         next(trainer.learn())
     after = weights(trainer, "shared")
     networks = [key for key in before if "value_norm" not in key]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from pathlib import Path
 from typing import Any
 
@@ -112,23 +111,23 @@ def test_what_a_function_returns_is_checked(changes: Any, named: tuple[object, .
 
 
 def test_what_is_no_function_of_these_arguments_is_refused_when_it_is_given() -> None:
-    for changes, message in (
-        ({"loss": 3}, r"mappo: loss=3: give a function loss\(minibatch, outputs, settings\)"),
+    for changes, named in (
+        ({"loss": 3}, ("mappo", "loss=3", "loss(minibatch, outputs, settings)")),
         (
             {"loss": lambda minibatch, outputs: None},
-            r"mappo: loss takes other arguments than it is given: loss\(minibatch, outputs, sett",
+            ("mappo", "loss(minibatch, outputs, settings)"),
         ),
-        ({"metrics": lambda a, b, c: {}}, r"metrics\(minibatch, outputs, losses, settings\)"),
-        ({"extras": lambda: {}}, r"extras\(distribution\)"),
-        ({"Settings": 3}, "mappo: Settings=3: give a dataclass"),
-        ({"name": None}, "name=None: give a name"),
+        ({"metrics": lambda a, b, c: {}}, ("metrics(minibatch, outputs, losses, settings)",)),
+        ({"extras": lambda: {}}, ("extras(distribution)",)),
+        ({"Settings": 3}, ("Settings=3",)),
+        ({"name": None}, ("name=None",)),
     ):
-        with pytest.raises(AlgorithmError, match=message):
+        with refused(AlgorithmError, *named):
             alg.mappo.but(**changes)
     assert alg.mappo.but(loss=lambda *given: None).name == "mappo"
-    for wrong, message in (
-        ({"optimiser": 1}, "an algorithm has no field named 'optimiser'; did you mean 'optimizer'"),
-        ({"x": 1}, re.escape("no field named 'x'") + ".*Known: .*after_update"),
+    for wrong, named in (
+        ({"optimiser": 1}, ("'optimiser'", "'optimizer'")),
+        ({"x": 1}, ("'x'", "after_update")),
     ):
-        with pytest.raises(TypeError, match=message):
+        with refused(TypeError, *named):
             alg.mappo.but(**wrong)

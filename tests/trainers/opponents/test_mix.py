@@ -50,29 +50,29 @@ def test_a_mix_and_its_text(given: Any, weights: dict[str, float], text: str | N
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("given", "named"),
     [
-        ("random:two", "random: weight 'two': give a finite number above 0"),
-        ("random:0", "random: weight '0': give a finite number above 0"),
-        ("random:-1,perfect", "random: weight '-1': give"),
-        ("random:nan", "weight 'nan': give"),
-        ("random:inf", "weight 'inf': give"),
-        ({"random": True}, "weight True: give"),
-        ({"random": None}, "weight None: give"),
-        ({"random": 1e308, "perfect": 1e308}, "the weights sum to infinity"),
-        ("random:", "weight '': give"),
-        ("", "a name is missing"),
-        ("random,,perfect", "a name is missing"),
-        ({}, "name a player, such as"),
-        ("random,random:2", "names random twice"),
-        ({"runs/a,b": 1}, "'runs/a,b': commas part the players"),
-        (lambda obs: 0, "a run keeps the names of its opponents.*SeatEnv"),
-        ({3: 1}, "opponent 3: a run keeps the names"),
+        ("random:two", ("random", "'two'", "beat-last:2,runs/mine@best:1")),
+        ("random:0", ("random", "'0'", "beat-last:2,runs/mine@best:1")),
+        ("random:-1,perfect", ("random", "'-1'", "beat-last:2,runs/mine@best:1")),
+        ("random:nan", ("random", "'nan'", "beat-last:2,runs/mine@best:1")),
+        ("random:inf", ("random", "'inf'", "beat-last:2,runs/mine@best:1")),
+        ({"random": True}, ("random", True, "beat-last:2,runs/mine@best:1")),
+        ({"random": None}, ("random", None, "beat-last:2,runs/mine@best:1")),
+        ({"random": 1e308, "perfect": 1e308}, ("{'random': 1e+308, 'perfect': 1e+308}",)),
+        ("random:", ("random", "''", "beat-last:2,runs/mine@best:1")),
+        ("", ("opponent '", "beat-last:2,runs/mine@best:1")),
+        ("random,,perfect", ("opponent '", "beat-last:2,runs/mine@best:1")),
+        ({}, ("{}", "beat-last:2,runs/mine@best:1")),
+        ("random,random:2", ("'random,random:2'",)),
+        ({"runs/a,b": 1}, ("'runs/a,b'",)),
+        (lambda obs: 0, ("lambda", "RUN@best", "corral.adapters.SeatEnv(")),
+        ({3: 1}, (3, "RUN@best")),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
-def test_what_is_no_mix(given: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_what_is_no_mix(given: Any, named: tuple[object, ...]) -> None:
+    with refused(ValueError, *named):
         parse_mix(given)
 
 

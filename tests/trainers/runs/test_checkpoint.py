@@ -195,47 +195,47 @@ for _ in range(200):
 
 
 @pytest.mark.parametrize(
-    ("document", "message"),
+    ("document", "named"),
     [
-        ({"a": [1.0, {"b": float("nan")}]}, r"run\.json: a\[1\]\.b is nan"),
-        (float("inf"), "is inf"),
-        ({1: 2}, r"key 1; keys are text"),
-        ({"a": np.float32(1)}, "float32 is no JSON value"),
-        ({"a": np.ones(2)}, "ndarray is no JSON value"),
-        ({"a": {1, 2}}, "set is no JSON value"),
-        ({"a": 10**5000}, "bits"),
-        (DEEP, "levels deep"),
-        ("," * 2_000_001, "values of JSON, more than"),
-        ("x" * 2**26, "bytes of JSON, more than"),
+        ({"a": [1.0, {"b": float("nan")}]}, ("run.json", "a[1].b", "nan")),
+        (float("inf"), ("run.json", "inf")),
+        ({1: 2}, ("run.json", 1, "str(key)")),
+        ({"a": np.float32(1)}, ("run.json", "float32", "JSON")),
+        ({"a": np.ones(2)}, ("run.json", "ndarray", "JSON")),
+        ({"a": {1, 2}}, ("run.json", "set", "JSON")),
+        ({"a": 10**5000}, ("16,610", "10,000")),
+        (DEEP, ("levels",)),
+        ("," * 2_000_001, ("2,000,001", "2,000,000")),
+        ("x" * 2**26, ("67,108,866", "67,108,864")),
     ],
 )
 def test_documents_that_json_cannot_hold_stop_the_save(
-    tmp_path: Path, document: Any, message: str
+    tmp_path: Path, document: Any, named: tuple[object, ...]
 ) -> None:
-    with pytest.raises(CheckpointError, match=message):
+    with refused(CheckpointError, *named):
         save_checkpoint(tmp_path / "new", 1, Content({"run": document}, {}))
     assert names(tmp_path) == []
 
 
 @pytest.mark.parametrize(
-    ("name", "array", "message"),
+    ("name", "array", "named"),
     [
-        ("a", np.array([{}]), "dtype object"),
-        ("a", np.array(["text"]), "dtype <U4"),
-        ("a", np.ones(2, dtype=complex), "dtype complex128"),
-        ("a", np.zeros(2, dtype=[("x", "f4")]), "dtype"),
-        ("a", [1.0], "is a list"),
-        ("a", np.float64(1), "is a float64"),
-        ("__metadata__", np.ones(2), "array name"),
-        (1, np.ones(2), "array name"),
-        ("\ud800", np.ones(2), "safetensors cannot hold it"),
+        ("a", np.array([{}]), ("'a'", "object")),
+        ("a", np.array(["text"]), ("'a'", "<U4")),
+        ("a", np.ones(2, dtype=complex), ("'a'", "complex128")),
+        ("a", np.zeros(2, dtype=[("x", "f4")]), ("'a'", "[('x', '<f4')]")),
+        ("a", [1.0], ("'a'", "list")),
+        ("a", np.float64(1), ("'a'", "float64")),
+        ("__metadata__", np.ones(2), ("networks.safetensors", "name")),
+        (1, np.ones(2), ("networks.safetensors", "name")),
+        ("\ud800", np.ones(2), ("networks.safetensors", "utf-8")),
     ],
 )
 def test_arrays_that_safetensors_cannot_hold_stop_the_save(
-    tmp_path: Path, name: Any, array: Any, message: str
+    tmp_path: Path, name: Any, array: Any, named: tuple[object, ...]
 ) -> None:
     saved(tmp_path, 1)
-    with pytest.raises(CheckpointError, match=message):
+    with refused(CheckpointError, *named):
         save_checkpoint(tmp_path, 2, Content({}, {"networks": {name: array}}))
     assert names(tmp_path) == ["latest", "step_000000000001"]
 

@@ -95,12 +95,12 @@ def test_an_error_names_what_differs(run: Run, tmp_path: Path) -> None:
     values = json.loads((place / "config.json").read_text())
     was, values["settings"]["gamma"] = values["settings"]["gamma"], 0.25
     (place / "config.json").write_text(json.dumps(values))
-    message = rf"settings\.gamma is 0\.25 here, the checkpoint was made with {was}\. .*--init"
+    named = ("settings.gamma", 0.25, was, "--init")
     for at in ("", "@latest", "@64", "@0"):
-        with pytest.raises(CheckpointError, match=message):
+        with refused(CheckpointError, *named):
             assert load_run(f"{place}{at}", **again(run)).policies
     before = everything(run)
-    with pytest.raises(CheckpointError, match=message):
+    with refused(CheckpointError, *named):
         resume(place, steps=128, **again(run))
     assert everything(place) == before
     assert json.loads((place / "config.json").read_text()) == values
@@ -133,14 +133,14 @@ def test_checkpoints_of_another_run_are_refused(tmp_path: Path) -> None:
         if (place / what).is_dir():
             shutil.rmtree(place / what)
             shutil.copytree(other.folder / what, place / what)
-            message = "seed is 1 here, the checkpoint was made with 2"
+            named: tuple[object, ...] = ("seed", 1, 2)
         else:
             shutil.copy(other.folder / what, place / what)
-            message = f"{Path(what).name}: does not fit "
-        with pytest.raises(CheckpointError, match=message):
+            named = (f"{place / what}:",)
+        with refused(CheckpointError, *named):
             assert load_run(f"{place}@best" if "best" in what else place).policies
         if "best" not in what:
-            with pytest.raises(CheckpointError, match=message):
+            with refused(CheckpointError, *named):
                 resume(place, steps=256)
     # Of a run that is the same they are the same.
     shutil.rmtree(one.folder / "checkpoints")

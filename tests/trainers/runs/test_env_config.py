@@ -54,21 +54,23 @@ def test_rows(steps: int, env: dict[str, Any], held_out: Any, train: Any, test: 
 
 
 @pytest.mark.parametrize(
-    ("env", "held_out", "message"),
+    ("env", "held_out", "named"),
     [
-        ({}, 1, "held_out=1: give a share of 0 or more, below 1"),
-        ({}, -0.1, "held_out=-0.1: give a share"),
-        ({}, float("nan"), "held_out=nan: give a share"),
-        ({}, (30, 50), r"held_out=\(30, 50\): give rows \(low, high\) within 0..40"),
-        ({}, (35, 30), r"held_out=\(35, 30\): give rows"),
-        ({}, (1, 2, 3), r"held_out=\(1, 2, 3\): give rows"),
-        ({}, (0, 20), "leaves no rows before it; give rows as well"),
-        ({"rows": (0, 20)}, 0.3, "give rows, or a share"),
-        ({"rows": (30, 50)}, None, "40"),
+        ({}, 1, ("held_out=1", "0", "1")),
+        ({}, -0.1, ("held_out=-0.1",)),
+        ({}, float("nan"), ("held_out=nan",)),
+        ({}, (30, 50), ("held_out=(30, 50)", "(low, high)", "0..40")),
+        ({}, (35, 30), ("held_out=(35, 30)", "0..40")),
+        ({}, (1, 2, 3), ("held_out=(1, 2, 3)", "0..40")),
+        ({}, (0, 20), ("held_out=(0, 20)",)),
+        ({"rows": (0, 20)}, 0.3, ("rows", "held_out")),
+        ({"rows": (30, 50)}, None, ("40",)),
     ],
 )
-def test_wrong_rows_are_named(env: dict[str, Any], held_out: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_wrong_rows_are_named(
+    env: dict[str, Any], held_out: Any, named: tuple[object, ...]
+) -> None:
+    with refused(ValueError, *named):
         of_length(40, env, held_out=held_out)
 
 

@@ -108,26 +108,26 @@ def test_folders_that_are_no_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "named"),
     [
-        ("", "cannot be read"),
-        ("{", "cannot be read"),
-        ("[]", "names no format"),
-        ("{}", "names no format"),
-        ('{"format": "1"}', "names no format"),
-        ('{"format": 1}', "an earlier, unreleased version of corral made this run.*Train it again"),
-        ('{"format": 2}', "is damaged"),
-        ('{"format": 3}', "is of format 3, this corral reads up to 2: install a newer one"),
-        ('{"format": 2, "steps": NaN}', "cannot be read: .*NaN is not a finite number"),
-        ('{"format": 2, "steps": 1, "steps": 2}', "cannot be read: .*'steps' stands twice"),
-        (100_000 * "[", "cannot be read"),
-        ("\udcff", "cannot be read"),
+        ("", ("config.json",)),
+        ("{", ("config.json",)),
+        ("[]", ("config.json", "format")),
+        ("{}", ("config.json", "format")),
+        ('{"format": "1"}', ("config.json", "format")),
+        ('{"format": 1}', ("config.json", 1, 2)),
+        ('{"format": 2}', ("config.json", "env")),
+        ('{"format": 3}', ("3", "2")),
+        ('{"format": 2, "steps": NaN}', ("NaN",)),
+        ('{"format": 2, "steps": 1, "steps": 2}', ("'steps'",)),
+        (100_000 * "[", ("config.json",)),
+        ("\udcff", ("config.json",)),
     ],
 )
-def test_configs_that_cannot_be_read(tmp_path: Path, text: str, message: str) -> None:
+def test_configs_that_cannot_be_read(tmp_path: Path, text: str, named: tuple[object, ...]) -> None:
     (tmp_path / "config.json").write_bytes(text.encode("utf-8", "surrogateescape"))
     assert is_run(tmp_path)
-    with pytest.raises(RunError, match=message):
+    with refused(RunError, *named):
         load_run(tmp_path)
 
 
@@ -205,10 +205,10 @@ def test_weights_of_another_run_are_refused(run_folder: Path, tmp_path: Path) ->
     other = small_run(tmp_path / "other", updates=2, policies="separate", net_arch=(17,))
     shutil.rmtree(run_folder / "checkpoints")
     shutil.copytree(other.folder / "checkpoints", run_folder / "checkpoints")
-    told = r"settings.net_arch is \[16\] here, the checkpoint was made with \[17\]. .*--init"
-    with pytest.raises(CheckpointError, match=told):
+    named = ("settings.net_arch", "[16]", "[17]", "--init")
+    with refused(CheckpointError, *named):
         load_run(run_folder).policies["node_0"]
-    with pytest.raises(CheckpointError, match=told):
+    with refused(CheckpointError, *named):
         resume(run_folder)
 
 

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from support.messages import refused, shown
+
 pytest.importorskip("torch", reason="needs the extra sb3")
 
 import torch
@@ -205,12 +207,10 @@ def test_the_columns_of_progress(tmp_path: Path) -> None:
 
 def test_whole_rollouts_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     train("arena_v0", steps=65, out=tmp_path / "run", **DQN)
-    said = "64 env steps are played, not 65: whole rollouts of 64, num_envs x train_freq x log_"
-    told = capsys.readouterr().err
-    assert said in told
-    assert "nothing is learned in 64 env steps: --learning-starts (learning_starts=) is 64" in told
+    said = capsys.readouterr().err
+    shown(said, 64, 65, "num_envs", "train_freq", "--learning-starts", "learning_starts=")
     train("arena_v0", steps=128, out=tmp_path / "longer", **DQN)
-    assert "nothing is learned" not in capsys.readouterr().err
+    assert "--learning-starts" not in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -222,7 +222,7 @@ def test_the_doctor_reads_its_runs(tmp_path: Path) -> None:
     assert found.audit is not None
     assert found.not_looked_at == ("updates: sb3_dqn lets nobody watch them",)
     told = diagnosis_text(found)
-    assert "values correlate" in told
+    shown(told, "values")
     assert "advantages" not in told
 
 
@@ -250,7 +250,7 @@ def test_settings_reach_stable_baselines3() -> None:
 @pytest.mark.parametrize("where", ["observation", "last observation", "reward"])
 def test_a_number_that_is_not_finite_ends_training(tmp_path: Path, where: str) -> None:
     rules = FaultyRules(where, 2 * 16 + 3)
-    with pytest.raises(NonFiniteError, match=rf"^copy 3, agent_1: the {where}"):
+    with refused(NonFiniteError, 3, "agent_1", where):
         train(rules, steps=256, out=tmp_path / "run", preset="none", checkpoint_every=1, **DQN)
     assert kept(tmp_path / "run").documents["trainer"]["env_steps"] == 128
 
@@ -334,7 +334,7 @@ def test_a_replay_buffer_of_another_size_is_refused_before_anything_changes(tmp_
         trainer = fresh(rules, DQN, **changes)
         policy = trainer._learners["shared"].model.policy
         before = {key: value.clone() for key, value in policy.state_dict().items()}
-        with pytest.raises(CheckpointError, match="replay_shared: does not fit"):
+        with refused(CheckpointError, "replay_shared:"):
             trainer.load(content)
         assert all(torch.equal(before[key], v) for key, v in policy.state_dict().items())
     for missing in content.arrays:

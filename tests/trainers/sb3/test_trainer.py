@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from support.messages import refused
+
 pytest.importorskip("torch", reason="needs the extra sb3")
 
 import torch
@@ -282,12 +284,12 @@ def test_weights_of_another_shape_are_refused_before_anything_changes(tmp_path: 
         trainer = fresh(**changes)
         policy = trainer._learners["shared"].model.policy
         before = {key: value.clone() for key, value in policy.state_dict().items()}
-        with pytest.raises(CheckpointError, match="policy_shared: does not fit"):
+        with refused(CheckpointError, "policy_shared:"):
             trainer.load(content)
         assert all(torch.equal(before[key], v) for key, v in policy.state_dict().items())
     larger = fresh(num_envs=5)
     larger.load(content)  # the same networks; what does not fit is the environment
-    with pytest.raises(CheckpointError, match=r"kpis.arrivals is not int64 \(5, 3\)"):
+    with refused(CheckpointError, "kpis.arrivals", "(5, 3)"):
         next(larger.learn())
     for missing in content.arrays:
         arrays = {file: found for file, found in content.arrays.items() if file != missing}
@@ -349,7 +351,7 @@ def test_without_supersuit_it_trains_and_says_who_needs_it(
     monkeypatch.setitem(sys.modules, "supersuit", None)
     assert small_run(tmp_path / "run", updates=1).policies
     for trainer in TRAINERS:
-        with pytest.raises(MissingExtraError, match=r"supersuit is needed.*'\.\[supersuit\]'"):
+        with refused(MissingExtraError, "vec_env='supersuit'", "pip install '.[supersuit]'"):
             small_run(tmp_path / "none", trainer=trainer, updates=1, vec_env="supersuit")
     assert not (tmp_path / "none").exists()
     with pytest.raises(MissingExtraError, match=r"'\.\[supersuit\]'"):
