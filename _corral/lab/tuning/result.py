@@ -15,6 +15,7 @@ import pandas as pd
 
 from corral.files import write_file
 from corral.lab.jobs import Job
+from corral.lab.tuning import pictures
 from corral.lab.tuning.judging import Beside
 from corral.lab.tuning.phrases import counted
 from corral.lab.tuning.plan import Plan, optuna, quiet
@@ -148,18 +149,12 @@ class Study:
         return pd.DataFrame(rows)
 
     def write(self) -> list[Path]:
-        """Write trials.csv, and pictures where matplotlib is installed; return their paths."""
+        """Write trials.csv and pictures; return their paths."""
         table = self.to_dataframe()
         values = [name for name in map(str, table) if name.startswith("value")]
         table[values] = table[values].astype(float).map("{:.7g}".format, na_action="ignore")
         text = table.to_csv(index=False, lineterminator="\n")  # returns are sums of float32
         written = [write_file(self.folder / TABLE, text, folder=self.folder)]
-        try:
-            from corral.lab.tuning import pictures
-
-            pictures.matplotlib()
-        except ImportError:
-            return written
         if pictures.curves(self, self.folder / CURVES) is None:
             (self.folder / CURVES).unlink(missing_ok=True)  # of what was there before
         else:
