@@ -3,7 +3,7 @@
     OMP_NUM_THREADS=1 python benchmarks/planted_bugs.py           # what is missing
     OMP_NUM_THREADS=1 python benchmarks/planted_bugs.py --fresh   # all anew
 
-Each bug of ``corral.lab.doctor.examination.planted`` is planted in ippo (seed 0) and in mappo
+Each bug of ``tests/support/planted_bugs`` is planted in ippo (seed 0) and in mappo
 (seed 1), and examined on all probes. The patterns go to
 _corral/lab/doctor/examination/patterns.json, which ``suspects`` reads, each as soon as it is
 measured. P14 is about memory: it is left to the bugs of memory, and a sound trainer.
@@ -18,14 +18,17 @@ import argparse
 import json
 import sys
 import time
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from common import machine, save
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
 from corral.lab.doctor.examination import EXAMINED, examination
 from corral.lab.doctor.examination.patterns import PATTERNS, Pattern, suspects
-from corral.lab.doctor.examination.planted import PLANTED
 from corral.trainers.on_policy.trainer import IPPO, MAPPO
+from support.planted_bugs import PLANTED
 
 Kept: TypeAlias = dict[str, list[dict[str, Any]]]
 

@@ -14,7 +14,9 @@ import numpy as np
 from common import RESULTS
 from published_games import GAMES
 
+from corral.lab.axes import Axes, decades, picture, words
 from corral.lab.comparing.statistics import bootstrap_band, bootstrap_interval, iqm
+from corral.trainers.report import svg as pen
 
 __all__ = ["report"]
 
@@ -32,17 +34,18 @@ NAMES = {
     "rllib_ppo": "RLlib PPO (rllib_ppo)",
 }
 """Algorithms in the order of the table."""
-COLORS = (
-    "#0072B2",
-    "#56B4E9",
-    "#009E73",
-    "#111111",
-    "#E69F00",
-    "#CC79A7",
-    "#D55E00",
-    "#7a4988",
-    "#777777",
+COLORS = dict(
+    zip(
+        NAMES,
+        (
+            *(pen.BLUE, pen.SKY, pen.GREEN, "#a6761d", pen.ORANGE, pen.PURPLE, pen.RED),
+            *("#9467bd", "#888888"),
+        ),
+        strict=True,
+    )
 )
+JUDGED, STEPS, CPU, HEIGHT = 222, 480, 726, 170
+"""Where the columns of the picture begin, and how high a row is."""
 GRID = 40
 
 Runs = list[dict[str, Any]]
@@ -166,60 +169,81 @@ def curves(runs: Runs, axis: int, grid: np.ndarray[Any, Any], share: int) -> np.
 
 
 def draw(cells: Mapping[tuple[str, str], Runs], path: Path) -> None:
-    """Draw judged results, curves by env steps and curves by CPU seconds of every game."""
-    import matplotlib as mpl
-
-    mpl.use("svg")
-    import matplotlib.pyplot as plt
-
-    mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "published", "font.size": 8})
-    names = [name for name in GAMES if any((name, algorithm) in cells for algorithm in NAMES)]
-    figure_, axes = plt.subplots(3, len(names), figsize=(3.0 * len(names), 8), squeeze=False)
-    for column, name in enumerate(names):
-        game = GAMES[name]
-        judged, by_steps, by_cpu = axes[:, column]
-        for place, (algorithm, color) in enumerate(zip(NAMES, COLORS, strict=True)):
-            runs = [run for run in cells.get((name, algorithm), []) if run["curve"]]
-            if not runs:
-                continue
-            values = [run["judged"]["value"] for run in runs]
-            low, high = bootstrap_interval(values)
-            judged.plot(values, [-place] * len(values), "|", color=color, alpha=0.6)
-            judged.plot([iqm(values)], [-place], "o", color=color, markersize=5)
-            if low is not None:
-                judged.plot([low, high], [-place, -place], color=color, linewidth=2)
-            _curves(by_steps, runs, 0, game.share, color)
-            _curves(by_cpu, runs, 1, game.share, color)
-        for label, value in list(references(cells, name).items())[:1]:  # random play is far off
-            judged.axvline(value, color="#333333", linewidth=0.8, linestyle=":")
-            judged.text(value, 0.8, label, fontsize=6, ha="center")
-        judged.set_yticks([-place for place in range(len(NAMES))])
-        judged.set_yticklabels(NAMES.values() if column == 0 else [])
-        judged.set_ylim(-len(NAMES) + 0.4, 1.6)
-        judged.set_title(game.title, fontsize=9, pad=14)
-        better = "less is better" if game.lower_is_better else "more is better"
-        judged.set_xlabel(f"{game.unit}\n({better})", fontsize=7)
-        by_steps.set_xlabel("env steps")
-        by_cpu.set_xlabel("CPU seconds")
-        by_cpu.set_xscale("log")
-    axes[1, 0].set_ylabel("return in training")
-    axes[2, 0].set_ylabel("return in training")
-    figure_.tight_layout()
-    figure_.savefig(path, metadata={"Date": None})
-    plt.close(figure_)
+    """Draw a row for each game: judged results, curves by env steps, curves by CPU seconds."""
+    title = "The published comparison"
+    parts = [
+        words(16, 26, title, size=15, weight=600),
+        words(JUDGED, 50, "judged"),
+        words(STEPS, 50, "return in training, by env steps"),
+        words(CPU, 50, "the same by CPU seconds"),
+    ]
+    top = 80.0
+    for name, game in GAMES.items():
+        here = {each: cells.get((name, each), []) for each in NAMES}
+        drawn = {each: [r for r in runs if r["curve"]] for each, runs in here.items()}
+        drawn = {each: runs for each, runs in drawn.items() if runs}
+        if not drawn:
+            continue
+        better = "less" if game.lower_is_better else "more"
+        parts.append(words(16, top, game.title, size=13, weight=600))
+        after = 32 + 1.25 * pen.LETTER * len(game.title)
+        parts.append(words(after, top, f"{game.unit}; {better} is better", size=11, soft=True))
+        parts += _judged(drawn, references(cells, name), top + 14)
+        for left, axis in ((STEPS, 0), (CPU, 1)):
+            parts += _curves(drawn, axis, game.share, left, top + 14)
+        top += HEIGHT + 66
+    path.write_text(picture(top - 16, parts, title))
 
 
-def _curves(axes: Any, runs: Runs, axis: int, share: int, color: str) -> None:
-    ends = [(run["curve"][0][axis], run["curve"][-1][axis]) for run in runs]
-    low, high = max(max(e[0] for e in ends), 1e-2), min(e[1] for e in ends)
-    if high <= low:
-        return
-    grid = np.geomspace(low, high, GRID) if axis else np.linspace(low, high, GRID)
-    found = curves(runs, axis, grid, share)
-    axes.plot(grid, iqm(found), color=color, linewidth=1.2)
-    if len(runs) > 1:
-        band = bootstrap_band(found, resamples=1000)
-        axes.fill_between(grid, *band, color=color, alpha=0.15, linewidth=0)
+def _judged(drawn: Mapping[str, Runs], known: Mapping[str, float], top: float) -> list[str]:
+    """Draw every run, the interquartile mean and its interval, a line for each algorithm."""
+    judged = {name: [run["judged"]["value"] for run in runs] for name, runs in drawn.items()}
+    level = list(known.items())[:1]  # random play is far off
+    every = [*(value for values in judged.values() for value in values), *(v for _, v in level)]
+    low, high, marks = pen.ticks(min(every), max(every))
+    axes = Axes(JUDGED, top, 196, HEIGHT, (low, high), (len(drawn) - 0.4, -1.2))
+    axes.columns([marks[0], marks[-1]], 10, lines=True)
+    for said, value in level:
+        at = float(axes.across(value))
+        axes.parts.append(pen.line(at, axes.top + 12, at, axes.bottom, pen.GRAY, 1, "2 3"))
+        anchor = "start" if at < axes.left + axes.width / 2 else "end"
+        axes.parts.append(words(at, axes.top + 8, said, size=10, anchor=anchor, soft=True))
+    for row, (name, values) in enumerate(judged.items()):
+        color, up = COLORS[name], float(axes.up(row))
+        low_, high_ = bootstrap_interval(values)
+        axes.parts.append(
+            words(JUDGED - 12, up + 4, NAMES[name], color=color, anchor="end", size=11)
+        )
+        if low_ is not None:
+            axes.curve([low_, high_], [row, row], color, 5, 0.4)
+        axes.dots(values, row, color, 2, 0.6)
+        axes.dots([iqm(values)], row, color, 4)
+    return axes.parts
+
+
+def _curves(drawn: Mapping[str, Runs], axis: int, share: int, left: float, top: float) -> list[str]:
+    """Draw the interquartile mean of the training return, with its interval."""
+    found = {}
+    for name, runs in drawn.items():
+        ends = [(run["curve"][0][axis], run["curve"][-1][axis]) for run in runs]
+        low, high = max(max(e[0] for e in ends), 1e-2), min(e[1] for e in ends)
+        if high > low:
+            grid = np.geomspace(low, high, GRID) if axis else np.linspace(low, high, GRID)
+            found[name] = grid, curves(runs, axis, grid, share)
+    values = np.concatenate([iqm(each) for _, each in found.values()])
+    low, high, marks = pen.ticks(float(np.nanmin(values)), float(np.nanmax(values)))
+    first, last = (f([f(grid) for grid, _ in found.values()]) for f in (np.min, np.max))
+    across = (float(first), float(last)) if axis else (0.0, float(last))
+    axes = Axes(left, top, 180, HEIGHT, across, (low, high), log=bool(axis))
+    axes.rows(marks, 10)
+    by_steps = [mark for mark in pen.ticks(0.0, across[1])[2] if mark <= 1.05 * across[1]]
+    axes.columns(decades(*across) if axis else by_steps[::2], 10)
+    for name, (grid, each) in found.items():
+        if len(drawn[name]) > 1:
+            band = bootstrap_band(each, resamples=1000)
+            axes.band(grid, *(np.clip(edge, low, high) for edge in band), COLORS[name], 0.15)
+        axes.curve(grid, iqm(each), COLORS[name], 1.5)
+    return axes.parts
 
 
 def report(rows: Runs, missing: list[tuple[str, str, int]]) -> None:

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 pytest.importorskip("torch", reason="needs the extra mappo")
-pytest.importorskip("matplotlib", reason="needs the extra plot")
 
 import corral
 from corral.lab.comparing.comparison import Comparison

@@ -174,9 +174,7 @@ def compare(
     if out_dir is not None:
         written = result.write(out_dir)
         out.print(f"Results: {out_dir}, {', '.join(written)}", soft_wrap=True)
-        if not any(file.endswith(".svg") for file in written):
-            out.print("Pictures take matplotlib: pip install '.[plot]' in corral's sources.")
-        elif "curves.svg" not in written:
+        if "curves.svg" not in written:
             out.print(
                 "No learning curves: they need two rows or more of each run, which differ, at env "
                 "steps that all have in common."

@@ -7,7 +7,6 @@ import signal
 from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -269,7 +268,7 @@ def _show(study: Study) -> None:
     if study.importance and max(study.importance, key=lambda n: study.importance[n]) == "seeds":
         nothing = "; nothing is shown to matter: use more seeds"
     out.print(f"{study.about_importance()}{': ' * bool(said)}{', '.join(said)}{nothing}.")
-    if not (study.folder / CURVES).exists() and find_spec("matplotlib") is not None:
+    if not (study.folder / CURVES).exists():
         out.print(f"No {CURVES}: no run has two rows of progress.csv with an episode that ended.")
     for sentence in _warnings(study):
         out.print(sentence)

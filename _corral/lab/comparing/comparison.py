@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 
 from corral.envs.core import Array
-from corral.errors import MissingExtraError
 from corral.files import write_file
 from corral.lab.comparing.groups import Group
 from corral.lab.comparing.marl_eval import marl_eval_json
 from corral.lab.comparing.page import comparison_page
+from corral.lab.comparing.plots import pictures
 from corral.lab.comparing.statistics import (
     MIN_SEEDS,
     bootstrap_band,
@@ -166,16 +166,11 @@ class Comparison(Result):
         }
 
     def write(self, folder: str | Path) -> dict[str, Path]:
-        """Write report.html, compare.json, curves.csv, marl_eval.json and, where matplotlib is
-        installed, pictures into ``folder`` (made if missing); return their paths by name."""
+        """Write report.html, compare.json, curves.csv, marl_eval.json and pictures into ``folder``
+        (made if missing); return their paths by name."""
         folder = Path(folder)
         written = super().write(folder)
-        try:
-            from corral.lab.comparing.plots import pictures
-
-            drawn = pictures(self)
-        except MissingExtraError:
-            return written
+        drawn = pictures(self)
         for name in (each for each in PICTURES if each not in drawn):
             (folder / name).unlink(missing_ok=True)  # of what was there before
         return written | {

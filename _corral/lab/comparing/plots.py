@@ -1,39 +1,33 @@
-"""Pictures of a comparison, as SVG: learning curves, performance profile, intervals.
-
-Figures are made without pyplot, whose figures and settings are shared by a whole process.
-"""
+"""Pictures of a comparison, as SVG: learning curves, performance profile, intervals."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from corral.extras import require
+from corral.lab.axes import COLORS, Axes, picture, words
 from corral.lab.comparing.statistics import (
     MIN_SEEDS,
     bootstrap_band,
     performance_profile,
 )
 from corral.lab.comparing.tables import cut
+from corral.trainers.report import svg as pen
 
 if TYPE_CHECKING:
     from corral.lab.comparing.comparison import Comparison
 
-__all__ = ["COLORS", "pictures", "svg_of"]
+__all__ = ["pictures"]
 
-COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
-"""Okabe and Ito's colors, which people with any color vision tell apart."""
-
-GRAY = "#666666"
+TOP, HEIGHT, BELOW = 44, 340, 56
+LEFT = 76
 
 
 def pictures(comparison: Comparison) -> dict[str, str]:
-    """Return file name -> SVG. Raises MissingExtraError without matplotlib."""
-    require("matplotlib", extra="plot", purpose="draw pictures")
-    names = [*comparison.table.index]
+    """Return file name -> SVG."""
+    names = [*map(str, comparison.table.index)]
     colors = {name: COLORS[i % len(COLORS)] for i, name in enumerate(names)}
     drawn = {
         "profile.svg": _profile(comparison, colors),
@@ -44,114 +38,87 @@ def pictures(comparison: Comparison) -> dict[str, str]:
     return drawn
 
 
-def _axes(width: float = 7.0, height: float = 4.0) -> tuple[Any, Any]:
-    """Return a figure and its axes, white and without a frame at the top and right."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), facecolor="white", layout="constrained")
-    axes = figure.add_subplot()
-    axes.spines[["top", "right"]].set_visible(False)
-    return figure, axes
+def _axes(
+    x: tuple[float, float], y: tuple[float, float], names: Mapping[str, str], height: float = HEIGHT
+) -> Axes:
+    """Return axes with room for ``names`` to the right."""
+    right = pen.room(names, least=90, letter=7.2)
+    return Axes(LEFT, TOP, pen.WIDTH - LEFT - right, height, x, y)
 
 
-def svg_of(figure: Any) -> str:
-    """Return a figure as SVG, the same text for the same figure."""
-    import matplotlib as mpl
-
-    text = io.StringIO()
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "corral"}):
-        figure.savefig(text, format="svg", metadata={"Date": None})
-    return text.getvalue()
+def _picture(axes: Axes, title: str) -> str:
+    parts = [words(16, 26, title, size=15, weight=600), *axes.parts]
+    return picture(axes.bottom + BELOW, parts, title)
 
 
 def _curves(comparison: Comparison, colors: Mapping[str, str]) -> str:
-    figure, axes = _axes()
+    runs = [run for members in comparison.groups.values() for run in members]
+    steps = np.concatenate([np.asarray(run.steps, dtype=float) for run in runs])
+    returns = np.concatenate([np.asarray(run.returns, dtype=float) for run in runs])
+    shown = [returns, *(np.asarray(comparison.curves[key], float) for key in ("low", "high"))]
+    values = np.concatenate(shown)
+    low, high, marks = pen.ticks(float(np.nanmin(values)), float(np.nanmax(values)))
+    last = float(np.nanmax(steps))
+    axes = _axes((0.0, last), (low, high), colors)
+    axes.rows(marks)
+    axes.columns(mark for mark in pen.ticks(0.0, last)[2] if mark <= last)
     ends = {}
-    for name, part in comparison.curves.groupby("group", sort=False):
-        color = colors[str(name)]
-        steps = part["env_steps"]
-        axes.plot(steps, part["iqm"], color=color, linewidth=2)
-        ends[str(name)] = float(part["iqm"].iloc[-1])
+    for group, part in comparison.curves.groupby("group", sort=False):
+        name = str(group)
+        at = part["env_steps"]
         if part["low"].notna().all():
-            axes.fill_between(steps, part["low"], part["high"], color=color, alpha=0.2, lw=0)
-        for run in comparison.groups[str(name)]:
-            axes.plot(run.steps, run.returns, color=color, linewidth=0.6, alpha=0.5)
-    _label(axes, ends, colors)
-    axes.set_xlabel("env steps")
-    axes.set_ylabel("return in training, interquartile mean")
-    axes.xaxis.set_major_formatter("{x:,.0f}")
-    return svg_of(figure)
-
-
-def _label(axes: Any, ends: Mapping[str, float], colors: Mapping[str, str]) -> None:
-    """Write each name beside the end of its line, one above the other where lines end alike."""
-    low, high = axes.get_ylim()
-    apart, below = 0.06 * (high - low), -np.inf
-    for name in sorted(ends, key=lambda each: ends[each]):
-        below = max(ends[name], below + apart)
-        axes.annotate(
-            cut(name),
-            (1.0, below),
-            xycoords=("axes fraction", "data"),
-            xytext=(4, 0),
-            textcoords="offset points",
-            va="center",
-            color=colors[name],
-        )
+            axes.band(at, part["low"], part["high"], colors[name])
+        for run in comparison.groups[name]:
+            axes.curve(run.steps, run.returns, colors[name], 0.8, 0.5)
+        axes.curve(at, part["iqm"], colors[name], 2.5)
+        ends[name] = float(axes.up(part["iqm"].iloc[-1]))
+    axes.key([cut(name) for name in ends], [colors[name] for name in ends], [*ends.values()])
+    axes.titles("env steps", "return in training")
+    return _picture(axes, "Learning: interquartile mean of the runs, with its interval")
 
 
 def _profile(comparison: Comparison, colors: Mapping[str, str]) -> str:
-    figure, axes = _axes()
     values = np.concatenate([*map(np.asarray, comparison.scores.values())])
-    margin = 0.05 * float(np.ptp(values)) or 0.5
-    thresholds = np.linspace(values.min() - margin, values.max() + margin, 200)
-    for row, name in enumerate(colors):
+    low, high, below = pen.ticks(float(values.min()), float(values.max()))
+    axes = _axes((low, high), (0.0, 1.0), colors)
+    axes.rows((0, 0.25, 0.5, 0.75, 1))
+    axes.columns(below)
+    thresholds = np.linspace(low, high, 200)
+    for row, (name, color) in enumerate(colors.items()):
         scores = comparison.scores[name]
-        share = performance_profile(scores, thresholds)
-        width = 1.5 + 2.0 * (len(colors) - 1 - row) / len(colors)  # equal ones show each other
-        axes.step(thresholds, share, where="post", color=colors[name], linewidth=width)
         if len(scores) >= MIN_SEEDS:
-            low, high = bootstrap_band(
+            band = bootstrap_band(
                 scores,
                 statistic=lambda drawn: performance_profile(drawn, thresholds),
                 resamples=2000,
                 seed=comparison.seed,
             )
-            axes.fill_between(
-                thresholds, low, high, step="post", color=colors[name], alpha=0.15, lw=0
-            )
-        axes.annotate(
-            cut(name),
-            (1.0, 1.0),
-            xycoords="axes fraction",
-            xytext=(6, -16 * row),
-            textcoords="offset points",
-            va="top",
-            color=colors[name],
-        )
-    axes.set_ylim(-0.03, 1.03)
-    axes.set_xlabel(f"score: {comparison.metric}")
-    axes.set_ylabel("share of runs that score more")
-    return svg_of(figure)
+            axes.band(thresholds, *band, color, 0.15, steps=True)
+        width = 1.5 + 2.0 * (len(colors) - 1 - row) / len(colors)  # equal ones show each other
+        axes.curve(thresholds, performance_profile(scores, thresholds), color, width, steps=True)
+    axes.key([cut(name) for name in colors], [*colors.values()], [TOP + 6.0] * len(colors))
+    axes.titles(f"score: {comparison.metric}", "share of runs")
+    return _picture(axes, "Share of the runs that score more")
 
 
 def _intervals(comparison: Comparison, colors: Mapping[str, str]) -> str:
     table = comparison.table
-    figure, axes = _axes(height=1.2 + 0.45 * len(table))
-    for row, (name, group) in enumerate(table.iterrows()):
-        color = colors[str(name)]
-        scores = comparison.scores[str(name)]
-        axes.plot(scores, np.full(len(scores), row + 0.22), "o", color=color, ms=3, alpha=0.5)
+    values = [np.asarray(scores, dtype=float) for scores in comparison.scores.values()]
+    values += [np.asarray(table[key], dtype=float) for key in ("low", "high")]
+    every = np.concatenate(values)
+    low, high, below = pen.ticks(float(np.nanmin(every)), float(np.nanmax(every)))
+    names = {name: f"{cut(name)} ({int(table['runs'][name])})" for name in colors}
+    left = 16 + pen.room(names.values(), least=90, letter=7.2)
+    place = (left, TOP, pen.WIDTH - left - 32, 40.0 * len(names))
+    axes = Axes(*place, (low, high), (len(names) - 0.5, -0.5))
+    axes.columns(below, lines=True)
+    for row, (name, color) in enumerate(colors.items()):
+        group, up = table.loc[name], float(axes.up(row))
+        axes.parts.append(words(left - 12, up + 4, names[name], color=color, anchor="end", size=13))
         if np.isfinite(group["low"]):
-            axes.plot(
-                [group["low"], group["high"]], [row, row], color=color, linewidth=5, alpha=0.4
-            )
-        axes.plot([group["iqm"]], [row], "|", color=color, markersize=14, markeredgewidth=2)
-    axes.set_yticks(
-        range(len(table)), [f"{cut(str(n))} ({int(c)})" for n, c in table["runs"].items()]
-    )
-    for label, color in zip(axes.get_yticklabels(), colors.values(), strict=True):
-        label.set_color(color)
-    axes.set_ylim(len(table) - 0.4, -0.6)
-    axes.set_xlabel(f"score: {comparison.metric}\ninterquartile mean, 95 % interval; dots are runs")
-    return svg_of(figure)
+            axes.curve([group["low"], group["high"]], [row, row], color, 8, 0.4)
+        iqm = float(axes.across(group["iqm"]))
+        axes.parts.append(pen.line(iqm, up - 9, iqm, up + 9, color, 3))
+        axes.dots(comparison.scores[name], row + 0.33, color, 3, 0.6)
+    axes.titles(f"score: {comparison.metric}")
+    return _picture(axes, "Interquartile mean with its 95 % interval; dots are runs")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from corral.lab.comparing.comparison import Comparison
 from corral.trainers.evaluation.tables import table_of
+
+if TYPE_CHECKING:
+    from corral.lab.comparing.comparison import Comparison
 
 __all__ = ["comparison_tables", "cut"]
 

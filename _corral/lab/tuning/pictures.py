@@ -1,33 +1,30 @@
-"""Pictures of a study, as SVG on white: they can be read on dark pages, too."""
+"""Pictures of a study, as SVG: how its trials learned, and which settings matter."""
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from corral.extras import require
 from corral.files import write_file
+from corral.lab.axes import Axes, picture, words
 from corral.lab.tuning.judging import curve
 from corral.lab.tuning.phrases import counted, in_numbers, percents
 from corral.lab.tuning.space import text_of
 from corral.text import shortened
+from corral.trainers.report import svg as pen
 
 if TYPE_CHECKING:
     from corral.lab.tuning.result import Study, Trial
 
-__all__ = ["curves", "importance", "matplotlib"]
+__all__ = ["curves", "importance"]
 
-BEST, OTHER, PRUNED = "#0b6e4f", "#9aa5b1", "#d9a441"
+BEST, OTHER, PRUNED = pen.GREEN, pen.GRAY, pen.ORANGE
 POINTS = 200
 """Places at which the curves of a trial's seeds are averaged."""
-
-
-def matplotlib() -> Any:
-    """Return the module of matplotlib's figures. Raises MissingExtraError."""
-    return require("matplotlib.figure", extra="plot", purpose="draw pictures")
+KEY = 18
+"""Height of a line of the key."""
 
 
 def curves(study: Study, path: Path) -> Path | None:
@@ -35,10 +32,9 @@ def curves(study: Study, path: Path) -> Path | None:
 
     Returns None, and draws nothing, where no trial has two rows with an episode that ended.
     """
-    figure = matplotlib().Figure(figsize=(7.2, 4.2), facecolor="white", layout="constrained")
-    axes = figure.add_subplot()
     best, equal = study.best, study.equal
-    named: set[str] = set()
+    lines: list[tuple[Any, Any, str]] = []  # env steps, values, color
+    key: dict[str, str] = {}  # what a line stands for -> its color
     for trial in study.trials:
         is_best = best is not None and trial.number in (best.number, *equal)
         steps, values = _mean_curve(study, trial)
@@ -48,27 +44,29 @@ def curves(study: Study, path: Path) -> Path | None:
         if is_best:
             said = f"{in_numbers(equal)} are equal" if equal else f"best: trial {trial.number}"
             label = said if equal else f"{said}, {_told(trial)}"
-        axes.plot(
-            *(steps, values),
-            color=BEST if is_best else PRUNED if trial.state == "pruned" else OTHER,
-            linewidth=2.2 if is_best else 1.0,
-            zorder=3 if is_best else 2,
-            label=label if label not in named else None,
-        )
-        named.add(label)
-    if not named:
+        color = BEST if is_best else PRUNED if trial.state == "pruned" else OTHER
+        lines.append((steps, values, color))
+        key[label] = color
+    if not lines:
         return None
-    env, _, trainer, *words = study.plan.arguments
-    validated = any(word.partition("=")[0] == "--evaluate-every" for word in words)
-    axes.set_xlabel("env steps")
-    axes.xaxis.set_major_formatter("{x:,.0f}")
-    axes.set_ylabel(_label(study, "validation" if validated else "training"))
+    every = np.concatenate([values for _, values, _ in lines])
+    low, high, marks = pen.ticks(float(np.nanmin(every)), float(np.nanmax(every)))
+    last = max(float(steps[-1]) for steps, _, _ in lines)
+    axes = Axes(76, 52 + KEY * len(key), pen.WIDTH - 76 - 32, 360, (0.0, last), (low, high))
+    axes.rows(marks)
+    axes.columns(mark for mark in pen.ticks(0.0, last)[2] if mark <= last)
+    for steps, values, color in sorted(lines, key=lambda drawn: drawn[2] == BEST):  # best on top
+        axes.curve(steps, values, color, 2.6 if color == BEST else 1.2)
+    env, _, trainer, *given = study.plan.arguments
+    validated = any(word.partition("=")[0] == "--evaluate-every" for word in given)
+    axes.titles("env steps", _label(study, "validation" if validated else "training"))
     title = f"{shortened(env, 40)}, {shortened(trainer, 30)}: {counted(len(study.trials))}"
-    axes.set_title(title, loc="left", fontsize=10)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.25)
-    axes.legend(fontsize=8, frameon=False)
-    return _saved(figure, path)
+    parts = [words(16, 26, title, size=15, weight=600)]
+    for row, (label, color) in enumerate(key.items()):
+        y = 48 + KEY * row
+        parts.append(pen.line(16, y - 4, 38, y - 4, color, 2.6 if color == BEST else 1.2))
+        parts.append(words(46, y, shortened(label, 120)))
+    return _saved(picture(axes.bottom + 56, [*parts, *axes.parts], title), path)
 
 
 def _label(study: Study, where: str) -> str:
@@ -80,17 +78,16 @@ def _label(study: Study, where: str) -> str:
 def importance(study: Study, path: Path) -> Path:
     """Draw a bar for each setting."""
     names, shares = [*study.importance], [*percents([*study.importance.values()])]
-    size = (7.2, 1.2 + 0.4 * len(names))
-    figure = matplotlib().Figure(figsize=size, facecolor="white", layout="constrained")
-    axes = figure.add_subplot()
-    bars = axes.barh(names, shares, color=BEST, height=0.6)
-    axes.bar_label(bars, labels=[f"{share}%" for share in shares], padding=3, fontsize=9)
-    axes.invert_yaxis()
-    axes.set_xlim(0, max(1, *shares) * 1.15)
-    axes.xaxis.set_visible(False)
-    axes.set_title(study.about_importance(), loc="left", fontsize=10)
-    axes.spines[["top", "right", "bottom"]].set_visible(False)
-    return _saved(figure, path)
+    left = 16 + pen.room(names, least=90)
+    wide = (pen.WIDTH - left - 80) / max(1, *shares)
+    title = study.about_importance()
+    parts = [words(16, 26, title, size=15, weight=600)]
+    for row, (name, share) in enumerate(zip(names, shares, strict=True)):
+        y = 46 + 30 * row
+        parts.append(words(left - 12, y + 15, pen.cut(name), anchor="end", size=13))
+        parts.append(pen.box(left, y, max(1.0, share * wide), 20, BEST))
+        parts.append(words(left + share * wide + 8, y + 15, f"{share}%", size=13))
+    return _saved(picture(46 + 30 * len(names) + 14, parts, title), path)
 
 
 def _mean_curve(study: Study, trial: Trial) -> tuple[Any, Any]:
@@ -113,11 +110,6 @@ def _told(trial: Trial) -> str:
     )
 
 
-def _saved(figure: Any, path: Path) -> Path:
-    """Write a figure, the same bytes each time."""
-    from matplotlib import rc_context
-
-    drawn = io.BytesIO()
-    with rc_context({"svg.hashsalt": "corral", "svg.fonttype": "path"}):
-        figure.savefig(drawn, format="svg", metadata={"Date": None})
-    return write_file(path, drawn.getvalue(), folder=path.parent)
+def _saved(drawn: str, path: Path) -> Path:
+    """Write a picture, the same bytes each time."""
+    return write_file(path, drawn, folder=path.parent)

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from corral.lab.jobs import Job
+from corral.lab.tuning import pictures
 from corral.lab.tuning.judging import Beside
 from corral.lab.tuning.phrases import counted
 from corral.lab.tuning.plan import Plan, optuna, quiet
@@ -167,16 +168,10 @@ class Study(Result):
         return {"trials.csv": csv_text(table), **super().texts()}
 
     def write(self, folder: str | Path | None = None) -> dict[str, Path]:
-        """Write trials.csv, trials.json and, where matplotlib is installed, pictures into a folder
-        (default: that of the study); return their paths by name."""
+        """Write trials.csv, trials.json and pictures into a folder (default: that of the study);
+        return their paths by name."""
         folder = self.folder if folder is None else Path(folder)
         written = super().write(folder)
-        try:
-            from corral.lab.tuning import pictures
-
-            pictures.matplotlib()
-        except ImportError:
-            return written
         if pictures.curves(self, folder / CURVES) is None:
             (folder / CURVES).unlink(missing_ok=True)  # of what was there before
         else:

@@ -16,6 +16,7 @@ from corral.errors import RunError
 from corral.lab.comparing.comparison import FILES, Comparison
 from corral.lab.comparing.groups import Member, labels_of
 from corral.lab.comparing.marl_eval import read_marl_eval
+from corral.lab.comparing.plots import pictures
 from corral.lab.comparing.tables import comparison_tables
 from corral.lab.comparing.verdict import compared
 from support.edited import odd_files, require_plain_errors
@@ -209,9 +210,6 @@ def test_tables_fit_80_columns() -> None:
 
 
 def test_pictures_are_the_same_each_time_and_name_the_groups(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="needs the extra plot")
-    from corral.lab.comparing.plots import pictures
-
     found = of(alpha=HIGH, beta=group(1, 2, 3))
     drawn = pictures(found)
     assert drawn == pictures(found)
@@ -222,7 +220,6 @@ def test_pictures_are_the_same_each_time_and_name_the_groups(tmp_path: Path) -> 
 
 
 def test_pictures_of_before_do_not_stay(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="needs the extra plot")
     assert "curves.svg" in of(alpha=HIGH, beta=LOW).write(tmp_path)
     flat = {name: tuple(Member(f"{name}{i}", i, 9, 1.0 + i) for i in range(2)) for name in "ab"}
     now = Comparison("two_step_v0", "return", flat).write(tmp_path)

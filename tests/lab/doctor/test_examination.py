@@ -28,8 +28,8 @@ from corral.lab.doctor.examination import (
     suspects,
 )
 from corral.lab.doctor.examination.patterns import Pattern, patterns, unseen
-from corral.lab.doctor.examination.planted import PLANTED, zeroed_advantages
 from corral.trainers.on_policy.trainer import IPPO
+from support.planted_bugs import PLANTED, zeroed_advantages
 
 WITHOUT_MEMORY = list(EXAMINED[:-1])
 BY_CHANCE = ["P4", "P5", "P6", "P7", "P11", "P12"]

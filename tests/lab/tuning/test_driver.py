@@ -343,7 +343,6 @@ def bare(folder: Path, *values: float, learning_rates: str = "1e-3,1e-2") -> Stu
 
 
 def test_curves_are_drawn_where_there_are_some(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="needs the extra plot")
     (tmp_path / "curves.svg").write_text("of what was there before")
     study = bare(tmp_path, 1.0, 2.0)
     progress = "env_steps,return_agent_1,return_agent_2\n"

@@ -16,9 +16,9 @@ import torch
 from corral.envs import probes
 from corral.envs.probes.base import Probe
 from corral.errors import AlgorithmError
-from corral.lab.doctor.examination import planted
 from corral.trainers.on_policy.trainer import IPPO, MAPPO, OnPolicyTrainer
 from corral.trainers.runs.log import Statistics
+from support import planted_bugs as planted
 from support import probing
 from support.probing import chances, first_ratios, learn, make_trainer, misses
 

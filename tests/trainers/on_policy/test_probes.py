@@ -21,13 +21,13 @@ from corral.envs import probes
 from corral.envs.probes.base import Probe
 from corral.envs.two_step_v0 import TwoStepRules
 from corral.errors import IllegalActionError
-from corral.lab.doctor.examination import planted
-from corral.lab.doctor.examination.planted import Plant
 from corral.trainers.driver import train
 from corral.trainers.on_policy import maths
 from corral.trainers.on_policy.trainer import IPPO, MAPPO, OnPolicyTrainer
 from corral.trainers.runs.run import load_run
+from support import planted_bugs as planted
 from support import probing
+from support.planted_bugs import Plant
 from support.probing import chances, first_ratios, learn, make_trainer, misses, values
 
 BOTH = [IPPO, MAPPO]

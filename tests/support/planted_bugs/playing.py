@@ -12,9 +12,9 @@ import torch
 from corral.envs.core import Array, Observation
 from corral.envs.masks import MASK, OBSERVATION
 from corral.envs.policy import Decision, Memoryless
-from corral.lab.doctor.examination.planted.base import Kind, but, plant, with_methods
 from corral.trainers.on_policy.records import Losses
 from corral.trainers.on_policy.trainer import OnPolicyTrainer
+from support.planted_bugs.base import Kind, but, plant, with_methods
 
 # --- Masks ---------------------------------------------------------------------------------------
 

@@ -7,8 +7,8 @@
 what ``corral.lab.doctor.examination.patterns`` holds; benchmarks/planted_bugs.py measures it.
 """
 
-from corral.lab.doctor.examination.planted.base import PLANTED, Plant
-from corral.lab.doctor.examination.planted.learning import (
+from support.planted_bugs.base import PLANTED, Plant
+from support.planted_bugs.learning import (
     actions_of_another_agent_stored,
     actor_without_gradient,
     advantage_sign_flipped,
@@ -36,7 +36,7 @@ from corral.lab.doctor.examination.planted.learning import (
     value_target_clipped_flat,
     zeroed_advantages,
 )
-from corral.lab.doctor.examination.planted.playing import (
+from support.planted_bugs.playing import (
     actor_does_not_look,
     critic_does_not_look,
     mask_ignored_in_rollout,

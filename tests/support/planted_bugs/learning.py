@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from corral.envs.core import Array
-from corral.lab.doctor.examination.planted.base import (
+from corral.trainers.on_policy.algorithms import gae
+from corral.trainers.on_policy.records import Advantages, Trajectories
+from support.planted_bugs.base import (
     Kind,
     but,
     plant,
     with_methods,
     with_settings,
 )
-from corral.trainers.on_policy.algorithms import gae
-from corral.trainers.on_policy.records import Advantages, Trajectories
 
 # --- Advantages ----------------------------------------------------------------------------------
 
