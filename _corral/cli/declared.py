@@ -27,10 +27,13 @@ from corral.cli.help import as_typed, documented
 from corral.cli.mistakes import option_of
 from corral.cli.options import whole
 
-__all__ = ["Declared", "declared"]
+__all__ = ["Declared", "DeclaredNumber", "declared"]
 
 Declared = Any
 """The type of an option that the library function annotates."""
+
+DeclaredNumber = Annotated[Any, typer.Option()]
+"""The same, of numbers that are typed in full: no 1e5 for a whole one."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 import corral
-from corral.cli.declared import Declared, declared
+from corral.cli.declared import Declared, DeclaredNumber, declared
 from corral.cli.mistakes import expect
 from corral.cli.options import arguments_of, import_from_here, named_as_options
 from corral.cli.output import check_new, out, progress_bar, reported, show_table
@@ -64,7 +64,7 @@ def duel(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the results in the folder of --out.")
     ] = False,
-    workers: Annotated[Declared, typer.Option()] = ...,
+    workers: DeclaredNumber = ...,
     model: OwnModel = None,
     trainer: OwnTrainer = None,
 ) -> None:
