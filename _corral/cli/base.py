@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -41,7 +42,28 @@ class App(typer.Typer):
 
 
 class Command(TyperCommand):
-    """A command that reads its words itself, and says of wrong ones what to type instead."""
+    """A command that reads its words itself, and says of wrong ones what to type instead.
+
+    Of one that leaves options to a library function (``corral.cli.declared``) this is the name and
+    the help; ``whole`` has all options, and takes its place when it is used.
+    """
+
+    @functools.cached_property
+    def whole(self) -> Any:
+        completed = getattr(self.callback, "completed", None)
+        if completed is None:
+            return self
+        one = App()
+        one.command(self.name, cls=type(self), context_settings=self.context_settings)(completed())
+        return typer.main.get_command(one)
+
+    def make_context(self, *args: Any, **options: Any) -> Any:
+        if self.whole is not self:
+            return self.whole.make_context(*args, **options)
+        return super().make_context(*args, **options)
+
+    def get_params(self, ctx: Any) -> Any:
+        return super().get_params(ctx) if self.whole is self else self.whole.get_params(ctx)
 
     def get_help(self, ctx: Any) -> str:
         """Return the help; Typer writes the type of an argument as <list[Path]>."""

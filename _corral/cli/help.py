@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import Field
 from functools import partial
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -18,9 +18,10 @@ from corral.errors import CorralError
 __all__ = ["TrainCommand", "documented", "meaning", "text_of"]
 
 
-def documented(rules: type) -> dict[str, str]:
-    """Return what the docstring of an environment's rules says of each argument."""
-    text = (inspect.getdoc(rules) or "").partition("Args:\n")[2].partition("\n\n")[0]
+def documented(declared: Callable[..., Any]) -> dict[str, str]:
+    """Return what the docstring of a function, or of an environment's rules, says of each
+    argument."""
+    text = (inspect.getdoc(declared) or "").partition("Args:\n")[2].partition("\n\n")[0]
     found = re.findall(r"^    (\w+): (.*(?:\n      .*)*)", text, re.MULTILINE)
     return {name: " ".join(meaning.split()) for name, meaning in found}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import contextlib
 import functools
-import inspect
 import io
 import os
 import re
@@ -142,7 +141,7 @@ def reported(command: Command) -> Command:
                 raise
             if place or show_tracebacks.get():
                 _complain("".join(traceback.format_exception(error)).rstrip())
-            message = in_options(str(error), inspect.signature(command).parameters)
+            message = in_options(str(error), kwargs)
             if place:
                 message = f"{type(error).__name__} in {place}: {message}"
             complain(message)

@@ -40,10 +40,20 @@ def import_access_log(
 ) -> Imported:
     """Import access logs, plain or gzip, counted into steps of ``step`` seconds; one node per file.
 
-    Files with equal ``names`` are parts of one node: so one joins a log that was rotated. Nodes
-    are cut to the time they have in common. A line in neither format is malformed: it counts for
-    no step, and the notes say how many there were. A share of them above ``max_malformed`` of a
-    file's lines is refused, unless ``skip_malformed``.
+    Nodes are cut to the time they have in common. A line in neither format is malformed: it counts
+    for no step, and the notes say how many there were.
+
+    Args:
+        step: length of a step, in seconds.
+        names: names of the nodes, with commas; equal ones join their files. So one joins a log
+            that was rotated.
+        max_malformed: largest share of a file's lines that may be malformed.
+        skip_malformed: leave out unreadable lines, however many.
+        capacity: see ``Trace.with_capacity``.
+        name: of the trace; default: that of the first file.
+        max_bytes: largest file that is read, in bytes after unpacking; default: 192 MiB.
+        max_cells: most cells that are read: rows times columns, 10 a row at least; default:
+            25 million.
 
     Raises TraceError for faults in the files, ValueError for options out of range.
     """

@@ -48,12 +48,22 @@ def import_azure_functions(
 ) -> Imported:
     """Import invocations per minute, one file per day, the functions grouped onto ``nodes`` nodes.
 
-    The files are consecutive days in the order given, the first of which begins at ``start``
-    (the data set names its days 1 to 14). ``pick="hash"``: every application (or function, as
-    ``by`` says) belongs to the node that the SHA-256 of its name draws, and none is left out.
-    ``pick="top"``: the busiest ``nodes`` of them are a node each, and the notes say what share of
-    the load is left out. A function that a day's file does not list was not invoked on that day.
-    ``step``: seconds, a multiple of 60.
+    The files are consecutive days in the order given (the data set names its days 1 to 14). A
+    function that a day's file does not list was not invoked on that day.
+
+    Args:
+        nodes: number of nodes to group the functions onto.
+        by: what stays together on a node.
+        pick: group all, or the busiest, one per node. Of "hash" each belongs to the node that the
+            SHA-256 of its name draws, and none is left out; of "top" the notes say what share of
+            the load is left out.
+        start: time of the first file's first minute.
+        step: length of a step, in seconds; default: the files' own. A multiple of 60.
+        capacity: see ``Trace.with_capacity``.
+        name: of the trace.
+        max_bytes: largest file that is read, in bytes after unpacking; default: 192 MiB.
+        max_cells: most cells that are read: rows times columns, 10 a row at least; default:
+            100 million.
 
     Raises TraceError for faults in the files, ValueError for options out of range.
     """

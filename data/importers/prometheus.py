@@ -53,21 +53,29 @@ def import_prometheus(
 ) -> Imported:
     """Import answers of Prometheus: JSON of ``query_range``, or CSV with a column per series.
 
-    A series belongs to the node that its ``label`` names (default: the one label that differs; of
-    several that name each series, the likeliest to be a server). With ``label``, series of the same
-    node are summed. The same series in several files are parts of one.
+    The same series in several files are parts of one. NaN and infinite values count as missing, and
+    are noted.
 
-    ``counter=True`` takes the values for those of a counter: the requests of a step are the
-    difference between its beginning and its end, and a counter that falls began again at 0.
-    ``counter=False`` takes them as they are. None: as they are, unless they only grow; those are
-    refused until one of the two is said. ``scale`` makes requests per step of what is written: 60
-    of a rate per second in steps of a minute. Fractions are rounded so that each node keeps its
-    total.
-
-    NaN and infinite values count as missing, and are noted. ``gaps``: ``refuse``, ``zero``,
-    ``previous`` or ``interpolate``; with a counter ``interpolate`` spreads what it grew by over
-    the hole, and keeps the total. ``step`` sums whole steps of the file, ``snap`` moves times to
-    multiples of so many seconds, ``zone`` is where the clocks of a table stand (default: UTC).
+    Args:
+        label: the label that names the node, such as instance; default: the one that differs, of
+            several that name each series the likeliest to be a server. Series of the same node
+            are summed.
+        counter: values are counters since a start, or not; default: refuse what may be. The
+            requests of a step are then the difference between its beginning and its end, and a
+            counter that falls began again at 0.
+        zone: where clocks of a CSV stand that name no zone; default: Z.
+        scale: requests per step of a value of 1: 60 of a rate, in steps of 60 s. Fractions are
+            rounded so that each node keeps its total.
+        step: length of a step, in seconds; default: the files' own. Whole steps are summed.
+        snap: move times to the nearest multiple of so many seconds.
+        gaps: what to do where values are missing. With a counter "interpolate" spreads what it
+            grew by over the hole, and keeps the total.
+        capacity: see ``Trace.with_capacity``.
+        name: of the trace; default: that of the first file.
+        max_bytes: largest file that is read, in bytes after unpacking; default: 64 MiB.
+        max_cells: most cells that are read: rows times columns, 10 a row at least; default:
+            25 million.
+        guesses: a list that what was found out is added to.
 
     Raises TraceError for faults in the files and what only the caller can decide, ValueError for
     options out of range.

@@ -36,12 +36,22 @@ def import_requests(
 ) -> Imported:
     """Import files with one row per request, counted into steps of ``step`` seconds.
 
-    ``column`` (default: the first) holds the time of a request: ISO-8601 (in ``zone`` where it
-    names none) or seconds since 1970, with fractions of a second where it has them. Each file is
-    a node, called like the file or as ``names`` says (equal names: one node), and the nodes are
-    cut to the time they have in common. With ``node_column`` that column names the node instead,
-    in all files, and nothing is cut. A step without rows counts 0. Steps begin at multiples of
-    ``step`` seconds since 1970-01-01 UTC. ``capacity``: see ``Trace.with_capacity``.
+    Times are ISO-8601 or seconds since 1970, with fractions of a second where they have them. Each
+    file is a node, called like the file or as ``names`` says, and the nodes are cut to the time
+    they have in common. With ``node_column`` nothing is cut. A step without rows counts 0. Steps
+    begin at multiples of ``step`` seconds since 1970-01-01 UTC.
+
+    Args:
+        step: length of a step, in seconds.
+        column: column of the time; default: the 1st.
+        node_column: column that names the node. In all files.
+        names: names of the nodes, with commas; equal ones join their files.
+        zone: time zone of times that name none, such as -04:00.
+        capacity: see ``Trace.with_capacity``.
+        name: of the trace; default: that of the first file.
+        max_bytes: largest file that is read, in bytes after unpacking; default: 192 MiB.
+        max_cells: most cells that are read: rows times columns, 10 a row at least; default:
+            25 million.
 
     Raises TraceError for faults in the files, ValueError for options out of range.
     """

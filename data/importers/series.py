@@ -66,17 +66,25 @@ def import_series(
 ) -> Imported:
     """Import files of ``timestamp,value`` rows: requests per step, one node per file.
 
-    Read are ``time_column`` (default: the first) and ``column`` (default: the second); times are
-    ISO-8601, in ``zone`` (such as ``-04:00``) where they name none, or seconds since 1970. A file's
-    own step is the commonest distance of its times. Nodes are called like their files, or as
-    ``names`` says; files with equal names are parts of one node. Nodes are cut to the time they
-    have in common.
+    Times are ISO-8601 or seconds since 1970. A file's own step is the commonest distance of its
+    times. Nodes are called like their files, or as ``names`` says, and cut to the time they have in
+    common. Values such as ``94.0`` are whole. What was trimmed, filled, rounded or sorted stands in
+    ``notes``.
 
-    ``step``: seconds; whole multiples of the files' own step are summed. ``gaps``: what to do
-    where times are missing: refuse the file, or fill in zero, the previous value, or a straight
-    line rounded to whole requests. Values such as ``94.0`` are whole; other fractions are refused
-    unless ``round_values``. ``capacity``: see ``Trace.with_capacity``. What was trimmed, filled,
-    rounded or sorted stands in ``notes``.
+    Args:
+        names: names of the nodes, with commas; equal ones join their files.
+        column: column of the load; default: the 2nd.
+        time_column: column of the time; default: the 1st.
+        zone: time zone of times that name none, such as -04:00.
+        step: length of a step, in seconds; default: the files' own. Whole multiples are summed.
+        gaps: what to do where times are missing. Refuse the file, or fill in zero, the previous
+            value, or a straight line rounded to whole requests.
+        round_values: round fractions to whole requests. Else they are refused.
+        capacity: see ``Trace.with_capacity``.
+        name: of the trace; default: that of the first file.
+        max_bytes: largest file that is read, in bytes after unpacking; default: 192 MiB.
+        max_cells: most cells that are read: rows times columns, 10 a row at least; default:
+            25 million.
 
     Raises TraceError for faults in the files, ValueError for options out of range.
     """

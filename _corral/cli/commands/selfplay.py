@@ -7,8 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+import corral
+from corral.cli.declared import Declared, DeclaredNumber, declared
 from corral.cli.mistakes import expect
-from corral.cli.options import arguments_of, import_from_here, named_as_options, whole
+from corral.cli.options import arguments_of, import_from_here, named_as_options
 from corral.cli.output import check_new, out, progress_bar, reported, show_table
 from corral.cli.run_options import OwnApi, OwnArguments, OwnEnv, OwnModel, OwnTrainer
 from corral.extras import require
@@ -22,6 +24,7 @@ def add_to(app: typer.Typer) -> None:
     app.command()(exploit)
 
 
+@declared(lambda: corral.duel)
 @reported
 def duel(
     context: typer.Context,
@@ -32,7 +35,7 @@ def duel(
             "or teams of the game, such as perfect and random."
         ),
     ],
-    episodes: Annotated[int, whole("Episodes of each pairing.")] = 1000,
+    episodes: Declared = ...,
     env: Annotated[
         str | None,
         typer.Option(
@@ -42,7 +45,7 @@ def duel(
     ] = None,
     arg: OwnArguments = None,
     api: OwnApi = None,
-    seed: Annotated[int, whole("Seed of the episodes, and of actions that are drawn.")] = 0,
+    seed: Declared = ...,
     greedy: Annotated[
         bool,
         typer.Option(
@@ -50,13 +53,8 @@ def duel(
             help="Runs play their likeliest actions, or sample them, as they do in training.",
         ),
     ] = False,
-    itself: Annotated[
-        bool, typer.Option("--itself", help="Each also plays against itself, in the other seat.")
-    ] = False,
-    anchor: Annotated[
-        str | None,
-        typer.Option(help="The player whose rating is 0; default: the mean of all is."),
-    ] = None,
+    itself: Declared = ...,
+    anchor: Declared = ...,
     out_dir: Annotated[
         Path | None,
         typer.Option(
@@ -66,9 +64,7 @@ def duel(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the results in the folder of --out.")
     ] = False,
-    workers: Annotated[
-        int, typer.Option(help="Processes that step a third-party environment; 0: this one.")
-    ] = 0,
+    workers: DeclaredNumber = ...,
     model: OwnModel = None,
     trainer: OwnTrainer = None,
 ) -> None:
@@ -79,7 +75,6 @@ def duel(
     agents each player sits in each seat once, and another's team in the rest.
     """
     from corral.lab.duels.driver import FILES
-    from corral.lab.duels.driver import duel as play
     from corral.lab.duels.tables import duel_tables
     from corral.trainers.runs.run import but_logs
 
@@ -89,7 +84,7 @@ def duel(
     import_from_here()
     theirs: dict[str, Any] = {"env_kwargs": arguments_of(arg) if arg else None, "api": api}
     with named_as_options(context, ["env", "out", "anchor"]), progress_bar() as show:
-        result = play(
+        result = corral.duel(
             *players,
             env=env,
             **theirs,
@@ -112,6 +107,7 @@ def duel(
         out.print(f"Results: {written['duels.json'].parent}, {', '.join(written)}", soft_wrap=True)
 
 
+@declared(lambda: corral.exploit)
 @reported
 def exploit(
     run: Annotated[
@@ -131,21 +127,12 @@ def exploit(
         bool,
         typer.Option("--greedy", help="The team plays its likeliest actions; else it samples."),
     ] = False,
-    exact: Annotated[
-        bool | None,
-        typer.Option(
-            "--exact/--attackers",
-            help="Work out the best response, or train attackers in any case. Default: train them "
-            "where the exact answer is out of reach.",
-        ),
-    ] = None,
-    steps: Annotated[int, whole("Env steps of each attacker.")] = 100_000,
-    seeds: Annotated[int, whole("Attackers of each seat.")] = 3,
-    episodes: Annotated[int, whole("Episodes that the best attacker is judged by.")] = 1000,
-    attacker: Annotated[
-        str, typer.Option(help="What trains attackers: ippo, mappo, or file.py:name.")
-    ] = "ippo",
-    seed: Annotated[int, whole("Seed of the first attacker, and of episodes.")] = 0,
+    exact: Annotated[Declared, typer.Option("--exact/--attackers")] = ...,
+    steps: Declared = ...,
+    seeds: Declared = ...,
+    episodes: Declared = ...,
+    attacker: Declared = ...,
+    seed: Declared = ...,
     show: Annotated[
         bool, typer.Option("--show", help="Show how it is done, where the answer is exact.")
     ] = False,
@@ -153,9 +140,7 @@ def exploit(
         Path | None,
         typer.Option("--out", help="Folder of results and attackers' runs; default: RUN/exploit."),
     ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Train attackers anew that are there already.")
-    ] = False,
+    overwrite: Declared = ...,
     env: OwnEnv = None,
     arg: OwnArguments = None,
     api: OwnApi = None,
@@ -168,7 +153,6 @@ def exploit(
     other games attackers are trained against them, and the best one counts. One seat is attacked
     at a time. Attackers are kept as runs, as opponents for more training.
     """
-    from corral.lab.exploit.driver import exploit as work_out
     from corral.lab.exploit.text import parts, shown
 
     if env is None or run is None:
@@ -182,7 +166,7 @@ def exploit(
     theirs: dict[str, Any] = {"api": api, "trainer": trainer, "model": model}
     theirs["env_kwargs"] = arguments_of(arg) if arg else None
     with progress_bar() as bar:
-        found = work_out(
+        found = corral.exploit(
             run,
             env,
             seats=seat,

@@ -213,11 +213,12 @@ def duel(
             takes), teams (agent -> policy) or a Player; or mappings from names to any of these. A
             run plays the seats that it learned, and a reference player those that it is for.
         env: what is played, where no player is a run; and again for runs in environments of others.
-        episodes: of each pairing. All pairings meet the same episodes.
+        episodes: episodes of each pairing; all pairings meet the same.
+        seed: seed of the episodes, and of actions that are drawn.
         sampled: whether runs and policies sample their actions, as self-play trains them; else
             they play the likeliest. A Player says so itself. Which plays better depends on the
             game: bluffs and rock-paper-scissors need chance, board games rarely do.
-        itself: whether each also plays against itself, in the other seat.
+        itself: let each also play against itself, in the other seat.
         anchor: the player whose rating is 0; default: the mean of all is.
         out: a folder to write the results to, see ``Duels.write``.
         env_kwargs, api, model, trainer: as of ``corral.load_run``.

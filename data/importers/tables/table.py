@@ -85,24 +85,34 @@ def import_table(
     What is not said is found out, and told in ``guesses``; what cannot be found out is refused with
     the arguments that decide it. Columns that are not used are named.
 
-    Columns: ``time_column`` (``day+clock`` where it stands in two), ``node_column`` (``a+b`` where
-    it takes two), ``arrivals`` and ``capacity``, which for wide tables are names with commas or
-    patterns such as ``invoc_*``: the star is the node. ``rename="time=timestamp,node=host"`` says
-    the same, with ``zone=`` for a column of time zones. ``one_node``: rows are requests, of one
-    node. ``names``: a node per file, where rows name none.
-
-    Times: ``zone`` (``Z``, ``-04:00``, ``Europe/Rome``, or one for each node) is where clocks stand
-    that name no zone, by default UTC. ``date_order`` (``dmy``, ``mdy``) reads 05/01/2026,
-    ``time_format`` (as ``datetime.strptime``) anything else.
-
-    Numbers: ``decimal`` (``.`` or ``,``); ``scale`` makes requests per step of what is written, 60
-    of a rate per second in steps of a minute. Fractions are rounded so that each node keeps its
-    total. ``capacity`` may also be requests per step, ``"1.25x"``, one of these for each node
-    (``"a=100,b=80"``), or a file of ``node,capacity`` rows.
-
-    Steps: ``step`` in seconds sums whole steps of the file; rows per request are counted into it
-    (default 60). ``gaps``: ``refuse``, ``zero``, ``previous`` or ``interpolate``, see ``fill``.
-    ``snap=60`` moves times to the nearest multiple of 60 s from the first.
+    Args:
+        time_column: column of the time; DAY+CLOCK where it takes two.
+        node_column: column that names the node; A+B where it takes two.
+        one_node: rows are requests, all of one node.
+        arrivals: column of the requests; of a wide table 'invoc_*' or names with commas. The star
+            is the node.
+        capacity: requests per step, 1.25x of the mean load, a=100,b=80, a column, 'max_*', or a
+            file of node,capacity rows.
+        rename: columns by role: time=timestamp,node=host,arrivals=requests; also capacity, zone.
+        zone: where clocks stand that name no zone: Z, -04:00, Europe/Rome, or a=ZONE,b=ZONE;
+            default: Z.
+        date_order: how 05/01/2026 is read.
+        time_format: how times are written, such as '%d %b %Y %H:%M'. See ``datetime.strptime``.
+        decimal: mark before decimals: a point or a comma.
+        delimiter: mark between cells.
+        encoding: such as cp1252; default: UTF-8.
+        scale: requests per step of a value of 1: 60 of a rate, in steps of 60 s. Fractions are
+            rounded so that each node keeps its total.
+        step: length of a step, in seconds; default: the file's own, of rows 60. Whole steps of the
+            file are summed, requests are counted into it.
+        snap: move times to the nearest multiple of so many seconds. They count from the first.
+        gaps: what to do where values are missing; default: refuse. See ``fill``.
+        names: names of the nodes, with commas; equal ones join their files. Where rows name none.
+        name: of the trace; default: that of the first file.
+        max_bytes: largest file that is read, in bytes after unpacking; default: 192 MiB.
+        max_cells: most cells that are read: rows times columns, 10 a row at least; default:
+            25 million.
+        guesses: a list that what was found out is added to.
 
     Raises TraceError for faults in the files and what only the caller can decide, ValueError for
     options out of range.

@@ -8,19 +8,24 @@ import shlex
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich import box
 from rich.table import Table
 
+from corral import data
 from corral.cli.base import App, Group
+from corral.cli.declared import Declared, DeclaredNumber, declared
 from corral.cli.mistakes import option_of, unknown_command
 from corral.cli.options import Capacity, capacity_of, listed
 from corral.cli.output import check_new, err, in_options, out, reported, show_table
 from corral.errors import CorralError
 from corral.hints import meant
 from corral.text import one_line, pasted, shortened
+
+if TYPE_CHECKING:
+    from corral.data import Imported
 
 __all__ = ["Out", "Overwrite", "Step", "app", "size_of", "write"]
 
@@ -57,14 +62,7 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existin
 Files = Annotated[
     list[Path], typer.Argument(help="One file per node, unless --names says otherwise.")
 ]
-Names = Annotated[
-    str | None, typer.Option(help="Names of the nodes, with commas; equal ones join their files.")
-]
-Zone = Annotated[str, typer.Option(help="Time zone of times that name none, such as -04:00.")]
 Step = Annotated[int, typer.Option(help="Length of a step, in seconds.")]
-MaybeStep = Annotated[
-    int | None, typer.Option(help="Length of a step, in seconds; default: the files' own.")
-]
 Label = Annotated[
     str | None, typer.Option(help="Prometheus: the label that names the node, such as instance.")
 ]
@@ -73,16 +71,6 @@ IsCounter = Annotated[
     typer.Option(
         "--counter/--no-counter",
         help="Prometheus: values are counters since a start, or not; default: refuse what may be.",
-    ),
-]
-MaxBytes = Annotated[
-    int | None,
-    typer.Option(help="Largest file that is read, in bytes after unpacking; default: 192 MiB."),
-]
-MaxCells = Annotated[
-    int | None,
-    typer.Option(
-        help="Most cells that are read: rows times columns, 10 a row at least; default: 25 million."
     ),
 ]
 
@@ -104,6 +92,7 @@ def size_of(trace: Any) -> str:
 
 
 @app.command()
+@declared(lambda: data.import_table)
 @reported
 def file(
     files: Annotated[list[Path], typer.Argument(help="Files of one kind.")],
@@ -111,72 +100,27 @@ def file(
         Path | None,
         typer.Option("--out", help="File to write: .csv or .csv.gz; without it nothing is."),
     ] = None,
-    time_column: Annotated[
-        str | None, typer.Option(help="Column of the time; DAY+CLOCK where it takes two.")
-    ] = None,
-    node_column: Annotated[
-        str | None, typer.Option(help="Column that names the node; A+B where it takes two.")
-    ] = None,
-    one_node: Annotated[
-        bool, typer.Option("--one-node", help="Rows are requests, all of one node.")
-    ] = False,
-    arrivals: Annotated[
-        str | None,
-        typer.Option(
-            help="Column of the requests; of a wide table 'invoc_*' or names with commas."
-        ),
-    ] = None,
-    capacity: Annotated[
-        str | None,
-        typer.Option(
-            help="Requests per step, 1.25x of the mean load, a=100,b=80, a column, 'max_*', or a "
-            "file of node,capacity rows."
-        ),
-    ] = None,
-    rename: Annotated[
-        str | None,
-        typer.Option(
-            metavar="<role=column,...>",
-            help="Columns by role: time=timestamp,node=host,arrivals=requests; also capacity, "
-            "zone.",
-        ),
-    ] = None,
-    zone: Annotated[
-        str | None,
-        typer.Option(
-            help="Where clocks stand that name no zone: Z, -04:00, Europe/Rome, or a=ZONE,b=ZONE; "
-            "default: Z."
-        ),
-    ] = None,
-    date_order: Annotated[
-        Literal["dmy", "mdy"] | None, typer.Option(help="How 05/01/2026 is read.")
-    ] = None,
-    time_format: Annotated[
-        str | None, typer.Option(help="How times are written, such as '%d %b %Y %H:%M'.")
-    ] = None,
-    decimal: Annotated[str | None, typer.Option(help="Mark before decimals: . or a comma.")] = None,
-    delimiter: Annotated[str | None, typer.Option(help="Mark between cells.")] = None,
-    encoding: Annotated[str | None, typer.Option(help="Such as cp1252; default: UTF-8.")] = None,
-    scale: Annotated[
-        float | None,
-        typer.Option(help="Requests per step of a value of 1: 60 of a rate, in steps of 60 s."),
-    ] = None,
-    step: Annotated[
-        int | None,
-        typer.Option(help="Length of a step, in seconds; default: the file's own, of rows 60."),
-    ] = None,
-    snap: Annotated[
-        int | None, typer.Option(help="Move times to the nearest multiple of so many seconds.")
-    ] = None,
-    gaps: Annotated[
-        Literal["refuse", "zero", "previous", "interpolate"] | None,
-        typer.Option(help="What to do where values are missing; default: refuse."),
-    ] = None,
-    names: Names = None,
+    time_column: Declared = ...,
+    node_column: Declared = ...,
+    one_node: Declared = ...,
+    arrivals: Declared = ...,
+    capacity: Declared = ...,
+    rename: Annotated[Declared, typer.Option(metavar="<role=column,...>")] = ...,
+    zone: Declared = ...,
+    date_order: Declared = ...,
+    time_format: Declared = ...,
+    decimal: Annotated[str | None, typer.Option()] = None,
+    delimiter: Declared = ...,
+    encoding: Declared = None,
+    scale: Declared = ...,
+    step: DeclaredNumber = ...,
+    snap: DeclaredNumber = ...,
+    gaps: Declared = None,
+    names: Declared = ...,
     label: Label = None,
     counter: IsCounter = None,
-    max_bytes: MaxBytes = None,
-    max_cells: MaxCells = None,
+    max_bytes: DeclaredNumber = None,
+    max_cells: DeclaredNumber = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Any of these, or a table: looks what it is.
@@ -184,8 +128,6 @@ def file(
     Prints layout, nodes, unit, zone, step and holes, the option that changes each, and the first
     rows as they became.
     """
-    from corral import data
-
     given = {key: value for key, value in locals().items() if key in OPTIONS and value}
     if counter is False:  # the other False ones are not said
         given["counter"] = False
@@ -218,7 +160,7 @@ def file(
 
 OPTIONS = tuple(
     name
-    for name in inspect.signature(file).parameters
+    for name in inspect.signature(inspect.unwrap(file)).parameters
     if name not in ("files", "out_file", "overwrite")
 )
 
@@ -270,138 +212,113 @@ def _show_first(trace: Any) -> None:
 # --- One command for each format -----------------------------------------------------------------
 
 
-def _import_command(options: Callable[..., None]) -> Callable[..., None]:
-    """Make the command of ``corral.data.import_<name>`` from a function of that name: its
-    signature is the options, its docstring the help."""
+def _importer(
+    library: Callable[[], Callable[..., Imported]],
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that makes a command of what ``library`` gives: the signature of the
+    function below it is the options, its docstring the help."""
 
-    @functools.wraps(options)
-    def command(files: list[Path], out_file: Path, overwrite: bool, **given: Any) -> None:
-        from corral import data
+    def decorate(options: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(options)
+        def command(files: list[Path], out_file: Path, overwrite: bool, **given: Any) -> None:
+            check_new(out_file, overwrite=overwrite)
+            if given.get("names") is not None:
+                given["names"] = [name.strip() for name in given["names"].split(",")]
+            given["capacity"] = capacity_of(given["capacity"])
+            given = {key: value for key, value in given.items() if value is not None}
+            imported = library()(files, **given)
+            for note in imported.notes:
+                err.print(in_options(shortened(f"note: {note}"), given), soft_wrap=True)
+            write(imported.trace, out_file, overwrite)
 
-        check_new(out_file, overwrite=overwrite)
-        if given.get("names") is not None:
-            given["names"] = [name.strip() for name in given["names"].split(",")]
-        given["capacity"] = capacity_of(given["capacity"])
-        given = {key: value for key, value in given.items() if value is not None}
-        imported = getattr(data, f"import_{options.__name__}")(files, **given)
-        for note in imported.notes:
-            err.print(in_options(shortened(f"note: {note}"), given), soft_wrap=True)
-        write(imported.trace, out_file, overwrite)
+        name = options.__name__.replace("_", "-")
+        return app.command(name)(declared(library)(reported(command)))
 
-    return app.command(options.__name__.replace("_", "-"))(reported(command))
+    return decorate
 
 
-@_import_command
+@_importer(lambda: data.import_series)
 def series(
     files: Files,
     out_file: Out,
-    names: Names = None,
-    column: Annotated[
-        str | None, typer.Option(help="Column of the load; default: the 2nd.")
-    ] = None,
-    time_column: Annotated[
-        str | None, typer.Option(help="Column of the time; default: the 1st.")
-    ] = None,
-    zone: Zone = "Z",
-    step: MaybeStep = None,
-    gaps: Annotated[
-        Literal["refuse", "zero", "previous", "interpolate"],
-        typer.Option(help="What to do where times are missing."),
-    ] = "refuse",
-    round_values: Annotated[
-        bool, typer.Option("--round", help="Round fractions to whole requests.")
-    ] = False,
+    names: Declared = ...,
+    column: Declared = ...,
+    time_column: Declared = ...,
+    zone: Declared = ...,
+    step: DeclaredNumber = ...,
+    gaps: Declared = ...,
+    round_values: Annotated[Declared, typer.Option("--round")] = ...,
     capacity: Capacity = None,
-    max_bytes: MaxBytes = None,
-    max_cells: MaxCells = None,
+    max_bytes: DeclaredNumber = None,
+    max_cells: DeclaredNumber = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Files of timestamp,value rows (NAB)."""
 
 
-@_import_command
+@_importer(lambda: data.import_requests)
 def requests(
     files: Files,
     out_file: Out,
-    step: Step,
-    column: Annotated[
-        str | None, typer.Option(help="Column of the time; default: the 1st.")
-    ] = None,
-    node_column: Annotated[str | None, typer.Option(help="Column that names the node.")] = None,
-    names: Names = None,
-    zone: Zone = "Z",
+    step: DeclaredNumber,
+    column: Declared = ...,
+    node_column: Declared = ...,
+    names: Declared = ...,
+    zone: Declared = ...,
     capacity: Capacity = None,
-    max_bytes: MaxBytes = None,
-    max_cells: MaxCells = None,
+    max_bytes: DeclaredNumber = None,
+    max_cells: DeclaredNumber = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Files with one row per request (Azure LLM 2023)."""
 
 
-@_import_command
+@_importer(lambda: data.import_access_log)
 def access_log(
     files: Files,
     out_file: Out,
-    step: Step,
-    names: Names = None,
-    skip_malformed: Annotated[
-        bool, typer.Option("--skip-malformed", help="Leave out unreadable lines, however many.")
-    ] = False,
+    step: DeclaredNumber,
+    names: Declared = ...,
+    skip_malformed: Declared = ...,
     capacity: Capacity = None,
-    max_bytes: MaxBytes = None,
-    max_cells: MaxCells = None,
+    max_bytes: DeclaredNumber = None,
+    max_cells: DeclaredNumber = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Web-server access logs (Common, Combined)."""
 
 
-@_import_command
+@_importer(lambda: data.import_prometheus)
 def prometheus(
     files: Annotated[list[Path], typer.Argument(help="JSON of query_range, or CSV exports.")],
     out_file: Out,
     label: Label = None,
     counter: IsCounter = None,
-    zone: Annotated[
-        str | None, typer.Option(help="Where clocks of a CSV stand that name no zone; default: Z.")
-    ] = None,
-    scale: Annotated[
-        float | None,
-        typer.Option(help="Requests per step of a value of 1: 60 of a rate, in steps of 60 s."),
-    ] = None,
-    step: MaybeStep = None,
-    snap: Annotated[
-        int | None, typer.Option(help="Move times to the nearest multiple of so many seconds.")
-    ] = None,
-    gaps: Annotated[
-        Literal["refuse", "zero", "previous", "interpolate"],
-        typer.Option(help="What to do where values are missing."),
-    ] = "refuse",
+    zone: Declared = ...,
+    scale: Declared = ...,
+    step: DeclaredNumber = ...,
+    snap: DeclaredNumber = ...,
+    gaps: Declared = ...,
     capacity: Capacity = None,
-    max_bytes: MaxBytes = None,
-    max_cells: MaxCells = None,
+    max_bytes: DeclaredNumber = None,
+    max_cells: DeclaredNumber = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Answers of Prometheus (query_range), and its CSV."""
 
 
-@_import_command
+@_importer(lambda: data.import_azure_functions)
 def azure_functions(
     files: Annotated[list[Path], typer.Argument(help="One file per day, in order.")],
     out_file: Out,
-    nodes: Annotated[int, typer.Option(help="Number of nodes to group the functions onto.")],
-    by: Annotated[
-        Literal["app", "function"], typer.Option(help="What stays together on a node.")
-    ] = "app",
-    pick: Annotated[
-        Literal["hash", "top"], typer.Option(help="Group all, or the busiest, one per node.")
-    ] = "hash",
-    start: Annotated[str, typer.Option(help="Time of the first file's first minute.")] = (
-        "2019-07-15T00:00:00Z"
-    ),
-    step: MaybeStep = None,
+    nodes: DeclaredNumber,
+    by: Declared = ...,
+    pick: Declared = ...,
+    start: Declared = ...,
+    step: DeclaredNumber = ...,
     capacity: Capacity = None,
-    max_bytes: MaxBytes = None,
-    max_cells: MaxCells = None,
+    max_bytes: DeclaredNumber = None,
+    max_cells: DeclaredNumber = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Azure Functions 2019: a column per minute."""
