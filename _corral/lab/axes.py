@@ -88,16 +88,17 @@ class Axes:
         for mark in marks:
             at = float(self.up(mark))
             self._grid(self.left, at, self.right, at)
-            said = {"anchor": "end", "size": size, "soft": True}
-            self.parts.append(words(self.left - 8, at + 4, f"{mark:g}", **said))
+            self.parts.append(
+                words(self.left - 8, at + 4, f"{mark:g}", anchor="end", size=size, soft=True)
+            )
 
     def columns(self, marks: Iterable[float], size: int = 12, *, lines: bool = False) -> None:
         """Draw a tick at each mark of x, or a line up to the top, with its number below."""
         for mark in marks:
             at = float(self.across(mark))
             self._grid(at, self.top if lines else self.bottom, at, self.bottom + 4)
-            said = {"anchor": "middle", "size": size, "soft": True}
-            self.parts.append(words(at, self.bottom + 8 + size, _number(mark), **said))
+            y = self.bottom + 8 + size
+            self.parts.append(words(at, y, _number(mark), anchor="middle", size=size, soft=True))
 
     def _grid(self, *ends: float) -> None:
         x1, y1, x2, y2 = ends
