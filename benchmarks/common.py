@@ -18,11 +18,21 @@ from typing import Any
 
 import numpy as np
 
-RESULTS = Path(__file__).parent / "results"
-TRACES = Path(
-    os.environ.get("CORRAL_TRACES", Path(__file__).parents[2] / "shared" / "traces")
-).resolve()
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results"
+HOUSES = ("core", "loads", "lab")
+"""Folders of benchmarks, by the part of corral that they measure."""
+
+sys.path += [str(HERE / house) for house in HOUSES]  # some benchmarks use others
+
+TRACES = Path(os.environ.get("CORRAL_TRACES", HERE.parents[1] / "shared" / "traces")).resolve()
 """The public traces named in data/README.md, not part of the repository."""
+
+
+def script(name: str) -> Path:
+    """Return the file of a benchmark, in whatever folder it stands; it need not exist."""
+    places = [HERE / f"{name}.py", *(HERE / house / f"{name}.py" for house in HOUSES)]
+    return next((place for place in places if place.exists()), places[0])
 
 
 Step = Callable[[], int]

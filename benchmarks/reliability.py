@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from common import RESULTS, machine
+from common import RESULTS, machine, script
 from resume_kills import commit
 
 HERE = Path(__file__).parent
@@ -90,9 +90,9 @@ def _run_tests(selection: str, share: float) -> Outcome:
 @functools.cache
 def _script(name: str, *options: str) -> dict[str, Any] | str:
     """Run a benchmark; return its results, or why there are none."""
-    place = HERE / f"{name}.py"
+    place = script(name)
     if not place.exists():
-        return f"benchmarks/{name}.py is missing"
+        return f"{name}: there is no such benchmark"
     results, began = RESULTS / f"{name}.json", time.time()
     done = subprocess.run([sys.executable, str(place), *options], stdout=subprocess.DEVNULL)
     if not results.exists() or (done.returncode and results.stat().st_mtime < began):

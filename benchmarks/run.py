@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
-from common import TRACES
+from common import TRACES, script
 
-HERE = Path(__file__).parent
 NEEDS_TRACES = {"hard_days", "hard_setting", "reference_policies", "trace_statistics"}
 NAMES = (
     "stepping",
@@ -50,7 +48,7 @@ def main() -> None:
             continue
             print(f"{name}: left out, mpe2 is not installed (pip install --no-deps mpe2)")
             continue
-        subprocess.run([sys.executable, HERE / f"{name}.py"], check=True)
+        subprocess.run([sys.executable, script(name)], check=True)
 
 
 if __name__ == "__main__":

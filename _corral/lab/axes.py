@@ -97,10 +97,8 @@ class Axes:
         for mark in marks:
             at = float(self.across(mark))
             self._grid(at, self.top if lines else self.bottom, at, self.bottom + 4)
-            below = self.bottom + 8 + size
-            self.parts.append(
-                words(at, below, _number(mark), anchor="middle", size=size, soft=True)
-            )
+            y = self.bottom + 8 + size
+            self.parts.append(words(at, y, _number(mark), anchor="middle", size=size, soft=True))
 
     def _grid(self, *ends: float) -> None:
         x1, y1, x2, y2 = ends

@@ -21,7 +21,7 @@ __all__ = ["BestRule", "best_of_others", "correlated", "rule_of"]
 CORRELATED, DOMINATED = 0.3, 0.15
 """Windows that correlate by more than this with the next ones, or of which one has more than this
 part of all cost (of few windows: two and a half times its share), make intervals too narrow. How
-often that is found, and what intervals then cover: benchmarks/coverage.py."""
+often that is found, and what intervals then cover: benchmarks/loads/coverage.py."""
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ noise, a lower bound is
 with the Bhattacharyya distance, the tightest of their lower bounds for equal covariances). It is
 exact where classes are either told apart for certain or not at all.
 
-What they get in the default game (benchmarks/tiles_accuracy.py, 4096 episodes; 95 % intervals of
-the share that is right at the end are within 1.5):
+What they get in the default game (benchmarks/core/tiles_accuracy.py, 4096 episodes; 95 % intervals
+of the share that is right at the end are within 1.5):
 
 | team | right, % | values sent | tiles | log P(true class) | return |
 |---|--:|--:|--:|--:|--:|

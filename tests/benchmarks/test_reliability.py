@@ -22,7 +22,8 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 @pytest.fixture(autouse=True)
 def importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    for folder in (BENCHMARKS / "core", BENCHMARKS / "loads", BENCHMARKS):
+        monkeypatch.syspath_prepend(str(folder))
 
 
 def module(name: str) -> Any:
@@ -163,7 +164,7 @@ def test_a_benchmark_that_is_missing_or_fails_does_not_hold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reliability = module("reliability")
-    monkeypatch.setattr(reliability, "HERE", tmp_path)
+    monkeypatch.setattr(module("common"), "HERE", tmp_path)
     monkeypatch.setattr(reliability, "RESULTS", tmp_path)
     (tmp_path / "fails.py").write_text("1 / 0")
     rows = [{"what": "a", "tries": 3, "held": 2, "not_held": ["x"]}]

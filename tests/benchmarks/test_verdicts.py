@@ -18,7 +18,8 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 @pytest.fixture(autouse=True)
 def importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    for folder in (BENCHMARKS / "core", BENCHMARKS / "loads", BENCHMARKS):
+        monkeypatch.syspath_prepend(str(folder))
 
 
 def module(name: str) -> Any:

@@ -46,7 +46,7 @@ def test_a_hostile_file_neither_hangs_nor_fills_the_memory(tmp_path, name):
     path = CASES[name].build(tmp_path)
     meetings, peak = meet(path, readers_of(name))
     assert {meeting.reader for meeting in meetings} == set(readers_of(name))
-    # Twice the bar of benchmarks/hostile_traces.py: tests share the processor's caches with others.
+    # Twice the bar of benchmarks/loads/hostile_traces.py: tests share caches with others.
     assert failures(name, meetings, peak, 2 * SECONDS) == []
 
 

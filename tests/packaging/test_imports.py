@@ -83,6 +83,19 @@ def test_a_replay_needs_no_torch(tmp_path: Path) -> None:
     assert (tmp_path / "report.html").exists()
 
 
+def test_intervals_of_a_replay_need_no_scipy() -> None:
+    """scipy is an extra: it solves linear programs, and nothing else asks for it."""
+    code = (
+        "import sys\n"
+        "from corral.loads.replay import replay\n"
+        "result = replay('edge3', ['local', 'overflow/equal'], rows=(0, 600), window=60)\n"
+        "assert None not in [score.cost_low for score in result.scores[:2]]\n"
+        "assert not any(name.split('.')[0] == 'scipy' for name in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def imported(path: Path) -> set[str]:
     """The corral packages that a file imports anywhere."""
     found = set()

@@ -1,7 +1,7 @@
 """Checkpoints that are killed while being saved, damaged, hostile, or met by a failing disk.
 
-The tests run a few of each, benchmarks/checkpoint_trust.py many. What forks runs in a process of
-one thread: see ``alone``.
+The tests run a few of each, benchmarks/core/checkpoint_trust.py many. What forks runs in a
+process of one thread: see ``alone``.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ ENVIRONMENT = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "PYTHONUTF8": "1"
 IMPORTED = (
     *("gymnasium", "pettingzoo", "pandas", "rich.markdown", "typer"),
     *("torch._dynamo", "torch.utils.tensorboard"),  # an optimizer imports the former
-    *("stable_baselines3", "sb3_contrib", "supersuit", "matplotlib.pyplot"),
+    *("stable_baselines3", "sb3_contrib", "supersuit"),
     *("corral.trainers.driver", "corral.trainers.on_policy.trainer", "corral.trainers.report"),
 )
 

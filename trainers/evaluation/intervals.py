@@ -7,7 +7,7 @@ keeps them above 0 and is closer to symmetric; on the plain one for differences.
 
 Windows that repeat with a ``season`` (7: days of a week) are compared with those of their own kind,
 once there are two seasons of them: that Sundays are quiet is no chance. Each kind takes a degree of
-freedom. What the intervals cover: benchmarks/coverage.py.
+freedom. What the intervals cover: benchmarks/loads/coverage.py.
 """
 
 from __future__ import annotations

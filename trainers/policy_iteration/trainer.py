@@ -10,8 +10,8 @@ to play on best.
 Where agents choose before the chance of a step (``OptionalRules.hides_chance``), that future is
 drawn anew for each moment, once for all actions and agents. Otherwise a network could learn by
 heart which action was best in a recorded step, and that is no use in another. On the load of
-``benchmarks/redraw.py`` teams cost less on later days for it, with each of three seeds; the setting
-``futures`` has both.
+``benchmarks/loads/redraw.py`` teams cost less on later days for it, with each of three seeds; the
+setting ``futures`` has both.
 
 That is approximate policy iteration by rollouts (Lagoudakis and Parr, Reinforcement Learning as
 Classification, 2003), one agent at a time (Bertsekas, Multiagent Rollout Algorithms, 2021). It

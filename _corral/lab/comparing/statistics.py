@@ -13,8 +13,8 @@ of the Statistical Precipice, NeurIPS 2021 (arXiv 2108.13264): the interquartile
 a bootstrap that is stratified by environment, the probability of improvement, the performance
 profile. Phipson and Smyth, Permutation P-values Should Never Be Zero, 2010 (arXiv 1603.05766): the
 p-value of drawn permutations. Numbers equal those of the library rliable, see
-benchmarks/rliable_oracle.py; how far they can be trusted with few seeds is measured by
-benchmarks/comparing.py.
+benchmarks/lab/rliable_oracle.py; how far they can be trusted with few seeds is measured by
+benchmarks/lab/comparing.py.
 """
 
 from __future__ import annotations

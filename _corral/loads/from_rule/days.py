@@ -36,7 +36,8 @@ __all__ = [
 
 COUNTS = 4
 """Own counts of past steps that a team observes if arrivals are unknown, beside the mean load at
-the time of day. Four find a trend; benchmarks/redraw.py compares this with the last count alone."""
+the time of day. Four find a trend; benchmarks/loads/redraw.py compares this with the last count
+alone."""
 
 
 def as_of_a_rule(kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Our statistics of few runs beside rliable's.
 
-benchmarks/rliable_oracle.py wrote its numbers, in an environment of its own.
+benchmarks/lab/rliable_oracle.py wrote its numbers, in an environment of its own.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     found = examination(Broken)
 
 ``PLANTED`` are those that learners are compared with, by name. Which probes each of them fails is
-what ``corral.lab.doctor.examination.patterns`` holds; benchmarks/planted_bugs.py measures it.
+what ``corral.lab.doctor.examination.patterns`` holds; benchmarks/lab/planted_bugs.py measures it.
 """
 
 from support.planted_bugs.base import PLANTED, Plant

@@ -254,7 +254,7 @@ def test_p12_fails_where_a_move_without_outcome_is_learned_from(
 # --- two_step_v0: the optimum instead of the safe choice -----------------------------------------
 
 TWO_STEP: dict[str, Any] = {"steps": 20_000, "n_epochs": 4, "gamma": 0.99}
-"""Those of benchmarks/two_step.py."""
+"""Those of benchmarks/core/two_step.py."""
 
 
 def greedy_team_return(trainer: Any) -> float:

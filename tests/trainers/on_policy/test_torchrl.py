@@ -1,6 +1,6 @@
 """Our mathematics beside TorchRL's: numbers of MultiAgentGAE, MAPPOLoss and PopArtValueNorm.
 
-benchmarks/torchrl_oracle.py wrote them, in an environment of its own.
+benchmarks/core/torchrl_oracle.py wrote them, in an environment of its own.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The planted bugs that fail most like a learner: ``suspects``.
 
-What each bug fails stands in patterns.json, measured by benchmarks/planted_bugs.py. A learner is
-compared with each by what was judged of both: the weight of the symptoms that both have, divided by
-that of the symptoms that either has (Jaccard). Bugs that differ in nothing that was judged are
+What each bug fails stands in patterns.json, measured by benchmarks/lab/planted_bugs.py. A learner
+is compared with each by what was judged of both: the weight of the symptoms that both have, divided
+by that of the symptoms that either has (Jaccard). Bugs that differ in nothing that was judged are
 named together.
 """
 
