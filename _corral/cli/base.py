@@ -13,7 +13,8 @@ from typer.core import TyperCommand, TyperGroup
 
 from corral.cli import mistakes
 from corral.cli.output import complain, show_tracebacks
-from corral.errors import CorralError
+from corral.errors import CorralError, MissingPartError
+from corral.extensions import missing_part
 
 __all__ = ["App", "Command", "Group"]
 
@@ -54,7 +55,14 @@ class Command(TyperCommand):
         if completed is None:
             return self
         one = App()
-        one.command(self.name, cls=type(self), context_settings=self.context_settings)(completed())
+        try:
+            command = completed()
+        except ModuleNotFoundError as error:
+            if (part := missing_part(error)) is None:
+                raise
+            message = f"this is done by {part}, which is not installed"
+            raise MissingPartError(message) from None
+        one.command(self.name, cls=type(self), context_settings=self.context_settings)(command)
         return typer.main.get_command(one)
 
     def make_context(self, *args: Any, **options: Any) -> Any:

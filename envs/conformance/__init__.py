@@ -63,10 +63,10 @@ def check_env(
             an environment, of which deep copies are played. One that cannot be copied is played
             itself; what needs fresh ones is not run then.
         seeds: of the episodes; two or more, 0 or larger.
-        limit: steps of each agent within which every episode must end.
-        stochastic: whether seeds must give different episodes (True), or all the same (False);
-            None: a note says it where they give the same.
-        processes: play in other processes too. False: the report says that it was not done.
+        limit: number of steps of an agent within which an episode must end.
+        stochastic: whether seeds must give different episodes; default: a note says if not. False:
+            they must all give the same.
+        processes: play in other processes, too. False: the report says that it was not done.
         seconds: about how long it may take; None: as long as it takes. The first episode of every
             seed is played to its end; what compares episodes is then cut to so many steps, and so
             many moments at which masks are tried, as time allows. A note says what was left out.

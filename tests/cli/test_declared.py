@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,6 +13,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from corral.cli.app import app
 from corral.cli.base import App
 from corral.cli.declared import Declared, declared
 
@@ -43,12 +45,12 @@ def play(
 
 
 def application() -> App:
-    app = App()
+    one = App()
 
-    @app.callback()
+    @one.callback()
     def group() -> None: ...
 
-    @app.command()
+    @one.command()
     @declared(lambda: play)
     def show(
         name: str,
@@ -63,7 +65,7 @@ def application() -> App:
         """Show it."""
         CALLED.append(dict(locals()))
 
-    return app
+    return one
 
 
 @pytest.mark.parametrize(
@@ -101,6 +103,22 @@ def test_a_command_keeps_what_it_says_itself() -> None:
     (command,) = application().registered_commands
     assert command.callback is not None
     assert [*inspect.signature(command.callback).parameters] == ["name", "own"]
+
+
+def commands(group: Any) -> Iterator[Any]:
+    """All commands below a group."""
+    for each in group.commands.values():
+        yield from commands(each) if hasattr(each, "commands") else [each]
+
+
+def test_every_option_that_is_left_to_a_function_is_declared_there() -> None:
+    found = [each for each in commands(typer.main.get_command(app)) if each.whole is not each]
+    assert len(found) >= 10
+    for command in found:
+        own = [each.name for each in command.params]
+        more = {each.name: each.help for each in command.whole.params if each.name not in own}
+        assert more, command.name
+        assert all(more.values()), (command.name, more)
 
 
 def test_the_list_of_commands_imports_no_function_of_the_library() -> None:

@@ -87,17 +87,17 @@ def evaluate(
         env, env_kwargs, api, trainer, model: see ``corral.load_run``; the model is of those runs
             that have one.
         beside: other runs of the same environment, to be judged beside this one.
-        episodes: of each row; default: 100. A replay plays all its windows, and takes none.
-        seed: of random policies, sampled actions and episodes.
+        episodes: number of episodes, where no load is replayed; default: 100. A replay
+            plays all its windows, and takes none.
+        seed: seed of random play, sampled actions and episodes.
         workers: processes that step a third-party environment; 0: this one. Worth it where a step
             takes longer than a message, about 0.2 ms; scores are the same.
         require: criteria such as "served>=0.95", on columns of the first run's greedy row; see
             ``corral.trainers.evaluation.required``. What was found is in ``details["required"]``,
             and ``holds`` of the Evaluation says whether all do.
         progress: is called with what is played, how much of it is done, and how much there is.
-        zero_sum: whether to judge a game of two seat by seat. Default: where the registry says that
-            it is a zero-sum game, or where the rewards of both sum to a constant in every episode
-            that teams and random play have played.
+        zero_sum: evaluate a game of two seat by seat; default: where the rewards of both sum to a
+            constant. The registry says so, or every episode that teams and random play have played.
         options: where a load is replayed: ``references``, ``trace``, ``rows``, ``window``,
             ``optimum_windows``, see ``corral.loads.judge.evaluate_loads``.
 

@@ -88,11 +88,11 @@ def watch(
             Default: the run's own team, else random legal play.
         out: a file that ends in .gif or .mp4; without it, and without ``text``, a window opens.
         text: is called with each picture as text instead.
-        seed: of the episode, and of policies that draw their actions.
-        steps: stop after so many steps; default: at the end of the episode.
-        fps: pictures a second; default: the environment's.
-        sampled: whether policies sample their actions; else they play greedily.
-        pixels: the width of a clip; its height follows.
+        seed: seed of the episode, and of actions that are drawn.
+        steps: stop after this many steps; default: when the episode ends.
+        fps: pictures per second; default: the environment's.
+        sampled: sample actions, instead of the likeliest.
+        pixels: width of a clip, in pixels. Its height follows.
         model, trainer: of a run with networks or by a trainer of one's own, see
             ``corral.load_run``.
         env: the environment of others that a run was trained in, again: see ``corral.load_run``.

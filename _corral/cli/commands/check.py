@@ -9,9 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
+from corral.cli.declared import Declared, DeclaredNumber, declared
 from corral.cli.mistakes import expect
 from corral.cli.options import arguments_of, import_from_here, is_third_party
 from corral.cli.output import complain, out, print_json, progress_bar, reported
+from corral.envs.conformance import CHECKS, check_env
 
 __all__ = ["add_to"]
 
@@ -24,6 +26,7 @@ def add_to(app: typer.Typer) -> None:
     app.command()(check)
 
 
+@declared(lambda: check_env)
 @reported
 def check(
     environment: Annotated[
@@ -41,19 +44,9 @@ def check(
         str | None, typer.Option(help="parallel or aec, for one of others that has both.")
     ] = None,
     seeds: Annotated[str, typer.Option(help="Seeds of the episodes, with commas.")] = "0,1,2",
-    limit: Annotated[
-        int, typer.Option(help="Number of steps of an agent within which an episode must end.")
-    ] = 2_000,
-    stochastic: Annotated[
-        bool | None,
-        typer.Option(
-            "--stochastic/--deterministic",
-            help="Whether seeds must give different episodes; default: a note says if not.",
-        ),
-    ] = None,
-    processes: Annotated[
-        bool, typer.Option("--processes/--no-processes", help="Play in other processes, too.")
-    ] = True,
+    limit: DeclaredNumber = ...,
+    stochastic: Annotated[Declared, typer.Option("--stochastic/--deterministic")] = ...,
+    processes: Declared = ...,
     seconds: Annotated[
         float | None,
         typer.Option(
@@ -82,8 +75,6 @@ def check(
     on common episodes, forks moments of play to see which action is best there, and asks how much
     of that the observation shows. Ends with 1 where there is nothing to learn.
     """
-    from corral.envs.conformance import CHECKS, check_env
-
     if list_checks:
         for name, kept in CHECKS.items():
             lines = textwrap.wrap(kept, max(20, out.width - 20))

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import typer
-from typer.core import TyperCommand
 
+import corral
+from corral.cli.base import Command
+from corral.cli.declared import Declared, DeclaredNumber, declared
 from corral.cli.mistakes import unknown_option
 from corral.cli.options import (
     ANY_OPTION,
@@ -37,7 +39,7 @@ class Study(TypedDict):
     options: list[str]
 
 
-class CompareCommand(TyperCommand):
+class CompareCommand(Command):
     """A command whose --against takes all words up to the next option: a shell writes many for
     runs/b-*."""
 
@@ -59,6 +61,7 @@ def add_to(app: typer.Typer) -> None:
     app.command(cls=CompareCommand, context_settings=ANY_OPTION)(compare)
 
 
+@declared(lambda: corral.compare)
 @reported
 def compare(
     context: typer.Context,
@@ -93,21 +96,11 @@ def compare(
     ] = None,
     seeds: Annotated[int, whole("Of --trainers: runs of each, seeds 0, 1, ...")] = 5,
     jobs: Annotated[int, whole("Of --trainers: runs trained side by side.")] = 1,
-    episodes: Annotated[
-        int, whole("Episodes that each run plays; a load is replayed as a whole.")
-    ] = 100,
-    seed: Annotated[
-        int, whole("Seed of episodes, others than those of training with it, and of intervals.")
-    ] = 0,
-    unequal_steps: Annotated[
-        bool, typer.Option("--unequal-steps", help="Compare runs of unequal env steps, too.")
-    ] = False,
-    unfinished: Annotated[
-        bool, typer.Option("--unfinished", help="Compare runs that are not finished, too.")
-    ] = False,
-    workers: Annotated[
-        int, typer.Option(help="Processes that step a third-party environment; 0: this one.")
-    ] = 0,
+    episodes: Declared = ...,
+    seed: Declared = ...,
+    unequal_steps: Declared = ...,
+    unfinished: Declared = ...,
+    workers: DeclaredNumber = ...,
     out_dir: Annotated[
         Path | None,
         typer.Option(
@@ -133,7 +126,6 @@ def compare(
     replayed on held-out rows. Below 5 runs in a group nothing is claimed.
     """
     from corral.lab.comparing.comparison import FILES
-    from corral.lab.comparing.driver import compare as play
     from corral.lab.comparing.tables import comparison_tables
 
     import_from_here()
@@ -157,7 +149,7 @@ def compare(
         groups = _trained(out_dir, env, listed(trainers), seeds, jobs, options)
         env = env if is_third_party(env) else None
     with progress_bar() as show:
-        result = play(
+        result = corral.compare(
             groups,
             env,
             **own,

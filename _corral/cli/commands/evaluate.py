@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+import corral
+from corral.cli.declared import Declared, DeclaredNumber, declared
 from corral.cli.mistakes import expect
 from corral.cli.options import (
     OptimumWindows,
@@ -15,7 +17,6 @@ from corral.cli.options import (
     import_from_here,
     names,
     row_range,
-    whole,
 )
 from corral.cli.output import (
     RESULTS,
@@ -39,6 +40,7 @@ def add_to(app: typer.Typer) -> None:
     app.command()(evaluate)
 
 
+@declared(lambda: corral.evaluate)
 @reported
 def evaluate(
     runs: Annotated[
@@ -67,23 +69,11 @@ def evaluate(
         ),
     ] = None,
     window: Window = None,
-    episodes: Annotated[
-        int | None, whole("Number of episodes, in other environments than dfaas_v0; default: 100.")
-    ] = None,
+    episodes: Declared = ...,
     optimum_windows: OptimumWindows = 8,
-    seed: Annotated[int, whole("Seed of random play and sampled actions.")] = 0,
-    workers: Annotated[
-        int,
-        typer.Option(help="Processes that step a third-party environment; 0: this one."),
-    ] = 0,
-    zero_sum: Annotated[
-        bool | None,
-        typer.Option(
-            "--zero-sum/--no-zero-sum",
-            help="Evaluate a game of two seat by seat; default: where the rewards of both sum to a "
-            "constant.",
-        ),
-    ] = None,
+    seed: Declared = ...,
+    workers: DeclaredNumber = ...,
+    zero_sum: Declared = ...,
     require: Annotated[
         list[str] | None,
         typer.Option(
@@ -113,7 +103,6 @@ def evaluate(
     beside what was found.
     """
     from corral.data import load_trace
-    from corral.trainers.evaluation.judge import evaluate as judge
     from corral.trainers.evaluation.judge import judge_of, run_labels
     from corral.trainers.evaluation.required import Required
     from corral.trainers.evaluation.tables import tables
@@ -142,7 +131,7 @@ def evaluate(
     plan: dict[str, Any] = {"beside": others, "episodes": episodes, "seed": seed, "out": folder}
     plan |= {"workers": workers, "zero_sum": zero_sum, "require": require or ()}
     with progress_bar() as show:
-        result = judge(loaded, progress=show, **plan, **options)
+        result = corral.evaluate(loaded, progress=show, **plan, **options)
     for label, run in run_labels([loaded, *others]).items():
         if run.at is not None:
             out.print(f"{label} is {run.source()}.", soft_wrap=True)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import corral
+from corral.cli.declared import Declared, DeclaredNumber, declared
 from corral.cli.mistakes import expect
 from corral.cli.options import (
     ANY_OPTION,
@@ -20,7 +22,6 @@ from corral.cli.options import (
     is_third_party,
     named_as_options,
     read_options,
-    whole,
 )
 from corral.cli.output import check_new, out, reported
 from corral.cli.run_options import OwnApi, OwnArguments, OwnEnv, OwnModel, OwnTrainer
@@ -38,6 +39,7 @@ def add_to(app: typer.Typer) -> None:
     app.command(context_settings=ANY_OPTION)(watch)
 
 
+@declared(lambda: corral.watch)
 @reported
 def watch(
     context: typer.Context,
@@ -63,17 +65,11 @@ def watch(
         ),
     ] = None,
     ansi: Annotated[bool, typer.Option("--ansi", help="Print each step as text.")] = False,
-    seed: Annotated[int, whole("Seed of the episode, and of actions that are drawn.")] = 0,
-    steps: Annotated[
-        int | None, whole("Stop after this many steps; default: when the episode ends.")
-    ] = None,
-    fps: Annotated[
-        float | None, typer.Option(help="Pictures per second; default: the environment's.")
-    ] = None,
-    sampled: Annotated[
-        bool, typer.Option("--sampled", help="Sample actions, instead of the likeliest.")
-    ] = False,
-    pixels: Annotated[int, typer.Option(help="Width of a clip, in pixels.")] = 480,
+    seed: Declared = ...,
+    steps: Declared = ...,
+    fps: Declared = ...,
+    sampled: Declared = ...,
+    pixels: DeclaredNumber = ...,
     env: OwnEnv = None,
     arg: OwnArguments = None,
     api: OwnApi = None,
@@ -87,8 +83,6 @@ def watch(
     are options too: --height 6 --walls mask. See corral envs NAME. Environments of others draw
     themselves, and take theirs as --arg key=value.
     """
-    from corral.trainers.evaluation.watch import watch as show
-
     expect("watch", game)
     if out_path is not None:
         if ansi:
@@ -108,7 +102,7 @@ def watch(
             raise ValueError(f"--arg {arg[0]}: give --name value for corral's own environments")
         env_kwargs |= arguments_of(arg)
     with named_as_options(context, ["out", *arguments]):
-        shown = show(
+        shown = corral.watch(
             game,
             policies=policies,
             out=out_path,

@@ -14,6 +14,8 @@ import typer
 from rich import box
 from rich.table import Table
 
+import corral
+from corral.cli.declared import Declared, declared
 from corral.cli.help import TrainCommand
 from corral.cli.mistakes import expect
 from corral.cli.options import (
@@ -23,7 +25,6 @@ from corral.cli.options import (
     named_as_options,
     settings_of,
     train_options,
-    whole,
 )
 from corral.cli.output import complain, out, reported, show_table
 from corral.cli.train_options import (
@@ -96,6 +97,7 @@ def _options() -> Iterator[TrainOption]:
         yield replace(option, help=shown)
 
 
+@declared(lambda: corral.tune)
 @reported
 @with_options(_options())
 def tune(
@@ -127,18 +129,11 @@ def tune(
             "repeated.",
         ),
     ] = None,
-    trials: Annotated[
-        int | None, whole("Trials in all; default: all points of the grid, 20 with --search.")
-    ] = None,
-    seeds: Annotated[int, whole("Trainings of each trial: --seed and those after it.")] = 1,
-    seed: Annotated[int, whole("The first seed, and what the search begins with.")] = 0,
-    jobs: Annotated[int, whole("Processes that train side by side.")] = 1,
-    prune: Annotated[
-        bool,
-        typer.Option(
-            "--prune", help="End trials early whose first seed is below the median of others."
-        ),
-    ] = False,
+    trials: Declared = ...,
+    seeds: Declared = ...,
+    seed: Declared = ...,
+    jobs: Declared = ...,
+    prune: Declared = ...,
     out_dir: Annotated[
         Path | None,
         typer.Option("--out", help="Folder of the study; default: runs/tune-ENV-TRAINER."),
@@ -151,8 +146,6 @@ def tune(
     for validation, never on what is held out. All other options are those of corral train, and hold
     for every trial. A study that was stopped or killed goes on when its command is repeated.
     """
-    from corral.lab.tuning import driver
-
     expect("train", env)
     import_from_here()
     trainer = options["trainer"]
@@ -172,7 +165,7 @@ def tune(
     known += ["trials", "seeds", "jobs", "out"]
     try:
         with named_as_options(context, known):
-            study = driver.tune(
+            study = corral.tune(
                 env,
                 **tried,
                 trials=trials,

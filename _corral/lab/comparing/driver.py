@@ -58,9 +58,8 @@ def compare(
             marl-eval's form, which BenchMARL writes: its runs then stand beside by the mean return
             over agents, on episodes of its own.
         env, env_kwargs, api, trainer, model: see ``corral.load_run``.
-        episodes: that each run plays; a load is replayed as a whole.
-        seed: of the episodes, which are others than those of training with it, and of the
-            resamples of intervals.
+        episodes: episodes that each run plays; a load is replayed as a whole.
+        seed: seed of episodes, others than those of training with it, and of intervals.
         workers: processes that step a third-party environment; 0: this one.
         unequal_steps: compare runs of unequal env steps, too.
         unfinished: compare runs that are not finished, too.

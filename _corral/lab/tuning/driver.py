@@ -74,13 +74,13 @@ def tune(
         search: setting -> (low, high), "log:0.005..0.3" or values, drawn by Optuna's TPE. With a
             grid as well, each of its points gets its turn.
         points: setting -> value of each, tried first.
-        trials: how many; default: all points of the grid, or 20 with a search. A study that goes on
-            may have more than it had.
-        seeds: trainings of each trial, with ``seed``, ``seed`` + 1, ...
-        seed: the first of them, and what the search begins with.
+        trials: trials in all; default: all points of the grid, 20 with a search. A study that goes
+            on may have more than it had.
+        seeds: trainings of each trial, with the first seed and those after it.
+        seed: the first seed, and what the search begins with.
         jobs: processes that train side by side.
-        prune: whether a trial ends early whose first seed is below the median of earlier ones, at a
-            quarter, half or three quarters of the steps.
+        prune: end trials early whose first seed is below the median of others. It is looked at a
+            quarter, half and three quarters of the steps.
         out: the study's folder; default: runs/tune-<env>-<trainer>.
         on_trial: called with each trial that ends, and the study so far.
         tell: called with how many runs there are to train, and after the first with how long the

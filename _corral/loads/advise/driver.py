@@ -110,18 +110,18 @@ def advise(
         trace: a bundled name, the path of a CSV, or a Trace.
         arrivals: whether nodes know the requests of a step before it: "unknown" until the step is
             over, as to a gateway, or "known".
-        today: the rule that runs today: "local", a rule such as "overflow/equal", or a route such
-            as "round-robin", "weighted", "least" or "two-choices", which forwards the overflow.
-        minutes: time of training; default: 5, or no training if even the optimum, which knows the
-            future, would not be worth it.
-        steps: env steps of training, in place of minutes.
+        today: the rule that runs today: local, round-robin, weighted, least, two-choices, or any
+            rule such as overflow/equal. A route alone forwards the overflow.
+        minutes: minutes that training a team may take; default: 5, or none where even the optimum,
+            which knows the future, would not be worth it.
+        steps: env steps of training, in place of minutes: the same team each time.
         worth: least saving of a team worth running, compared with the best plain rule, in % of
-            the arrivals; default: 0.1, or a tenth of the saving of 20 % more capacity if that is
+            the requests; default: 0.1, or a tenth of the saving of 20 % more capacity if that is
             more.
         train: whether a team is trained at all.
         out: a folder; default: a new one, runs/advice.
-        overwrite: whether an advice in ``out`` is replaced.
-        seed: of training, and of routes that draw.
+        overwrite: replace the advice in the folder.
+        seed: seed of training, and of routes that draw.
         capacity: replaces the trace's: requests per step, or "1.25x" of each node's mean load.
         window: steps of a window; default: a day, or 288 if the trace's clock has none.
         training: settings of the training, as ``corral.from_rule`` takes them.

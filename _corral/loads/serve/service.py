@@ -69,16 +69,17 @@ def service_of(
     (RUN@best).
 
     Args:
-        rule: serve this rule, such as "backlog=0.75/least", in place of the team; or a policy of
-            one's own that plans, as "module:name" or "file.py:name", where name is the policy or
-            its class.
-        fallback: the rule that decides where the guard lets the team not; default: ``rule``, the
-            run's best rule where it knows one, else "overflow" with the run's route (with unknown
-            arrivals and a link limit "capacity=1", which forwards no more than links carry).
-        shadow: a file; the rule decides, and what the team would have done is logged there.
-        margin: see ``Ranges``.
-        arrivals: whether a rule that is served alone knows the arrivals of a step; "unknown": it
-            answers by plans. Default: as the run, or the advice. A team keeps that of its training.
+        rule: serve this rule in place of the team, for example backlog=0.75/least; or a policy of
+            your own that plans, file.py:name. Or module:name; name is the policy or its class.
+        fallback: the rule that decides on input that the team was not trained for; default: the
+            run's best rule. Where it knows none: ``rule``, else "overflow" with the run's route
+            (with unknown arrivals and a link limit "capacity=1", which forwards no more than links
+            carry).
+        shadow: let the rule decide, and log what the team would have done, as JSON lines.
+        margin: how far input may leave the ranges of training, as a share of the largest value.
+            See ``Ranges``.
+        arrivals: whether a rule knows the requests of a step beforehand; unknown: it answers by
+            plans; default: that of the run or advice. A team keeps that of its training.
         nodes: names that requests may have: "run", those of the run or some of them; a list of
             names besides; or "any". A team knows its own nodes: for others the rule decides.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import corral
 from corral.cli.commands.loads.options import (
     Arrivals,
     ForwardCost,
@@ -21,6 +22,7 @@ from corral.cli.commands.loads.options import (
     WaitCost,
 )
 from corral.cli.commands.train import interruptible
+from corral.cli.declared import Declared, DeclaredNumber, declared
 from corral.cli.mistakes import expect
 from corral.cli.options import Capacity, Window, capacity_of
 from corral.cli.output import (
@@ -40,39 +42,18 @@ if TYPE_CHECKING:
 __all__ = ["advise"]
 
 
+@declared(lambda: corral.advise)
 @reported
 def advise(
     trace: Annotated[str, typer.Argument(help="A bundled trace (edge3, edge8) or a CSV file.")],
-    minutes: Annotated[
-        float | None,
-        typer.Option(
-            help="Minutes that training a team may take; default: 5, or none where even the "
-            "optimum, which knows the future, would not be worth it."
-        ),
-    ] = None,
-    steps: Annotated[
-        int | None,
-        typer.Option(help="Env steps of training, in place of minutes: the same team each time."),
-    ] = None,
+    minutes: Declared = ...,
+    steps: DeclaredNumber = ...,
     no_train: Annotated[
         bool, typer.Option("--no-train", help="Compare rules only; train no team.")
     ] = False,
     arrivals: Arrivals = "unknown",
-    today: Annotated[
-        str,
-        typer.Option(
-            help="The rule that runs today: local, round-robin, weighted, least, two-choices, or "
-            "any rule such as overflow/equal."
-        ),
-    ] = "local",
-    worth: Annotated[
-        float | None,
-        typer.Option(
-            metavar="<%>",
-            help="Least saving of a team worth running, compared with the best plain rule, in % of "
-            "the requests; default: 0.1, or a tenth of the saving of 20 % more capacity.",
-        ),
-    ] = None,
+    today: Declared = ...,
+    worth: Annotated[Declared, typer.Option(metavar="<%>")] = ...,
     out_dir: Annotated[
         Path | None,
         typer.Option(
@@ -81,9 +62,7 @@ def advise(
             "number after it. An advice that was stopped goes on in its folder.",
         ),
     ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the advice in the folder of --out.")
-    ] = False,
+    overwrite: Declared = ...,
     window: Window = None,
     capacity: Capacity = None,
     route: Annotated[
@@ -104,7 +83,7 @@ def advise(
         float | None,
         typer.Option(help="The largest capacity to train for; default: that of the trace."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of training, and of routes that draw.")] = 0,
+    seed: DeclaredNumber = ...,
 ) -> None:
     """Say which rule to run for a load, or a learned team.
 
@@ -114,7 +93,6 @@ def advise(
     """
     from corral.loads.advise.advice import ADVICE
     from corral.loads.advise.driver import TEAM
-    from corral.loads.advise.driver import advise as ask
     from corral.loads.from_rule.plan import plan_of
 
     expect("advise", trace)
@@ -138,7 +116,7 @@ def advise(
 
     def begin() -> Advice:
         with _progress() as show:
-            return ask(
+            return corral.advise(
                 trace,
                 arrivals=arrivals or "unknown",
                 today=today,

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from corral.cli.declared import Declared, declared
 from corral.cli.mistakes import expect
 from corral.cli.output import out, reported
 from corral.cli.run_options import OwnModel
 
+if TYPE_CHECKING:
+    from corral.loads.serve.service import Service
+
 __all__ = ["serve"]
 
 
+def _service_of() -> Callable[..., Service]:
+    from corral.loads.serve.service import service_of
+
+    return service_of
+
+
+@declared(_service_of)
 @reported
 def serve(
     run: Annotated[
@@ -23,40 +35,11 @@ def serve(
             "wrote; or of corral advise: its verdict."
         ),
     ] = None,
-    rule: Annotated[
-        str | None,
-        typer.Option(
-            help="Serve this rule in place of the team, for example backlog=0.75/least; or a "
-            "policy of your own that plans, file.py:name."
-        ),
-    ] = None,
-    fallback: Annotated[
-        str | None,
-        typer.Option(
-            help="The rule that decides on input that the team was not trained for; default: the "
-            "run's best rule."
-        ),
-    ] = None,
-    shadow: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="<FILE>",
-            help="Let the rule decide, and log what the team would have done, as JSON lines.",
-        ),
-    ] = None,
-    margin: Annotated[
-        float,
-        typer.Option(
-            help="How far input may leave the ranges of training, as a share of the largest value."
-        ),
-    ] = 0.1,
-    arrivals: Annotated[
-        Literal["known", "unknown"] | None,
-        typer.Option(
-            help="Whether a rule knows the requests of a step beforehand; unknown: it answers by "
-            "plans. Default: that of the run or advice."
-        ),
-    ] = None,
+    rule: Declared = ...,
+    fallback: Declared = ...,
+    shadow: Annotated[Declared, typer.Option(metavar="<FILE>")] = ...,
+    margin: Declared = ...,
+    arrivals: Declared = ...,
     nodes: Annotated[
         str,
         typer.Option(
@@ -104,12 +87,11 @@ def serve(
     from corral.loads.serve.app import listen
     from corral.loads.serve.app import serve as answer
     from corral.loads.serve.door import LOOPBACK
-    from corral.loads.serve.service import service_of
 
     with listen(host, port) as bound:  # before anything that takes longer
         is_run = not any((Path(run) / name).is_file() for name in (ABOUT, ADVICE))
         source = load_run(run, model=model) if is_run else run
-        service = service_of(
+        service = _service_of()(
             source,
             rule=rule,
             fallback=fallback,
