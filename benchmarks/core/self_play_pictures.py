@@ -7,24 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from corral.lab.axes import COLORS, Axes, picture, words
 from corral.trainers.report import svg as pen
 
-STYLE = f"""<style>
-.paper {{ fill: #ffffff }} text {{ fill: #222222 }}
-@media (prefers-color-scheme: dark) {{
-.paper {{ fill: #16181c }} text {{ fill: #ececec }} path[stroke="{pen.PALE}"] {{ stroke: #33373f }}
-}}
-</style>"""
-COLORS = (pen.BLUE, pen.RED, pen.GREEN)
 TOP, PLOT, LEFT, GAP, ROW = 76, 180, 46, 20, 19
 Runs = Mapping[str, Mapping[str, Any]]
 Curve = Sequence[tuple[float, float]]
 
 
 def page(title: str, note: str, height: float, parts: Sequence[str]) -> str:
-    paper = f'<rect class="paper" width="{pen.WIDTH}" height="{height:.0f}"/>'
-    words = [pen.text(16, 24, title, size=15, weight=600), pen.text(16, 42, note, size=11)]
-    return pen.svg(height, [STYLE, paper, *words, *parts], title)
+    said = [words(16, 24, title, size=15, weight=600), words(16, 42, note, size=11, soft=True)]
+    return picture(height, [*said, *parts], title)
 
 
 def variants(runs: Runs) -> list[str]:
@@ -44,7 +37,7 @@ def seeds_of(runs: Runs, what: str) -> list[Mapping[str, Any]]:
 def legend(names: Sequence[str], y: float, x: float = 16) -> list[str]:
     parts = []
     for name, color in zip(names, COLORS, strict=False):
-        parts += [pen.line(x, y - 4, x + 22, y - 4, color, 2.5), pen.text(x + 28, y, name, size=11)]
+        parts += [pen.line(x, y - 4, x + 22, y - 4, color, 2.5), words(x + 28, y, name, size=11)]
         x += 60 + pen.LETTER * len(name)
     return parts
 
@@ -63,28 +56,16 @@ def panel(
     points = np.array([each for own in curves.values() for curve in own for each in curve])
     bottom = points[:, 1].min() if low is None else low
     least, largest, marks = pen.ticks(bottom, points[:, 1].max() if high is None else high)
-    most = points[:, 0].max()
-    left, top, across = x + LEFT, y + 14, width - LEFT - 6
-    base = top + PLOT
-    parts = [pen.text(x, y, title, size=13, weight=600)]
-    for mark in marks:
-        at = base - (mark - least) / (largest - least) * PLOT
-        parts += [
-            pen.line(left, at, left + across, at, pen.PALE),
-            pen.text(left - 5, at + 4, f"{mark:g}", anchor="end", size=11),
-        ]
-    for mark in (0, most / 2, most):
-        at = left + mark / most * across
-        anchor = "end" if mark == most else "middle"
-        parts.append(
-            pen.text(at, base + 15, pen.thousands(round(mark, -3)), anchor=anchor, size=11)
-        )
+    most = float(points[:, 0].max())
+    place = (x + LEFT, y + 14, width - LEFT - 6, PLOT)
+    axes = Axes(*place, (0.0, most), (least, largest))
+    axes.rows(marks, 11)
+    axes.columns([mark for mark in pen.ticks(0.0, most)[2] if mark <= most], 11)
     for own, color in zip(curves.values(), COLORS, strict=False):
         for curve in own:
             steps, values = np.array(curve, dtype=float).T
-            up = base - (np.clip(values, least, largest) - least) / (largest - least) * PLOT
-            parts.append(pen.path(left + steps / most * across, up, color, 1.8))
-    return parts
+            axes.curve(steps, np.clip(values, least, largest), color, 1.8)
+    return [words(x, y, title, size=13, weight=600), *axes.parts]
 
 
 def _columns(number: int) -> list[tuple[float, float]]:
@@ -149,25 +130,23 @@ def matrix(x: float, y: float, width: float, what: str, runs: Sequence[Mapping[s
     values = np.mean([np.array(run["returns"])[..., 0] for run in runs], axis=0)  # [E, B]
     times = runs[0]["times"]
     parts = [
-        pen.text(x, y, f"{what}: return of the explorer", size=13, weight=600),
-        pen.text(x, y + 16, "rows: explorers at env steps; columns: blockers", size=11),
+        words(x, y, f"{what}: return of the explorer", size=13, weight=600),
+        words(x, y + 16, "rows: explorers at env steps; columns: blockers", size=11),
     ]
     cell, top = (width - LEFT) / len(times), y + 38
     low, high = values.min(), values.max()
     for j, at in enumerate(times):
         middle = x + LEFT + (j + 0.5) * cell
-        parts.append(
-            pen.text(middle, top - 6, pen.thousands(round(at, -3)), anchor="middle", size=10)
-        )
+        parts.append(words(middle, top - 6, pen.thousands(round(at, -3)), anchor="middle", size=10))
     for i, at in enumerate(times):
         up = top + i * ROW
         parts.append(
-            pen.text(x + LEFT - 6, up + 13, pen.thousands(round(at, -3)), anchor="end", size=10)
+            words(x + LEFT - 6, up + 13, pen.thousands(round(at, -3)), anchor="end", size=10)
         )
         for j, value in enumerate(values[i].tolist()):
             shade = 0.05 + 0.6 * (value - low) / max(1e-9, high - low)
             square = pen.box(x + LEFT + j * cell, up, cell - 1, ROW - 1, pen.BLUE)
             parts.append(square.replace("<rect ", f'<rect fill-opacity="{shade:.2f}" '))
             middle = x + LEFT + (j + 0.5) * cell
-            parts.append(pen.text(middle, up + 13, f"{value:.0f}", anchor="middle", size=10))
+            parts.append(words(middle, up + 13, f"{value:.0f}", anchor="middle", size=10))
     return parts

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from corral.lab.axes import picture, words
 from corral.text import visible
 from corral.trainers.report import svg as pen
 
@@ -18,13 +19,11 @@ if TYPE_CHECKING:
 __all__ = ["duel_picture"]
 
 STYLE = """<style>
-.paper { fill: #ffffff } text { fill: #222222 } .soft text, text.soft { fill: #6b6b6b }
-.grid { stroke: #dddddd } .empty { fill: #f3f3f3 } .interval { stroke: #222222 }
+.empty { fill: #f3f3f3 } .interval { stroke: #222222 }
 @media (prefers-color-scheme: dark) {
-.paper { fill: #16181c } text { fill: #ececec } .soft text, text.soft { fill: #9a9ea6 }
-.grid { stroke: #33373f } .empty { fill: #1e2126 } .interval { stroke: #ececec } }
+.empty { fill: #1e2126 } .interval { stroke: #ececec } }
 </style>"""
-"""Colors of both themes; what is filled with color is half transparent, and fits either."""
+"""What is filled with color is half transparent, and fits both themes."""
 
 WON, LOST = pen.BLUE, pen.RED
 STRONGEST = 0.6  # opacity of a cell that won, or lost, everything: words on it stay legible
@@ -46,9 +45,9 @@ def duel_picture(duels: Duels) -> str:
     if len(duels.agents) > 2:
         seats = "a player in its seat in rows, who plays all other seats in columns"
     parts = [
-        _words(MARGIN, 32, f"Duels in {visible(duels.env)}", size=18, weight=600),
-        _words(MARGIN, 54, f"{duels.rows[0].episodes:,} episodes of each pairing", soft=True),
-        _words(MARGIN, 72, f"Mean return of the row's player: {seats}", soft=True),
+        words(MARGIN, 32, f"Duels in {visible(duels.env)}", size=18, weight=600),
+        words(MARGIN, 54, f"{duels.rows[0].episodes:,} episodes of each pairing", soft=True),
+        words(MARGIN, 72, f"Mean return of the row's player: {seats}", soft=True),
         *grid.headings(),
     ]
     shades = _shades(duels)
@@ -59,15 +58,7 @@ def duel_picture(duels: Duels) -> str:
     if duels.rated:
         chart, bottom = _ratings(duels, bottom + 44)
         parts += chart
-    height = bottom + MARGIN
-    paper = f'<rect class="paper" width="{pen.WIDTH}" height="{height:.0f}"/>'
-    return pen.svg(height, [STYLE, paper, *parts], f"Duels in {visible(duels.env)}")
-
-
-def _words(x: float, y: float, words: str, *, soft: bool = False, **style: Any) -> str:
-    """Return words in the color of the theme."""
-    drawn = pen.text(x, y, visible(words), **style).replace(f' fill="{pen.INK}"', "")
-    return drawn.replace("<text ", '<text class="soft" ', 1) if soft else drawn
+    return picture(bottom + MARGIN, [STYLE, *parts], f"Duels in {visible(duels.env)}")
 
 
 def _cut(name: str, most: int = 34) -> str:
@@ -127,13 +118,13 @@ class _Grid:
         parts = []
         for i, name in enumerate(self.rows):
             y = self.top + (i + 0.5) * ROW + 4
-            parts.append(_words(self.left - 10, y, _cut(name), anchor="end", size=13))
+            parts.append(words(self.left - 10, y, _cut(name), anchor="end", size=13))
         for j, name in enumerate(self.columns):
             x = self.left + (j + 0.5) * self.width
             if self.turned:
-                parts.append(_words(x + 4, self.top - 8, _cut(name, 22), turned=True))
+                parts.append(words(x + 4, self.top - 8, _cut(name, 22), turned=True))
             else:
-                parts.append(_words(x, self.top - 8, name, anchor="middle", size=12))
+                parts.append(words(x, self.top - 8, name, anchor="middle", size=12))
         return parts
 
     def cell(self, i: int, j: int, value: float, shade: float | None) -> list[str]:
@@ -147,7 +138,7 @@ class _Grid:
             size = 13 if self.width >= 54 else 10
             middle = x + self.width / 2
             shown = f"{round(value, 2) + 0.0:+.2f}" if abs(value) < 100 else f"{value:+.4g}"
-            parts.append(_words(middle, y + ROW / 2 + 4.5, shown, anchor="middle", size=size))
+            parts.append(words(middle, y + ROW / 2 + 4.5, shown, anchor="middle", size=size))
         return parts
 
 
@@ -169,28 +160,28 @@ def _ratings(duels: Duels, top: float) -> tuple[list[str], float]:
     base = top + 40 + len(rated) * height
     said = "Elo's scale: 400 points are odds of 10 to 1; lines are 95 % intervals"
     parts = [
-        _words(MARGIN, top, "Ratings", size=15, weight=600),
-        _words(MARGIN, top + 18, said, soft=True),
+        words(MARGIN, top, "Ratings", size=15, weight=600),
+        words(MARGIN, top + 18, said, soft=True),
     ]
     if duels.cycles:
         cycle = " beats ".join([*duels.cycles[0], duels.cycles[0][0]])
         said = f"Who beats whom runs in circles ({pen.cut(cycle, 60)}): these numbers mislead"
-        parts.append(_words(MARGIN, top + 36, said, weight=600))
+        parts.append(words(MARGIN, top + 36, said, weight=600))
         base += 18
     first = base - len(rated) * height
     for mark in marks:
         parts.append(_line(at(mark), first, at(mark), base, "grid"))
-        parts.append(_words(at(mark), base + 16, f"{mark:g}", anchor="middle", size=11, soft=True))
+        parts.append(words(at(mark), base + 16, f"{mark:g}", anchor="middle", size=11, soft=True))
     for number, each in enumerate(rated):
         y = first + (number + 0.5) * height
-        parts.append(_words(left - 10, y + 4, _cut(each.player), anchor="end", size=13))
+        parts.append(words(left - 10, y + 4, _cut(each.player), anchor="end", size=13))
         if each.low is not None and each.high is not None:
             parts.append(_line(at(each.low), y, at(each.high), y, "interval", width=2))
             for end in (at(each.low), at(each.high)):
                 parts.append(_line(end, y - 5, end, y + 5, "interval", width=1.5))
         parts.append(f'<circle cx="{at(each.rating):.1f}" cy="{y:.1f}" r="4" fill="{pen.BLUE}"/>')
         interval = "" if each.low is None else f"  ({each.low:+.0f} to {each.high:+.0f})"
-        parts.append(_words(right + 12, y + 4, f"{each.rating:+.0f}{interval}", size=12))
+        parts.append(words(right + 12, y + 4, f"{each.rating:+.0f}{interval}", size=12))
     return parts, base + 20
 
 
