@@ -72,7 +72,7 @@ class Session:
         self._every = checkpoint_every or max(1, config.steps // CHECKPOINTS_PER_RUN)
         self._reason: str | None = None
         self.is_sound = True  # whether what the trainer holds may be saved
-        self._entered, self._new = False, True
+        self._entered, self._ended, self._new = False, False, True
         self._updates: Iterator[Update] | None = None
         self._sampled: tuple[list[Episode], dict[str, float]] | None = None
         # Env steps, content and statistics of the last end of a slow update
@@ -147,7 +147,7 @@ class Session:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._entered = False
+        self._entered, self._ended = False, True
         try:
             self._end(error)
         except BaseException as own:
@@ -287,7 +287,7 @@ class Session:
         return self._stop.is_set() or (self._reason is not None and self.env_steps > self._begun)
 
     def _require_entered(self) -> None:
-        if not self._entered and hasattr(self, "run"):
+        if self._ended:
             raise RuntimeError("this session has ended; corral.resume_session goes on")
         if not self._entered:
             raise RuntimeError("a session is a context: with corral.session(...) as session: ...")

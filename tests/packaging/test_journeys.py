@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.journeys import TABLES, Sources, circles
+from tests.support.journeys import TABLES, Sources, circles, sentence_tests
 
 ROOT = Path(__file__).parents[2]
 CIRCLES = 0
@@ -20,14 +20,16 @@ CIRCLES = 0
 LOADED = 115
 """Modules of corral that ``corral.train("arena_v0")`` loads; may only fall. The aim is 100."""
 
-UNDECLARED = 18
+SENTENCES = 10
+"""Tests that assert sentences; see tests/support/messages.py for what to assert instead."""
+UNDECLARED = 16
 """Calls of getattr and hasattr for members that no protocol declares; may only fall."""
 
 SPLATS = 20
 """Arguments packed into a local tuple or dict to be splatted; may only fall. Most of those that are
 left are shapes of arrays."""
 
-SET_FROM_OUTSIDE = 5
+SET_FROM_OUTSIDE = 3
 """Assignments to members of a trainer or a learner by somebody else; may only fall."""
 
 SOURCES = Sources(ROOT)
@@ -48,6 +50,11 @@ def test_modules_are_named_in_tables_alone() -> None:
     named = {name for name in SOURCES.modules if SOURCES.texts_imported(name)}
     assert named - TABLES == set(), named - TABLES
     assert len(SOURCES.texts_imported("corral.registration")) > 20
+
+
+def test_sentences_are_not_asserted() -> None:
+    found = sentence_tests(ROOT)
+    assert len(found) <= SENTENCES, found
 
 
 def test_members_are_declared() -> None:

@@ -109,8 +109,8 @@ def _intervals(comparison: Comparison, colors: Mapping[str, str]) -> str:
     low, high, below = pen.ticks(float(np.nanmin(every)), float(np.nanmax(every)))
     names = {name: f"{cut(name)} ({int(table['runs'][name])})" for name in colors}
     left = 16 + pen.room(names.values(), least=90, letter=7.2)
-    place = (left, TOP, pen.WIDTH - left - 32, 40.0 * len(names))
-    axes = Axes(*place, (low, high), (len(names) - 0.5, -0.5))
+    width, height = pen.WIDTH - left - 32, 40.0 * len(names)
+    axes = Axes(left, TOP, width, height, (low, high), (len(names) - 0.5, -0.5))
     axes.columns(below, lines=True)
     for row, (name, color) in enumerate(colors.items()):
         group, up = table.loc[name], float(axes.up(row))

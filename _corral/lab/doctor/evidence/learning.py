@@ -18,7 +18,7 @@ import torch
 from corral.envs.core import Array
 from corral.trainers.on_policy.records import Losses, Minibatch, Outputs
 
-__all__ = ["Asked", "Learning", "ask_loss"]
+__all__ = ["Asked", "Learning", "ask_loss", "legal_entropy"]
 
 TRIED = 6
 """Rows whose numbers are changed, one after the other."""
@@ -243,3 +243,13 @@ def _of_values(loss: Loss, now: Minibatch, outputs: Outputs, settings: Any) -> d
         if float(moved.sum()) > none
         else None,
     }
+
+
+def legal_entropy(minibatch: Any, outputs: Outputs) -> float | None:
+    """Return the mean entropy of the legal actions; None for distributions without logits."""
+    logits = getattr(outputs.distribution, "logits", None)
+    if logits is None:
+        return None
+    with torch.no_grad():
+        chances = torch.where(minibatch.mask, logits, -torch.inf).double().softmax(dim=-1)
+        return float(-(chances * chances.clamp(min=1e-300).log()).sum(dim=-1).mean())

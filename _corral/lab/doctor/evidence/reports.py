@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from corral.lab.doctor.evidence.learning import legal_entropy
 from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
 from corral.lab.doctor.evidence.updates import watch_update
 from corral.trainers.observers import Observer
@@ -49,7 +50,7 @@ class ReportObserver(Observer):
         if minibatch.epoch == 0:
             _note_masks(outputs, found)
             self.rows[found.policy] = self.rows.get(found.policy, 0) + len(minibatch)
-        self.entropy = _entropy(minibatch, outputs)
+        self.entropy = legal_entropy(minibatch, outputs)
 
     def on_step(
         self, learner: Any, minibatch: Any, outputs: Any, numbers: Mapping[str, float]
@@ -59,16 +60,6 @@ class ReportObserver(Observer):
             for name, value in numbers.items():
                 if "entropy" in name:
                     playing.entropies.setdefault(name, []).append((value, self.entropy))
-
-
-def _entropy(minibatch: Any, outputs: Any) -> float | None:
-    """Return the mean entropy of the legal actions, of single choices."""
-    logits = getattr(outputs.distribution, "logits", None)
-    if logits is None:
-        return None
-    with torch.no_grad():
-        chances = torch.where(minibatch.mask, logits, -torch.inf).double().softmax(dim=-1)
-        return float(-(chances * chances.clamp(min=1e-300).log()).sum(dim=-1).mean())
 
 
 def _note_masks(outputs: Any, found: PolicyEvidence) -> None:

@@ -10,7 +10,7 @@ import torch
 
 from corral.adapters.masked_distribution import Distribution
 from corral.envs.core import Array
-from corral.lab.doctor.evidence.learning import Learning, ask_loss
+from corral.lab.doctor.evidence.learning import Learning, ask_loss, legal_entropy
 from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
 from corral.trainers.base import Update
 from corral.trainers.observers import Observer
@@ -202,14 +202,11 @@ def _first_minibatch(
 ) -> None:
     """Note what the first minibatch of an update is made of, before any step."""
     found.log_ratio.append((outputs.log_prob - minibatch.log_prob).detach().cpu().numpy())
-    logits = getattr(outputs.distribution, "logits", None)
     legal = minibatch.mask.sum(dim=-1).clamp(min=1)
     found.most_entropy.append(float(legal.double().log().mean()))
-    if logits is not None:
-        with torch.no_grad():
-            chances = torch.where(minibatch.mask, logits, -torch.inf).double().softmax(dim=-1)
-            own = -(chances * chances.clamp(min=1e-300).log()).sum(dim=-1).mean()
-        found.entropy.append((float(outputs.entropy.detach()), float(own)))
+    own = legal_entropy(minibatch, outputs)
+    if own is not None:
+        found.entropy.append((float(outputs.entropy.detach()), own))
     found.targets.append(
         tuple(
             each.detach().cpu().numpy().copy()

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from corral.lab.doctor.evidence.learning import legal_entropy
 from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
 from corral.lab.doctor.findings import updates
 from corral.lab.doctor.findings.finding import Finding, Rule
@@ -163,12 +164,9 @@ class Watch(Observer):
             return
         legal = noted.mask.sum(dim=-1).clamp(min=1)
         found.most_entropy.append(float(legal.double().log().mean()))
-        logits = getattr(outputs.distribution, "logits", None)
-        if logits is not None:
-            with torch.no_grad():
-                chances = torch.where(noted.mask, logits, -torch.inf).double().softmax(dim=-1)
-                own = -(chances * chances.clamp(min=1e-300).log()).sum(dim=-1).mean()
-                found.entropy.append((float(outputs.entropy), float(own)))
+        own = legal_entropy(noted, outputs)
+        if own is not None:
+            found.entropy.append((float(outputs.entropy.detach()), own))
 
 
 def _weights(learner: Any) -> dict[str, torch.Tensor]:
