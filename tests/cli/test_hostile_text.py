@@ -171,6 +171,7 @@ def test_agents_of_third_party_environments(
 HOSTILE = "[/][red]\x1b[31m\x07\r\u202e"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

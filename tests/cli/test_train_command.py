@@ -302,6 +302,7 @@ def test_help_says_where_more_is() -> None:
 STEPS = 64 * 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "workers", "to_all"),
     [

@@ -121,6 +121,7 @@ def random_plan(rng: Any, near: list[str], route: str, ordered: bool) -> dict[st
     return plan
 
 
+@pytest.mark.slow
 def test_a_graph_decides_as_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("onnx", "onnxscript", "onnxruntime"):
         pytest.importorskip(module, reason="needs the extra onnx")

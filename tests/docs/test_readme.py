@@ -65,6 +65,7 @@ LONG = {
 """Pages whose snippets take half a minute and more."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "page",
     [pytest.param(p, marks=[pytest.mark.slow] if Path(p).stem in LONG else []) for p in PAGES],

@@ -22,6 +22,7 @@ from pettingzoo.utils.conversions import (
 )
 
 from corral.envs import ENVIRONMENTS
+from corral.envs.registry import make_rules
 from support.contract import plain
 
 AEC_WRAPPERS: dict[str, Callable[[Any], Any]] = {
@@ -122,6 +123,7 @@ def test_standard_output_can_be_captured(
         pytest.importorskip("PIL", reason="pictures need Pillow")
         pytest.importorskip("pygame", reason="windows need pygame")
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    monkeypatch.setattr(type(make_rules(name)), "render_fps", 0)  # as fast as it can
     env = wrappers.CaptureStdoutWrapper(make(name, kind, render_mode="human"))
     env.reset(seed=0)
     assert env.render() == ""  # the game is drawn in a window, and prints nothing

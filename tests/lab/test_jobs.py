@@ -19,6 +19,7 @@ pytest.importorskip("safetensors", reason="needs the extra mappo")
 SMALL = ("two_step_v0", "--steps", "200", "--num-envs", "4", "--n-steps", "5")
 
 
+@pytest.mark.slow
 def test_jobs_are_played_once_and_a_failure_says_why(tmp_path: Path) -> None:
     jobs = [
         Job(tmp_path / "first", (*SMALL, "--seed", "1")),

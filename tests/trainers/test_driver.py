@@ -252,6 +252,7 @@ def test_a_resume_that_fails_leaves_the_run_as_it_is(tmp_path: Path) -> None:
     assert (run.folder / "config.json").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_kills_at_random_moments_change_nothing(tmp_path: Path) -> None:
     trace = trace_file(tmp_path)
     never = small_run(
@@ -301,6 +302,7 @@ def test_a_run_killed_while_it_wrote_its_first_checkpoint_begins_anew(tmp_path: 
     assert everything(run) == everything(never)
 
 
+@pytest.mark.slow
 def test_two_processes_do_not_train_one_run(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     process = start(

@@ -48,6 +48,7 @@ def rates(run: Any) -> list[float]:
     return [float(row["learning_rate"]) for row in rows(run)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trainer", ["mappo", "sb3_ppo"])
 def test_portions_are_one_uninterrupted_run(tmp_path: Path, trainer: str) -> None:
     whole = annealed(tmp_path / "whole", trainer, updates=6)

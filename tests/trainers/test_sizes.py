@@ -222,6 +222,7 @@ ABSURD = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_AS")
 @pytest.mark.parametrize("settings", ABSURD, ids=["envs", "steps", "units", "layers", "gru"])
 def test_training_ends_within_seconds(settings: dict[str, Any], tmp_path: Path) -> None:
@@ -238,6 +239,7 @@ main()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_AS")
 @pytest.mark.parametrize("way", ["options", "file"])
 def test_commands_end_within_seconds(way: str, tmp_path: Path) -> None:

@@ -106,6 +106,7 @@ PLACES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fault", "where"), CASES)
 def test_a_worker_that_fails_is_named_in_time(fault: str, where: str) -> None:
     number = int(generator(SEED, "env", BAD).integers(2**31))
@@ -267,6 +268,7 @@ def test_no_worker_outlives_a_killed_parent(what: str, seconds: float) -> None:
     assert gone(pids, 5.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, -signal.SIGINT), (signal.SIGTERM, -signal.SIGTERM)]
 )

@@ -138,6 +138,7 @@ def test_a_database_that_cannot_grow_ends_plain(
         signal.signal(signal.SIGXFSZ, handler)
 
 
+@pytest.mark.slow
 def test_an_edited_run_of_a_study_ends_plain(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -113,6 +113,7 @@ def _repeated(command: str, run: Path, folder: Path) -> None:
     assert rows[0].equals(rows[1])
 
 
+@pytest.mark.slow
 def test_a_killed_study_goes_on_with_the_same_trials(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

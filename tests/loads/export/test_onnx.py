@@ -141,6 +141,7 @@ def require_equal_graphs(name: str, folder: Path) -> None:
     require_equal(compared(run, graphs, 1, seed=3), 4)  # of any number of rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRITTEN)
 def test_graphs_decide_as_the_policies_do(name: str, folder: Path) -> None:
     require_equal_graphs(name, folder)

@@ -165,6 +165,7 @@ def test_a_client_that_drips_bytes_has_no_longer(server: Running) -> None:
         assert limit in server.bites()
 
 
+@pytest.mark.slow
 def test_a_client_that_does_not_read_its_answer_is_dropped() -> None:
     plans = Rule(
         "capacity=1/shortest", about_rules(DfaasRules(small_trace(), link_limit=5)), "unknown"

@@ -88,6 +88,7 @@ def test_mean_min_and_max_are_those_of_the_episodes_of_an_update(
     assert len({round(value, 6) for value in means}) > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trainer", SETTINGS)
 def test_a_run_that_goes_on_sees_the_same_episodes(tmp_path: Path, trainer: str) -> None:
     whole = dfaas(tmp_path / "whole", trainer, metrics=METRICS)

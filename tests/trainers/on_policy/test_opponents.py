@@ -398,6 +398,7 @@ def test_what_is_no_mapping_of_opponents_is_damage(tmp_path: Path) -> None:
 # --- The commands --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_command_trains_against_an_opponent_and_judges_the_learner(tmp_path: Path) -> None:
     small = ("--num-envs", "4", "--n-steps", "16", "--net-arch", "16", "--steps", "640")
     printed = command(

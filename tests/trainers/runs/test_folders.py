@@ -195,6 +195,7 @@ def test_a_run_that_fails_after_an_update_stays(tmp_path: Path) -> None:
     assert len(rows(tmp_path / "run")) == 1
 
 
+@pytest.mark.slow
 def test_a_start_that_was_killed_blocks_nothing(tmp_path: Path) -> None:
     plain = small_run(tmp_path / "plain", updates=1)
     folder = tmp_path / "run"

@@ -104,6 +104,7 @@ def test_the_watch_sees_what_is_typed(tmp_path: Path) -> None:
     assert (tmp_path / "zqplant_ran").exists()
 
 
+@pytest.mark.slow
 def test_no_value_of_a_config_is_run(folder: Path) -> None:
     work = copy(folder, "quick")
     plan = {"file": "run/config.json", "places": places(config(work)), "texts": ["module"]}
@@ -130,6 +131,7 @@ def test_no_other_command_runs_a_config(folder: Path, command: tuple[str, ...]) 
     assert not (work / "zqplant_ran").exists()
 
 
+@pytest.mark.slow
 def test_no_value_of_a_settings_file_is_run(folder: Path) -> None:
     work = copy(folder, "settings")
     values = {
