@@ -267,9 +267,12 @@ def test_a_zero_sum_game_is_judged_seat_by_seat(
     assert study.trials[0].value == validate(load_run(study.trials[0].runs[0])).value
 
 
-def test_players_are_named_only_where_there_are_some() -> None:
+def test_players_are_named_only_where_there_are_some(tmp_path: Path) -> None:
     def words(env: str) -> str:
-        with corral.session(env, steps=200, num_envs=4, n_steps=5, progress=False) as begun:
+        out = tmp_path / env
+        with corral.session(
+            env, steps=200, num_envs=4, n_steps=5, progress=False, out=out
+        ) as begun:
             return measure_of(begun.config, evaluated=False, prune=False)
 
     shown(words("rps_v0"), "reference", "random", 64)
