@@ -1,7 +1,7 @@
 # make demo    installs into .venv, makes a load, and says what to run on it, with a report
 # make test    installs into .venv, then lint, types and all tests but the slow ones
 # make test-slow   the tests that learn for longer
-# make messages   writes every message and screen that the tests meet to tests/messages.txt
+# make messages   writes every message and screen that the tests meet to build/messages.txt
 # make test-browser   the report in Debian's chromium, where that is installed
 # make wheel   builds wheel and sdist, and tests the wheel bare: without torch, without extras
 # make oldest  tests with the oldest supported versions of what corral stands on
@@ -54,7 +54,7 @@ messages: $(VENV)/installed
 	rm -f build/messages.jsonl && mkdir -p build
 	CORRAL_MESSAGES=$(CURDIR)/build/messages.jsonl OMP_NUM_THREADS=1 \
 		$(BIN)/pytest -q -n 2 --dist worksteal -m "not slow"
-	$(BIN)/python tests/support/messages.py build/messages.jsonl tests/messages.txt
+	$(BIN)/python tests/support/messages.py build/messages.jsonl build/messages.txt
 
 test-slow: $(VENV)/installed
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -m slow

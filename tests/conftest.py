@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from support import messages
+
 # A shell starts what it runs in the background with Ctrl-C ignored, and children inherit that: the
 # tests that interrupt a process would wait for nothing.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -17,6 +19,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Nothing of what collecting makes is garbage, and there is much of it: to look through it again and
 # again took four tenths of the time of collecting.
 gc.disable()
+
+
+def pytest_sessionfinish() -> None:
+    messages.write_record()
 
 
 def pytest_collection_finish() -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from corral.errors import UnknownNameError
-from support.messages import RECORD, golden, refused, shown
+from support import messages
+from support.messages import RECORD, golden, refused, shown, write_record
 
 
 def test_a_value_that_is_missing_fails() -> None:
@@ -32,10 +33,12 @@ def test_another_class_fails() -> None:
 def test_texts_are_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record = tmp_path / "record"
     monkeypatch.setenv(RECORD, str(record))
+    monkeypatch.setattr(messages, "_lines", [])  # those of other tests are not lost
     with refused(ValueError, "steps"):
         raise ValueError(f"steps in {tmp_path}/run")
     shown("a screen")
     shown("a screen")
+    write_record()
     page = golden(record.read_text().splitlines())
     assert "FOLDER/run" in page
     assert page.count("a screen") == 1

@@ -1,7 +1,7 @@
 """Messages and screens: tests assert classes, fields and values; a reader reads the texts.
 
 ``make messages`` runs the tests and writes every text that ``refused`` and ``shown`` met to
-tests/messages.txt, for a reader. A sentence can be mended without touching a test.
+build/messages.txt, for a reader. A sentence can be mended without touching a test.
 """
 
 from __future__ import annotations
@@ -55,24 +55,40 @@ def require_values(text: str, values: tuple[object, ...]) -> None:
         assert re.search(start + re.escape(word) + end, text), f"{word!r} is missing in:\n{text}"
 
 
+_lines: list[str] = []
+
+
+def write_record() -> None:
+    """Append what this process recorded to the file that RECORD names: at the end of the tests,
+    some of which limit what a process may write."""
+    if _lines:
+        with open(os.environ[RECORD], "a", encoding="utf-8") as out:
+            out.write("".join(_lines))
+        _lines.clear()
+
+
 def _record(kind: str, text: str) -> None:
-    path = os.environ.get(RECORD)
-    if path is None:
+    if RECORD not in os.environ:
         return
     test = os.environ.get("PYTEST_CURRENT_TEST", "?").rpartition(" ")[0]
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
     plain = re.sub(r"/[^\s'\"]*/pytest-\d+/(popen-gw\d+/)?[^/\s'\"]+", "FOLDER", plain)
-    line = json.dumps([test.partition("[")[0], kind, plain]) + "\n"
-    with open(path, "a", encoding="utf-8") as out:
-        out.write(line)
+    _lines.append(json.dumps([test.partition("[")[0], kind, plain]) + "\n")
 
 
 def golden(lines: list[str]) -> str:
-    """Return the recorded texts as one page, ordered by test; equal texts once per test."""
+    """Return the recorded texts as one page, ordered by test. Equal texts come once; of pages in
+    HTML and of pictures there is the title alone."""
     found: dict[str, set[tuple[str, str]]] = {}
-    for line in lines:
+    known = set()
+    for line in sorted(lines):
         test, kind, text = json.loads(line)
-        found.setdefault(test, set()).add((kind, text))
+        if text.lstrip().lower().startswith(("<!doctype", "<svg", "<html")):
+            title = re.search(r"<title>(.*?)</title>", text)
+            text = f"a page: {title[1]}" if title else "a picture"
+        if text not in known:
+            known.add(text)
+            found.setdefault(test, set()).add((kind, text))
     page = []
     for test in sorted(found):
         page.append(f"== {test}\n")
