@@ -77,7 +77,9 @@ def __getattr__(name: str) -> Any:
     if name in PUBLIC:
         return getattr(importlib.import_module(PUBLIC[name]), name)
     if name == "algorithms":
-        return importlib.import_module("corral.algorithms")
+        import corral.algorithms as algorithms
+
+        return algorithms
     raise AttributeError(f"module 'corral' has no attribute {name!r}")
 
 
