@@ -33,7 +33,7 @@ def __getattr__(name: str) -> Any:
 
         return check_env
     if name in ENVIRONMENTS:
-        return importlib.import_module(f"corral.envs.{name}")
+        return importlib.import_module(ENVIRONMENTS[name].module)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
