@@ -32,15 +32,15 @@ def course(
         int | None, typer.Argument(metavar="NUMBER", help="Print the task of this exercise.")
     ] = None,
     answer: Annotated[
-        Path | None, typer.Argument(metavar="FILE.py", help="Judge the answer in this file.")
+        Path | None, typer.Argument(metavar="FILE.py", help="Check the answer in this file.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON.")] = False,
 ) -> None:
-    """List exercises, print a task, or judge an answer.
+    """List exercises, print a task, or check an answer.
 
     A task is a Python file with a starter. Save it with: corral course 4 > answer.py
 
-    Hidden probes judge the answer. Ends with 0 for a right answer, with 1 for a wrong one, and with
+    Hidden probes test the answer. Ends with 0 for a right answer, with 1 for a wrong one, and with
     2 for an unusable one: it raises, or returns another type or shape, or takes too long.
     """
     from corral.lab.course.judging import exercise_of, judge
@@ -61,11 +61,11 @@ def course(
 def _list_exercises() -> None:
     from corral.lab.course.exercises import EXERCISES
 
-    table = Table("", "exercise", "what is practiced", "extra", box=box.SIMPLE_HEAD)
+    table = Table("", "exercise", "practice", "extra", box=box.SIMPLE_HEAD)
     for each in EXERCISES:
         table.add_row(str(each.number), each.title, each.practice, each.extra)
     out.print(table)
-    out.print("corral course 4 prints a task, corral course 4 FILE.py judges an answer.")
+    out.print("corral course 4 prints a task, corral course 4 FILE.py checks an answer.")
 
 
 def _print_verdict(verdict: Verdict, answer: Path) -> None:

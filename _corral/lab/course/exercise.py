@@ -66,8 +66,8 @@ class Exercise:
     def file(self) -> str:
         """The task and the starter, as the text of a Python file."""
         head = f"Exercise {self.number}: {self.title}"
-        judging = f"Judge your file: corral course {self.number} FILE.py"
-        return f'"""{head}\n\n{self.task.strip()}\n\n{judging}\n"""\n\n{self.starter.strip()}\n'
+        checking = f"Check your file: corral course {self.number} FILE.py"
+        return f'"""{head}\n\n{self.task.strip()}\n\n{checking}\n"""\n\n{self.starter.strip()}\n'
 
 
 @functools.cache

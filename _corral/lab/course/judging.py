@@ -123,10 +123,10 @@ def judge(number: int, answer: str | Path | Answer, *, limit_s: float = LIMIT_S)
     the exercise needs an extra that is not installed.
     """
     exercise = exercise_of(number)
-    if exercise.extra:
-        require("torch", extra=exercise.extra, purpose=f"judge exercise {number}")
     if not callable(answer) and not (str(answer).endswith(".py") and Path(answer).is_file()):
         raise FileError(f"{answer}: give a Python file, such as my_answer.py")
+    if exercise.extra:
+        require("torch", extra=exercise.extra, purpose=f"judge exercise {number}")
     expected = outputs_of(exercise, exercise.solution)
     source = _Source(answer, exercise.function)
     returned = _run(exercise, source, expected, limit_s)

@@ -46,16 +46,18 @@ def _facts_of_actor(make_actor: Answer, p: Probe) -> dict[str, bool]:
 
     rows, mask = _decisions(p)
     actor = _required_module(make_actor(rows.shape[1], mask.shape[1]))
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():  # the facts depend on the layers, not on their first weights
-        for values in actor.parameters():
-            values.copy_(0.3 * torch.randn(values.shape, generator=generator))
     logits = actor(rows, mask)
     if not isinstance(logits, torch.Tensor) or logits.shape != mask.shape:
         found = f"shape {tuple(logits.shape)}" if isinstance(logits, torch.Tensor) else str(logits)
         raise Unusable("wrong-shape", f"forward returned {found}; return {tuple(mask.shape)}")
-    log_probs = torch.log_softmax(logits, dim=1)
-    (torch.randn(mask.shape, generator=generator) * log_probs)[mask].sum().backward()
+
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():  # the facts depend on the layers, not on their first weights
+        for values in actor.parameters():
+            values.copy_(0.3 * torch.randn(values.shape, generator=generator))
+    log_probs = torch.log_softmax(actor(rows, mask), dim=1)
+    loss = (torch.randn(mask.shape, generator=generator) * log_probs)[mask].sum()
+    loss.backward()  # type: ignore[no-untyped-call]
     with torch.no_grad():
         free = actor(rows, torch.ones_like(mask))  # all actions legal
     gradients = [values.grad for values in actor.parameters()]

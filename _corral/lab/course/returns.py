@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,9 +27,9 @@ def _gae(p: Probe) -> Array:
     )[:, 0]
 
 
-def _rollout(seed: int, ends: Sequence[str]) -> Probe:
-    """Return steps of one agent; ``ends`` are t (terminated), c (truncated) or a dash."""
-    rng, letters = np.random.default_rng(seed), np.array(ends)
+def _rollout(seed: int, ends: str) -> Probe:
+    """Return steps of one agent: t is terminated, c is truncated, a dash is neither."""
+    rng, letters = np.random.default_rng(seed), np.array([*ends])
     return {
         "rewards": rng.integers(-2, 3, len(ends)).astype(float),
         "terminated": letters == "t",
@@ -66,7 +65,7 @@ def _bootstrapped(p: Probe, value: Array) -> Array:
 
 discounted_returns = exercise(
     3,
-    lambda: [_rollout(seed, [*ends]) for seed, ends in enumerate(("----", "--t-", "-c--", "---t"))],
+    lambda: [_rollout(seed, ends) for seed, ends in enumerate(("----", "--t-", "-c-c-", "-t-t"))],
     _discounted,
     {
         "truncation-as-termination": lambda p: _discounted(p, final_values=0 * p["final_values"]),
@@ -87,8 +86,8 @@ discounted_returns = exercise(
 
 def _advantage_rollouts() -> list[Probe]:
     probes = []
-    for seed, ends in enumerate(("----", "-t--", "--c-", "---c")):
-        p = _rollout(seed + 40, [*ends])
+    for seed, ends in enumerate(("----", "-t-t-", "--c-", "-c-c")):
+        p = _rollout(seed + 40, ends)
         ended, end_values = p["terminated"] | p["truncated"], p["truncated"] * p["final_values"]
         kept = {"rewards": p["rewards"], "values": p["values"], "ended": ended}
         probes.append(kept | {"end_values": end_values, "gamma": 0.9, "gae_lambda": 0.7})

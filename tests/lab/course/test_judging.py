@@ -117,6 +117,23 @@ def test_networks_that_cannot_be_judged(write: Write, number: int, text: str, na
     assert finding_of(number, write(text + "\n")).name == name
 
 
+def test_a_network_may_take_its_sizes_from_the_first_batch(write: Write) -> None:
+    pytest.importorskip("torch", reason="needs the extra mappo")
+    text = (
+        "import torch\n"
+        "from torch import nn\n"
+        "class Actor(nn.Module):\n"
+        "    def __init__(self, actions):\n"
+        "        super().__init__()\n"
+        "        self.layers = nn.Sequential(nn.LazyLinear(8), nn.Tanh(), nn.LazyLinear(actions))\n"
+        "    def forward(self, observation, mask):\n"
+        "        return self.layers(observation).masked_fill(~mask, -1e9)\n"
+        "def make_actor(features, actions):\n"
+        "    return Actor(actions)\n"
+    )
+    assert judge(8, write(text)).status == "right"
+
+
 def test_an_answer_that_takes_too_long_is_stopped(write: Write) -> None:
     before = threading.active_count()
     found = finding_of(12, write(SHAPED + "    while True:\n        pass\n"), limit_s=0.3)
