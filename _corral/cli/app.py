@@ -19,6 +19,7 @@ from corral.cli.base import App
 from corral.cli.commands import (
     check,
     compare,
+    course,
     doctor,
     evaluate,
     games,
@@ -38,7 +39,9 @@ app = App(
     name="corral",
     help="Multi-agent environments with action masks; trainers, and tests of who plays them.",
 )
-for commands in (loads, train, tune, teach, evaluate, compare, selfplay, check, doctor, games):
+for commands in (
+    *(loads, train, tune, teach, evaluate, compare, selfplay, check, doctor, games, course),
+):
     commands.add_to(app)
 
 

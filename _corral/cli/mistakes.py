@@ -23,6 +23,7 @@ EXAMPLES = {
     "duel": "corral duel runs/NAME runs/OTHER random",
     "watch": "corral watch arena_v0",
     "check": "corral check arena_v0",
+    "course": "corral course 4",
     "doctor": "corral doctor runs/NAME",
     "exploit": "corral exploit runs/NAME",
     "envs": "corral envs dfaas_v0",

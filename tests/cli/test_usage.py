@@ -23,6 +23,7 @@ COMMANDS = (
         ["watch"],
         ["check"],
         ["doctor"],
+        ["course"],
         [],
     ),
     *(["trace"], ["trace", "check"], ["trace", "show"], ["trace", "make"], ["trace", "import"]),

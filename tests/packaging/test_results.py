@@ -21,6 +21,7 @@ from corral.envs.conformance import check_env
 from corral.files import strict_json
 from corral.lab.comparing.comparison import Comparison
 from corral.lab.comparing.groups import Member
+from corral.lab.course.judging import judge
 from corral.lab.doctor.diagnose import Diagnosis
 from corral.lab.doctor.examination.judging import Check, Examination
 from corral.lab.doctor.examination.judging import Result as OfProbe
@@ -99,6 +100,7 @@ MADE: Mapping[str, Callable[[], Result]] = {
     "agreement.json": agreement,
     "recommendation.json": lambda: Recommendation("rule", "local/equal", None, "few", 3, 1),
     "advice.json": advice,
+    "verdict.json": lambda: judge(12, lambda *values: values[0]),
 }
 
 

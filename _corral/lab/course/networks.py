@@ -1,0 +1,194 @@
+"""Exercises on networks: 8, an actor with masks; 11, a snapshot for self-play.
+
+Answers are judged by facts about the network that they return: each is True or False.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from corral.envs.masks import MASK, OBSERVATION
+from corral.envs.registry import make
+from corral.lab.course.exercise import Answer, Probe, Unusable, exercise
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["frozen_snapshot", "masked_network"]
+
+ALIVE = 1e-5
+"""Gradients and differences of logits below this are rounding errors."""
+
+# --- 8: a masked network -------------------------------------------------------------------------
+
+
+def _decisions(p: Probe) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return observations [R, F] and masks [R, A] of an episode of random legal actions."""
+    import torch
+
+    env, rng = make("arena_v0", walls="mask", **p), np.random.default_rng(0)
+    observations, _ = env.reset(seed=0)
+    rows, masks = [], []
+    while env.agents:
+        rows += [each[OBSERVATION] for each in observations.values()]
+        masks += [each[MASK] != 0 for each in observations.values()]
+        actions = {a: rng.choice(np.flatnonzero(o[MASK])) for a, o in observations.items()}
+        observations = env.step(actions)[0]
+    return torch.from_numpy(np.stack(rows)), torch.from_numpy(np.stack(masks))
+
+
+def _facts_of_actor(make_actor: Answer, p: Probe) -> dict[str, bool]:
+    import torch
+
+    rows, mask = _decisions(p)
+    actor = _required_module(make_actor(rows.shape[1], mask.shape[1]))
+    logits = actor(rows, mask)
+    if not isinstance(logits, torch.Tensor) or logits.shape != mask.shape:
+        found = f"shape {tuple(logits.shape)}" if isinstance(logits, torch.Tensor) else str(logits)
+        raise Unusable("wrong-shape", f"forward returned {found}; return {tuple(mask.shape)}")
+
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():  # the facts depend on the layers, not on their first weights
+        for values in actor.parameters():
+            values.copy_(0.3 * torch.randn(values.shape, generator=generator))
+    log_probs = torch.log_softmax(actor(rows, mask), dim=1)
+    loss = (torch.randn(mask.shape, generator=generator) * log_probs)[mask].sum()
+    loss.backward()  # type: ignore[no-untyped-call]
+    with torch.no_grad():
+        free = actor(rows, torch.ones_like(mask))  # all actions legal
+    gradients = [values.grad for values in actor.parameters()]
+    numbers = [each for each in gradients if each is not None]
+    return {
+        "illegal actions have probability 0": not log_probs[~mask].exp().any(),
+        "all gradients are finite": all(bool(each.isfinite().all()) for each in numbers),
+        "all parameters have gradients": len(numbers) == len(gradients)
+        and not any(bool((each.abs() < ALIVE).all()) for each in numbers),
+        "logits depend on the action": bool(((free - free[:, :1]).abs() > ALIVE).any()),
+        "logits depend on the observation": bool(((free - free[:1]).abs() > ALIVE).any()),
+    }
+
+
+def _required_module(found: Any) -> torch.nn.Module:
+    import torch
+
+    if not isinstance(found, torch.nn.Module):
+        raise Unusable("wrong-type", f"returned {type(found).__name__}; return a torch.nn.Module")
+    return found
+
+
+def _facts_with(mistake: str, p: Probe) -> dict[str, bool]:
+    """Return the facts about an actor with a mistake; "": without one."""
+    import torch
+    from torch import nn
+
+    from corral.adapters.masked_distribution import masked_logits
+
+    class Actor(nn.Module):
+        def __init__(self, features: int, actions: int) -> None:
+            super().__init__()
+            self.encoder = nn.Sequential(nn.Linear(features, 16), nn.Tanh())
+            self.head = nn.Linear(16, 1 if mistake == "one-output-for-all" else actions)
+
+        def forward(self, observation: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+            hidden = self.encoder(observation)
+            logits = self.head(hidden.detach() if mistake == "dead-encoder" else hidden)
+            if mistake == "logarithm-of-zero":
+                return (torch.softmax(logits, dim=1) * mask).log()
+            if mistake == "mask-forgotten":
+                return torch.as_tensor(logits)
+            return masked_logits(logits.expand(mask.shape), mask)
+
+    return _facts_of_actor(Actor, p)
+
+
+masked_network = exercise(
+    8,
+    lambda: [{"width": 4, "height": 3, "max_cycles": 30}],
+    lambda p: _facts_with("", p),
+    {
+        "mask-forgotten": lambda p: _facts_with("mask-forgotten", p),
+        "dead-encoder": lambda p: _facts_with("dead-encoder", p),
+        "one-output-for-all": lambda p: _facts_with("one-output-for-all", p),
+        "logarithm-of-zero": lambda p: _facts_with("logarithm-of-zero", p),
+    },
+    _facts_of_actor,
+)
+
+# --- 11: a frozen snapshot -----------------------------------------------------------------------
+
+
+def _policy() -> torch.nn.Module:
+    """Return a policy with a buffer; its class takes no arguments."""
+    import torch
+    from torch import nn
+
+    class Policy(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("mean", torch.zeros(3))
+            self.layers = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+
+    policy = Policy()
+    policy.load_state_dict({"mean": torch.full((3,), 0.5)}, strict=False)
+    return policy
+
+
+def _facts_of_snapshot(take: Answer, p: Probe) -> dict[str, bool]:
+    import torch
+
+    policy = _policy()
+    before = {name: values.clone() for name, values in policy.state_dict().items()}
+    weights, buffers = dict(policy.named_parameters()), dict(policy.named_buffers())
+    frozen = _required_module(take(policy))
+
+    def equal(names: Iterable[str]) -> bool:
+        now = frozen.state_dict()
+        return all(name in now and bool(torch.equal(now[name], before[name])) for name in names)
+
+    copied = {"weights are copied": equal(weights), "buffers are copied": equal(buffers)}
+    for values in policy.state_dict().values():
+        values.add_(p["update"])
+    return copied | {
+        "weights stay after an update": equal(weights),
+        "buffers stay after an update": equal(buffers),
+        "the snapshot is not trainable": not any(v.requires_grad for v in frozen.parameters()),
+        "the policy is trainable": all(v.requires_grad for v in policy.parameters()),
+    }
+
+
+def _snapshot(policy: torch.nn.Module) -> torch.nn.Module:
+    return copy.deepcopy(policy).requires_grad_(False)
+
+
+def _weights_alone(policy: torch.nn.Module) -> torch.nn.Module:
+    frozen = type(policy)()
+    frozen.load_state_dict(dict(policy.named_parameters()), strict=False)
+    return frozen.requires_grad_(False)
+
+
+def _shared_buffers(policy: torch.nn.Module) -> torch.nn.Module:
+    frozen = _snapshot(policy)
+    frozen._buffers = policy._buffers
+    return frozen
+
+
+frozen_snapshot = exercise(
+    11,
+    lambda: [{"update": 1.0}],
+    lambda p: _facts_of_snapshot(_snapshot, p),
+    {
+        "reference": lambda p: _facts_of_snapshot(copy.copy, p),
+        "buffers-not-copied": lambda p: _facts_of_snapshot(_weights_alone, p),
+        "buffers-shared": lambda p: _facts_of_snapshot(_shared_buffers, p),
+        "trainable": lambda p: _facts_of_snapshot(copy.deepcopy, p),
+        "policy-frozen": (
+            lambda p: _facts_of_snapshot(lambda policy: policy.requires_grad_(False), p),
+            lambda p: _facts_of_snapshot(lambda policy: _snapshot(policy.requires_grad_(False)), p),
+        ),
+    },
+    _facts_of_snapshot,
+)
