@@ -124,8 +124,13 @@ def test_the_page_lists_the_exercises() -> None:
     rows = table_of("course.md")
     assert [row[:3] for row in rows] == [[str(e.number), e.title, e.practice] for e in EXERCISES]
     for row, exercise in zip(rows, EXERCISES, strict=True):
-        assert f"({exercise.page})" in row[3]
+        assert f"({exercise.page})" in row[4]
         assert (ROOT / "docs" / exercise.page).is_file()
+
+
+def test_the_tutorial_names_the_exercises() -> None:
+    page = " ".join((ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8").lower().split())
+    assert [e.title for e in EXERCISES if e.title.lower() not in page] == []
 
 
 def test_the_callback_of_a_real_training_writes_its_column(tmp_path: Path) -> None:
