@@ -2,6 +2,7 @@
 # make test    installs into .venv, then lint, types and all tests but the slow ones
 # make test-slow   the tests that learn for longer
 # make messages   writes every message and screen that the tests meet to build/messages.txt
+# make tutorial   runs docs/tutorial.md and writes its outputs there and into the notebook
 # make test-browser   the report in Debian's chromium, where that is installed
 # make wheel   builds wheel and sdist, and tests the wheel bare: without torch, without extras
 # make oldest  tests with the oldest supported versions of what corral stands on
@@ -27,7 +28,7 @@ OLDEST_TESTS := tests/data tests/cli tests/loads tests/trainers/evaluation tests
 	tests/envs/dfaas_v0/test_optimum.py
 FRAMEWORKS := cleanrl rllib torchrl tianshou agilerl skrl openspiel benchmarl
 
-.PHONY: demo test lint types tests messages test-slow test-browser wheel oldest test-frameworks list-frameworks bench security reliability demolition clean
+.PHONY: demo test lint types tests messages tutorial test-slow test-browser wheel oldest test-frameworks list-frameworks bench security reliability demolition clean
 
 demo: $(VENV)/installed
 	rm -rf runs/demo && mkdir -p runs
@@ -55,6 +56,9 @@ messages: $(VENV)/installed
 	CORRAL_MESSAGES=$(CURDIR)/build/messages.jsonl OMP_NUM_THREADS=1 \
 		$(BIN)/pytest -q -n 2 --dist worksteal -m "not slow"
 	$(BIN)/python tests/support/messages.py build/messages.jsonl build/messages.txt
+
+tutorial: $(VENV)/installed
+	$(BIN)/python docs/make_tutorial.py
 
 test-slow: $(VENV)/installed
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -m slow
