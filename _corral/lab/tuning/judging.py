@@ -12,7 +12,7 @@ from corral.adapters.seats import random_policy
 from corral.envs.episode_stats import EndedEpisodes
 from corral.errors import StudyError
 from corral.files import read_text, reason
-from corral.lab.jobs import MOST_PROGRESS
+from corral.lab.jobs import MAX_PROGRESS
 from corral.trainers.evaluation.scores import evaluate_team
 from corral.trainers.evaluation.validate import EPISODES, Validation, validate
 from corral.trainers.evaluation.zero_sum import constant_sum, is_zero_sum, seat_players
@@ -126,7 +126,7 @@ def curve(folder: Path, learners: Sequence[str]) -> list[tuple[int, float]]:
     """Return (env steps, value) of a run so far: what it was validated at, where it was, else the
     mean return of its learners in the last episodes. A row that is being written is left out."""
     try:
-        text = read_text(folder / PROGRESS, MOST_PROGRESS, folder=folder)
+        text = read_text(folder / PROGRESS, MAX_PROGRESS, folder=folder)
     except FileNotFoundError:
         return []
     except (OSError, UnicodeDecodeError) as error:

@@ -299,7 +299,7 @@ class Trials:
             self.waiting.append(ended.job)
             return
         by = f"seed {seed}: " if len(self.plan.seeds) > 1 else ""
-        said = ended.words or f"it ended with exit code {code}"
+        said = ended.last_line or f"it ended with exit code {code}"
         self._tell(number, "FAIL", reason=f"{by}{said.removeprefix('corral: ')}")
 
     def _set(self, number: int, key: str, value: Any) -> None:
