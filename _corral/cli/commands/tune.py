@@ -300,15 +300,15 @@ def _show(study: Study) -> None:
 
 def _warnings(study: Study) -> Iterator[str]:
     """Yield warnings about the best trial."""
-    if study.best is None or study.beside is None:
+    if study.best is None or study.reference_play is None:
         return
-    random, sampled = study.beside.random, study.beside.sampled
+    random, sampled = study.reference_play.random, study.reference_play.sampled
     if study.best.value <= random:
         yield f"No trial is better than random play ({random:.4g}): train longer before tuning."
     if sampled is not None:
         yield (
             f"The best trial plays far better with sampled actions ({sampled:.4g}) than greedily "
-            f"({study.beside.greedy:.4g}, its first seed): its policy is still uncertain."
+            f"({study.reference_play.greedy:.4g}, its first seed): its policy is still uncertain."
         )
 
 
@@ -334,9 +334,11 @@ def _table(study: Study) -> Table:
         value = "" if trial.value is None else f"{trial.value:.4g}"
         spread = [_spread_of(trial)] if seeds else []
         table.add_row(str(trial.number), *cells, value, *spread, trial.state)
-    if study.beside is not None:
+    if study.reference_play is not None:
         blank = [""] * len(columns)
-        table.add_row("random play", *blank, f"{study.beside.random:.4g}", *[""] * seeds, "")
+        table.add_row(
+            "random play", *blank, f"{study.reference_play.random:.4g}", *[""] * seeds, ""
+        )
     return table
 
 

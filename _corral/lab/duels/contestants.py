@@ -166,7 +166,7 @@ def _of_run(name: str, run: Run, deterministic: bool, first: Run) -> Contestant:
     trained, played = run.config.env_config.env_kwargs, first.config.env_config.env_kwargs
     for key in dict.fromkeys([*trained, *played]):
         if trained.get(key) != played.get(key):
-            about += f" It was trained with {key} {trained.get(key)}, but here it plays {played.get(key)}."
+            about += f" It was trained with {key} {trained.get(key)}, but plays {played.get(key)}."
     team = {agent: run.policies[agent] for agent in run.config.policies}
     learned = {agent: policy for agent, policy in team.items() if agent not in run.config.opponents}
     return Contestant(name, learned, deterministic, about)
