@@ -76,7 +76,7 @@ def compared(
     return Pair(
         better=names[0],
         other=names[1],
-        result=result,
+        found=result,
         difference=float(difference(a, b)),
         interval=interval,
         probability=float(probability_of_improvement(a, b)),
