@@ -41,7 +41,7 @@ EXAMPLES = {
 }
 """Name of a command -> an example call."""
 
-TAKES = {
+ARGUMENTS = {
     "train": ("environment", "an environment"),
     "clone": ("environment", "an environment"),
     "record": ("environment", "an environment"),
@@ -61,7 +61,7 @@ TAKES = {
 }
 """Name of a command -> kind of its first argument, and that kind in words."""
 
-TYPE: dict[tuple[str, str], str] = {
+INSTEAD: dict[tuple[str, str], str] = {
     ("train", "run"): "corral train --resume {0} resumes it, corral evaluate {0} evaluates it",
     ("clone", "run"): "corral clone ENVIRONMENT --from {0}",
     ("record", "run"): "corral record ENVIRONMENT --policies {0} --out steps.npz",
@@ -106,7 +106,7 @@ SHORT = {
 }
 """Short option of RL Zoo and other libraries -> its long form."""
 
-ELSEWHERE = {
+EQUIVALENTS = {
     "enjoy": "corral watch RUN shows a run, corral evaluate RUN scores it",
     "record_video": "corral watch RUN --out clip.gif writes a clip",
     "plot": "a run's folder holds progress.csv, and TensorBoard files if TensorBoard is installed",
@@ -114,10 +114,10 @@ ELSEWHERE = {
 }
 """Command of another library -> the corral command for the same purpose."""
 
-ELSEWHERE |= dict.fromkeys(["optimise", "hyperopt", "sweep"], ELSEWHERE["optimize"])
-ELSEWHERE["video"] = ELSEWHERE["record_video"]
-ELSEWHERE |= dict.fromkeys(
-    ["plots", "plot_train", "plot_training", "all_plots", "plot_from_file"], ELSEWHERE["plot"]
+EQUIVALENTS |= dict.fromkeys(["optimise", "hyperopt", "sweep"], EQUIVALENTS["optimize"])
+EQUIVALENTS["video"] = EQUIVALENTS["record_video"]
+EQUIVALENTS |= dict.fromkeys(
+    ["plots", "plot_train", "plot_training", "all_plots", "plot_from_file"], EQUIVALENTS["plot"]
 )
 
 
@@ -156,7 +156,7 @@ def _safely(predicate: Any, path: Any) -> bool:
 
 def expect(command: str, given: str | None) -> None:
     """Raise ValueError, with what to type instead, if ``given`` is of the wrong kind or missing."""
-    kind, expected = TAKES[command]
+    kind, expected = ARGUMENTS[command]
     if given is None:
         listed = {"environment": " (corral envs lists them)"}.get(kind, "")
         raise ValueError(f"name {expected}, as in: {EXAMPLES[command]}{listed}")
@@ -166,7 +166,7 @@ def expect(command: str, given: str | None) -> None:
     if kind == "run" and Path(given).is_dir():
         return
     in_words = {"run": "the folder of a run", "environment": "an environment"}
-    instead = TYPE.get((command, actual), USE[actual]).format(pasted(given))
+    instead = INSTEAD.get((command, actual), USE[actual]).format(pasted(given))
     raise ValueError(f"{given} is {in_words.get(actual, f'a {actual}')}, not {expected}: {instead}")
 
 
@@ -182,7 +182,7 @@ def unknown_command(path: str, words: list[str], commands: Iterable[str]) -> str
             return f"the command comes first: corral {words[1]} {name}"
         use = {"environment": "corral train {0}, corral watch {0} or corral envs {0}"}
         return f"{name} is not a command; type {use.get(kind, USE[kind]).format(pasted(name))}"
-    if equivalent := ELSEWHERE.get(name.lower().replace("-", "_")):
+    if equivalent := EQUIVALENTS.get(name.lower().replace("-", "_")):
         return f"no command named {name!r}: {equivalent}"
     return f"no command named {name!r}{hint(name, commands)} Known: {', '.join(commands)}"
 

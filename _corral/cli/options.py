@@ -354,7 +354,7 @@ def _named_options(
             if text and word.isdigit() and "tuple" in types.get(name.replace("-", "_"), ""):
                 more = itertools.takewhile(str.isdigit, rest)
                 raise ValueError(f"--{name} {text} {word}: give {','.join([text, word, *more])}")
-            raise ValueError(_alone(word))
+            raise ValueError(_stray_word(word))
         name, equals, after = word.removeprefix("--").partition("=")
         text = after
         if not equals:
@@ -364,7 +364,7 @@ def _named_options(
     return pairs
 
 
-def _alone(word: str) -> str:
+def _stray_word(word: str) -> str:
     """Return the message for a word that is neither an option nor an option's value."""
     name, equals, text = word.lstrip("-").partition("=")
     if equals and name.isidentifier():

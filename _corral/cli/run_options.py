@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["OwnApi", "OwnArguments", "OwnEnv", "OwnModel", "OwnTrainer"]
+__all__ = ["RunApi", "RunArguments", "RunEnv", "RunModel", "RunTrainer"]
 
-OwnEnv = Annotated[
+RunEnv = Annotated[
     str | None,
     typer.Option(
         "--env",
@@ -19,7 +19,7 @@ OwnEnv = Annotated[
         "does not import code that only a file names.",
     ),
 ]
-OwnArguments = Annotated[
+RunArguments = Annotated[
     list[str] | None,
     typer.Option(
         "--arg",
@@ -27,10 +27,10 @@ OwnArguments = Annotated[
         help="Argument of --env; may be repeated. Default: as in the run.",
     ),
 ]
-OwnApi = Annotated[
+RunApi = Annotated[
     str | None, typer.Option("--api", help="API of --env as in training: parallel or aec.")
 ]
-OwnModel = Annotated[
+RunModel = Annotated[
     str | None,
     typer.Option(
         "--model",
@@ -38,7 +38,7 @@ OwnModel = Annotated[
         help="For runs with custom networks: the function that creates them, as in training.",
     ),
 ]
-OwnTrainer = Annotated[
+RunTrainer = Annotated[
     str | None,
     typer.Option("--trainer", help="For runs of a custom trainer: file.py:name, as in training."),
 ]

@@ -185,12 +185,12 @@ def play(
                 elif is_finished(job.folder):
                     yield Ended(job, None)
                 else:
-                    running[job] = _begun(job, threads)
+                    running[job] = _start(job, threads)
             for job, process in [*running.items()]:
                 if process is None:
                     if not is_locked(job.folder):
                         done = is_finished(job.folder)
-                        running[job] = None if done else _begun(job, threads)
+                        running[job] = None if done else _start(job, threads)
                         if done:
                             del running[job]
                             yield Ended(job, None)
@@ -211,7 +211,7 @@ def play(
             process.wait()
 
 
-def _begun(job: Job, threads: int) -> subprocess.Popen[bytes]:
+def _start(job: Job, threads: int) -> subprocess.Popen[bytes]:
     make_folder(job.folder.parent)
     if not (job.folder / PROGRESS).exists() and job.log.exists():
         job.log.unlink()  # the log of a failed start

@@ -91,7 +91,7 @@ def test_a_study_in_which_all_fails_ends_with_1(
     ("words", "said"),
     [
         (["--grid", "learning_rat=1,2"], "did you mean 'learning_rate'"),
-        (["--grid", "learning-rate=1e-3", "learning_rate=1e-2"], "learning-rate is repeated"),
+        (["--grid", "learning-rate=1e-3", "learning_rate=1e-2"], "learning_rate is repeated"),
         (["--grid", "gamma"], "--grid gamma: give setting=values"),
         (["--search", "gamma=1..0.9"], "gamma=1..0.9: the range is reversed"),
         (["--grid", "gamma=0.9", "--search", "gamma=0..1"], "gamma: give it in --grid"),

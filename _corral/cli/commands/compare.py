@@ -22,7 +22,7 @@ from corral.cli.options import (
     whole,
 )
 from corral.cli.output import check_new, out, progress_bar, reported, show_table
-from corral.cli.run_options import OwnApi, OwnArguments, OwnEnv, OwnModel, OwnTrainer
+from corral.cli.run_options import RunApi, RunArguments, RunEnv, RunModel, RunTrainer
 from corral.errors import RunError, StudyError, UnknownNameError
 from corral.files import write_file
 
@@ -114,11 +114,11 @@ def compare(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the results in the folder of --out.")
     ] = False,
-    env: OwnEnv = None,
-    arg: OwnArguments = None,
-    api: OwnApi = None,
-    model: OwnModel = None,
-    trainer: OwnTrainer = None,
+    env: RunEnv = None,
+    arg: RunArguments = None,
+    api: RunApi = None,
+    model: RunModel = None,
+    trainer: RunTrainer = None,
 ) -> None:
     """Compare groups of runs, with intervals and a verdict.
 

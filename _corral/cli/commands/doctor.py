@@ -12,7 +12,7 @@ import typer
 from corral.cli.mistakes import EXAMPLES, expect
 from corral.cli.options import arguments_of, import_from_here, listed, whole
 from corral.cli.output import out, print_json, progress_bar, reported
-from corral.cli.run_options import OwnApi, OwnArguments, OwnEnv, OwnModel, OwnTrainer
+from corral.cli.run_options import RunApi, RunArguments, RunEnv, RunModel, RunTrainer
 from corral.extras import require
 
 __all__ = ["add_to"]
@@ -68,11 +68,11 @@ def doctor(
     ] = True,
     seed: Annotated[int, whole("Seed of the examination.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print all findings as JSON.")] = (False),
-    env: OwnEnv = None,
-    arg: OwnArguments = None,
-    api: OwnApi = None,
-    model: OwnModel = None,
-    trainer: OwnTrainer = None,
+    env: RunEnv = None,
+    arg: RunArguments = None,
+    api: RunApi = None,
+    model: RunModel = None,
+    trainer: RunTrainer = None,
 ) -> None:
     """Find out why a run does not learn, most likely cause first.
 

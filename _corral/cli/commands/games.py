@@ -24,7 +24,7 @@ from corral.cli.options import (
     read_options,
 )
 from corral.cli.output import check_new, out, reported
-from corral.cli.run_options import OwnApi, OwnArguments, OwnEnv, OwnModel, OwnTrainer
+from corral.cli.run_options import RunApi, RunArguments, RunEnv, RunModel, RunTrainer
 from corral.errors import CorralError
 from corral.text import one_line
 
@@ -68,11 +68,11 @@ def watch(
     fps: Declared = ...,
     sampled: Declared = ...,
     pixels: DeclaredNumber = ...,
-    env: OwnEnv = None,
-    arg: OwnArguments = None,
-    api: OwnApi = None,
-    model: OwnModel = None,
-    trainer: OwnTrainer = None,
+    env: RunEnv = None,
+    arg: RunArguments = None,
+    api: RunApi = None,
+    model: RunModel = None,
+    trainer: RunTrainer = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the clip.")] = False,
 ) -> None:
     """Show an episode in a window or as a clip.
@@ -116,7 +116,7 @@ def watch(
             api=api,  # type: ignore[arg-type]  # checked by ``corral.watch``
             **env_kwargs,
         )
-    _tell(shown)
+    _print_summary(shown)
 
 
 def _print_text(fps: float | None, text: str) -> None:
@@ -126,7 +126,7 @@ def _print_text(fps: float | None, text: str) -> None:
     time.sleep(1 / fps if fps and out.is_terminal else 0.0)
 
 
-def _tell(shown: Watched) -> None:
+def _print_summary(shown: Watched) -> None:
     from corral.envs.registry import REGISTERED
     from corral.trainers.evaluation.tables import MOST_AGENTS
 

@@ -12,7 +12,7 @@ from corral.cli.declared import Declared, DeclaredNumber, declared
 from corral.cli.mistakes import expect
 from corral.cli.options import arguments_of, import_from_here, named_as_options
 from corral.cli.output import check_new, out, progress_bar, reported, show_table
-from corral.cli.run_options import OwnApi, OwnArguments, OwnEnv, OwnModel, OwnTrainer
+from corral.cli.run_options import RunApi, RunArguments, RunEnv, RunModel, RunTrainer
 from corral.extras import require
 
 __all__ = ["add_to"]
@@ -43,8 +43,8 @@ def duel(
             "environment: its name."
         ),
     ] = None,
-    arg: OwnArguments = None,
-    api: OwnApi = None,
+    arg: RunArguments = None,
+    api: RunApi = None,
     seed: Declared = ...,
     greedy: Annotated[
         bool,
@@ -65,8 +65,8 @@ def duel(
         bool, typer.Option("--overwrite", help="Replace the results in the folder of --out.")
     ] = False,
     workers: DeclaredNumber = ...,
-    model: OwnModel = None,
-    trainer: OwnTrainer = None,
+    model: RunModel = None,
+    trainer: RunTrainer = None,
 ) -> None:
     """Let players play each other in every seat, and rate them.
 
@@ -141,11 +141,11 @@ def exploit(
         typer.Option("--out", help="Folder for results and attackers' runs; default: RUN/exploit."),
     ] = None,
     overwrite: Declared = ...,
-    env: OwnEnv = None,
-    arg: OwnArguments = None,
-    api: OwnApi = None,
-    model: OwnModel = None,
-    trainer: OwnTrainer = None,
+    env: RunEnv = None,
+    arg: RunArguments = None,
+    api: RunApi = None,
+    model: RunModel = None,
+    trainer: RunTrainer = None,
 ) -> None:
     """Measure how exploitable a frozen team is.
 

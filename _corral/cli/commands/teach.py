@@ -134,7 +134,7 @@ def clone(
     arguments, settings = train_options(context, env, TRAINER)
     if settings.pop("teacher", None) is not None:
         raise ValueError("--teacher: name the teacher with --from")
-    env_options = _of_others(env, arg, api)
+    env_options = _third_party_options(env, arg, api)
     option_names = [*arguments_known(env), *(field.name for field in settings_of(TRAINER))]
     agreements: list[Agreement] = []
 
@@ -213,7 +213,7 @@ def record(
     from corral.trainers.runs.env_config import SET_BY_TRAINING
 
     arguments, _ = read_options(context, arguments_known(env), unlisted=SET_BY_TRAINING)
-    env_options = _of_others(env, arg, api)
+    env_options = _third_party_options(env, arg, api)
     with named_as_options(context, arguments_known(env)):
         path = recorded(
             env,
@@ -229,7 +229,7 @@ def record(
     out.print(f"Clone from it: corral clone {env} --from {pasted(path)}", soft_wrap=True)
 
 
-def _of_others(env: str, arg: list[str] | None, api: str | None) -> dict[str, Any]:
+def _third_party_options(env: str, arg: list[str] | None, api: str | None) -> dict[str, Any]:
     """Return the arguments and API of a third-party environment.
 
     Raises ValueError if they are given for a built-in environment.

@@ -84,7 +84,7 @@ def train(
         )
     given = {option: options[option.name] for option in given_options(context)}
     if folder is not None:
-        _summarize(_resumed(context, folder, env, given))
+        _summarize(_resume(context, folder, env, given))
         return
     values, spelled = _arguments(context, env, file, given)
     with spelled:
@@ -95,7 +95,7 @@ def train(
                 )
             _print_config(values)
             return
-        begin = _begun_from_rule if options["from_rule"] else _begun
+        begin = _train_from_rule if options["from_rule"] else _train
         run = interruptible(functools.partial(begin, values))
     _summarize(run)
 
@@ -147,14 +147,14 @@ def _spelled(
             raise named.with_traceback(error.__traceback__) from error
 
 
-def _begun(values: Mapping[str, Any]) -> Run:
+def _train(values: Mapping[str, Any]) -> Run:
     from corral.trainers import driver as training
     from corral.trainers.config_files.read import decoded
 
     return training.train(**{"progress": True, **decoded(values)})
 
 
-def _begun_from_rule(values: Mapping[str, Any]) -> Run:
+def _train_from_rule(values: Mapping[str, Any]) -> Run:
     from corral.loads.from_rule.driver import from_rule
     from corral.trainers.config_files.read import decoded
 
@@ -171,7 +171,7 @@ def _print_config(values: Mapping[str, Any]) -> None:
     typer.echo(config_text(resolved(run.config, values)), nl=False)
 
 
-def _resumed(
+def _resume(
     context: typer.Context, folder: Path, env: str | None, given: Mapping[TrainOption, Any]
 ) -> Run:
     """Resume the run in ``folder`` without changing its setup."""

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_to"]
 
-OWN = ("config", "print_config", "out", "resume", "stretch", "seed")
+EXCLUDED = ("config", "print_config", "out", "resume", "stretch", "seed")
 """Options of ``corral train`` that ``corral tune`` lacks or defines differently."""
 
 RESUME = re.compile(r"; with --resume[^.]*\.")
@@ -87,7 +87,7 @@ def add_to(app: typer.Typer) -> None:
 def _options() -> Iterator[TrainOption]:
     """Yield the options of corral train that apply to all trials, without notes on --resume."""
     for option in OPTIONS:
-        if option.name in OWN:
+        if option.name in EXCLUDED:
             continue
         shown = copy(option.help)
         if isinstance(shown, str):
@@ -179,7 +179,7 @@ def tune(
                 jobs=jobs,
                 prune=prune,
                 out=out_dir,
-                on_trial=_tell,
+                on_trial=_print_trial,
                 tell=out.print,
                 **values,
             )
@@ -229,7 +229,7 @@ def _point(text: str) -> dict[str, str]:
 # --- Printed results -----------------------------------------------------------------------------
 
 
-def _tell(trial: Trial, study: Study) -> None:
+def _print_trial(trial: Trial, study: Study) -> None:
     """Print a line for a finished trial."""
     text = f"Trial {trial.number}, {_parameters(trial)}: "
     if trial.value is None:

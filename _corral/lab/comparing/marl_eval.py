@@ -25,7 +25,7 @@ from corral.trainers.file_fields import fields_of
 __all__ = ["is_file", "marl_eval_json", "read_marl_eval"]
 
 METRIC = "return"
-MOST_BYTES = 2**28
+MAX_BYTES = 2**28
 
 Step = TypedDict(
     "Step", {"step_count": int, "return": list[float] | float, "elapsed_time": NotRequired[float]}
@@ -46,7 +46,7 @@ def read_marl_eval(path: str | Path) -> tuple[str, dict[str, Group]]:
     """
     file = Path(path)
     try:
-        content = read_json(file, MOST_BYTES)
+        content = read_json(file, MAX_BYTES)
     except FileNotFoundError:
         raise RunError(f"{path} does not exist") from None
     except (OSError, ValueError) as error:

@@ -143,7 +143,7 @@ def bootstrap_band(
     rng = generator(seed, "eval")
     values = []
     for count in _chunks(resamples):
-        drawn = [{env: _drawn(v, count, rng) for env, v in group.items()} for group in arrays]
+        drawn = [{env: _resampled(v, count, rng) for env, v in group.items()} for group in arrays]
         values.append(statistic(*drawn))
     low, high = np.quantile(np.concatenate(values), [(1 - level) / 2, (1 + level) / 2], axis=0)
     return low, high
@@ -238,7 +238,7 @@ def _pooled(scores: Scores) -> Array:
     return np.concatenate([*_by_env(scores).values()], axis=-1)
 
 
-def _drawn(values: Array, count: int, rng: np.random.Generator) -> Array:
+def _resampled(values: Array, count: int, rng: np.random.Generator) -> Array:
     """Return ``count`` resamples of the runs of ``values`` [..., n], as [count, ..., n]."""
     n = values.shape[-1]
     picked = rng.integers(0, n, size=(count, n))

@@ -123,9 +123,9 @@ def in_words(pairs: Sequence[Pair], ranked: Sequence[str]) -> str:
     few = [name for name, pair in of_first.items() if pair.found == "too few seeds"]
     if few:
         runs_of = {name: of_first[name].runs for name in few}
-        first_counts = {n for name in few for n in _own(of_first[name], first)[:1]}
+        first_counts = {n for name in few for n in _run_counts(of_first[name], first)[:1]}
         counts = [f"{first} {max(first_counts)}"]
-        counts += [f"{name} {_own(of_first[name], first)[1]}" for name in runs_of]
+        counts += [f"{name} {_run_counts(of_first[name], first)[1]}" for name in runs_of]
         sentences.append(
             f"too few seeds to compare {_listed([first, *few])}: {', '.join(counts)}; use at "
             f"least {seeds_needed(of_first[few[0]].level)} each"
@@ -134,7 +134,7 @@ def in_words(pairs: Sequence[Pair], ranked: Sequence[str]) -> str:
     return text[0].upper() + text[1:] if not better else text
 
 
-def _own(pair: Pair, first: str) -> tuple[int, int]:
+def _run_counts(pair: Pair, first: str) -> tuple[int, int]:
     """Return the number of runs of ``first``, and of the other group of the pair."""
     return pair.runs if pair.better == first else (pair.runs[1], pair.runs[0])
 

@@ -101,9 +101,9 @@ def contestants(
     for member, name in _flat(players, rules.agents):
         if id(member) in loaded:
             label, run = loaded[id(member)]
-            entrants.append(_of_run(name or label, run, deterministic, runs[0]))
+            entrants.append(_run_contestant(name or label, run, deterministic, runs[0]))
         else:
-            entrants.append(_of_other(name, member, rules, deterministic))
+            entrants.append(_other_contestant(name, member, rules, deterministic))
     if len(entrants) < 2:
         names = ", ".join(entrant.name for entrant in entrants) or "none"
         raise ValueError(f"a duel needs two or more players; given: {names}")
@@ -160,7 +160,7 @@ def _labels(runs: Sequence[Run]) -> list[str]:
     ]
 
 
-def _of_run(name: str, run: Run, deterministic: bool, first: Run) -> Contestant:
+def _run_contestant(name: str, run: Run, deterministic: bool, first: Run) -> Contestant:
     """Return a contestant for the seats that the run learned, without the run's opponents."""
     about = f"{name} is {run.source()}."
     trained, played = run.config.env_config.env_kwargs, first.config.env_config.env_kwargs
@@ -201,7 +201,9 @@ def _refuse_path(player: Any) -> None:
 # --- Other players -------------------------------------------------------------------------------
 
 
-def _of_other(name: str | None, player: Any, rules: Rules[Any], deterministic: bool) -> Contestant:
+def _other_contestant(
+    name: str | None, player: Any, rules: Rules[Any], deterministic: bool
+) -> Contestant:
     if isinstance(player, str | Path):
         return Contestant(name or str(player), _reference(str(player), rules), deterministic)
     if isinstance(player, Player):

@@ -96,11 +96,11 @@ def _resampled(
     games = np.asarray(outcomes, dtype=np.int64).sum(axis=-1)
     drawn: Array = rng.multinomial(games, shares, size=(resamples, *games.shape))
     if played is not None:
-        drawn = _together(drawn.astype(np.float64), played, games, rng)
+        drawn = _same_episodes(drawn.astype(np.float64), played, games, rng)
     return drawn, shares * games[..., None]
 
 
-def _together(drawn: Array, played: Array, games: Array, rng: np.random.Generator) -> Array:
+def _same_episodes(drawn: Array, played: Array, games: Array, rng: np.random.Generator) -> Array:
     """Return ``drawn`` with the same resampled episodes in all pairings with the full count."""
     resamples, number = len(drawn), played.shape[-1]
     prior = PRIOR / 2 / (number + PRIOR / 2)  # share of the prior in the resamples

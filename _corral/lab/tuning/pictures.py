@@ -45,7 +45,7 @@ def curves(study: Study, path: Path) -> Path | None:
             best_label = (
                 f"{in_numbers(equal)} are equal" if equal else f"best: trial {trial.number}"
             )
-            label = best_label if equal else f"{best_label}, {_told(trial)}"
+            label = best_label if equal else f"{best_label}, {_parameters_text(trial)}"
         color = BEST if is_best else PRUNED if trial.state == "pruned" else OTHER
         lines.append((steps, values, color))
         key[label] = color
@@ -109,7 +109,7 @@ def _mean_curve(study: Study, trial: Trial) -> tuple[Any, Any]:
     )
 
 
-def _told(trial: Trial) -> str:
+def _parameters_text(trial: Trial) -> str:
     return ", ".join(
         f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {text_of(value)}"
         for name, value in trial.parameters.items()

@@ -33,7 +33,7 @@ FORMAT = 1
 REDRAWN = 100
 """Number of draws for unused parameters, after which the space counts as exhausted."""
 
-SAME = ("arguments", "grid", "search", "points", "seeds", "prune")
+FIXED = ("arguments", "grid", "search", "points", "seeds", "prune")
 """Fields that must not change when a study is resumed."""
 
 
@@ -42,8 +42,8 @@ def optuna() -> Any:
     return require("optuna", extra="tune", purpose="tune settings")
 
 
-MOST_BYTES = 2**22
-MOST_TRIALS, MOST_THREADS = 10**6, 2**12
+MAX_BYTES = 2**22
+MAX_TRIALS, MAX_THREADS = 10**6, 2**12
 
 
 class StudyFile(TypedDict):
@@ -118,7 +118,7 @@ class Plan:
         path = folder / STUDY
         try:
             stored_plan = read_fields(
-                path, StudyFile, most=MOST_BYTES, error=StudyError, folder=folder, format=FORMAT
+                path, StudyFile, most=MAX_BYTES, error=StudyError, folder=folder, format=FORMAT
             )
         except FileNotFoundError:
             return None
@@ -126,11 +126,11 @@ class Plan:
             raise StudyError(
                 f"{error}; if the file is not from corral tune, choose another --out (out=)"
             ) from error
-        for name, maximum in (("lag", MOST_TRIALS), ("threads", MOST_THREADS)):
+        for name, maximum in (("lag", MAX_TRIALS), ("threads", MAX_THREADS)):
             if not 0 < stored_plan[name] <= maximum:
                 raise StudyError(f"{path}: {name} = {stored_plan[name]}: give 1 to {maximum}")
         current = self.as_json()
-        for name in SAME:
+        for name in FIXED:
             if stored_plan[name] != current[name]:
                 raise StudyError(
                     f"{path} is from another study, with {_in_words(name, stored_plan[name])}; "
@@ -203,14 +203,14 @@ class Plan:
                 first_points + (number - first_points) % (len(points_in_order) - first_points)
             ]
         for attempt in range(REDRAWN):
-            drawn = self._drawn(number, attempt, past, fixed)
+            drawn = self._sampled(number, attempt, past, fixed)
             if drawn not in taken:
                 return drawn
             if set(fixed) == set(self.space.names):
                 break
         return None
 
-    def _drawn(
+    def _sampled(
         self, number: int, attempt: int, past: Sequence[Any], fixed: Parameters
     ) -> Parameters:
         """Return parameters that Optuna's TPE samples after ``past``, with ``fixed`` kept."""

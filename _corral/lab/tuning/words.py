@@ -13,7 +13,7 @@ from corral.lab.tuning.space import text_of
 
 __all__ = ["option", "words_of"]
 
-OF_A_CALL = ("out", "seed", "dry_run", "progress")
+PER_CALL = ("out", "seed", "dry_run", "progress")
 """Arguments of ``corral.train`` that differ between trials or calls."""
 
 
@@ -26,11 +26,11 @@ def words_of(env: str, trainer: str, kind: Any, given: Mapping[str, Any]) -> tup
     settings = {field.name for field in fields(kind.Settings)}
     words = [env, "--trainer", trainer]
     for name, value in given.items():
-        if name in OF_A_CALL:
+        if name in PER_CALL:
             raise ArgumentError(f"{name}= cannot be set for a study; leave it out")
         if value is None and name not in settings:
             continue
-        words += option(name, value) if name in settings else _of_train(name, value, env)
+        words += option(name, value) if name in settings else _train_words(name, value, env)
     return tuple(words)
 
 
@@ -43,7 +43,7 @@ def _dashed(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def _of_train(name: str, value: Any, env: str) -> Iterator[str]:
+def _train_words(name: str, value: Any, env: str) -> Iterator[str]:
     """Yield the words of an argument of ``corral.train`` that is not a setting."""
     if name == "env_kwargs":
         yield from _arguments(value, env)

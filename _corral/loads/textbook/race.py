@@ -33,8 +33,8 @@ from corral.trainers.evaluation.intervals import student_quantile
 
 __all__ = ["Fitted", "fit"]
 
-WORK, FEWEST, MOST = 1_800_000, 4, 60
-"""Work of the first stages, which sets their number of windows, see ``_few``; its bounds."""
+WORK, MIN_WINDOWS, MAX_WINDOWS = 1_800_000, 4, 60
+"""Work of the first stages, which sets their number of windows (``_sample_size``), and bounds."""
 
 BEAM, FINAL = 8, 10
 """Number of rules with neighbors to play, and number of rules to play in all windows."""
@@ -87,7 +87,7 @@ class Race:
         self.cost: dict[PlainRule, Array] = {}  # float64 [W], NaN where not played
         self.lost: dict[PlainRule, Array] = {}
         self.played = 0  # windows, summed over the rules
-        self._told, self._expected = progress, expected  # estimated number of windows
+        self._progress, self._expected = progress, expected  # estimated number of windows
 
     def play(self, rules: Iterable[PlainRule], windows: Sequence[int]) -> None:
         """Play rules in the windows in which they have not been played yet."""
@@ -110,16 +110,16 @@ class Race:
     def _tick(self, part: float) -> None:
         """Report progress; ``part`` windows of the current play are finished."""
         done = int(self.played + part)
-        self._told("textbook", done, max(done + 1, self._expected))
+        self._progress("textbook", done, max(done + 1, self._expected))
 
     def over(self) -> None:
-        self._told("textbook", self.played, self.played)
+        self._progress("textbook", self.played, self.played)
 
     def in_all(self) -> list[PlainRule]:
         """Return the rules that were played in all windows, best first.
 
-        Among rules of equal cost, the simplest route comes first, then rules that respect a link
-        limit; without a link limit, rules without a limit.
+        Among rules of equal cost, the simplest route comes first. Among equal routes, rules that
+        respect a link limit come first if there is a limit, else rules that do not.
         """
         limited = self.ground.rules.link_limit is not None
 
@@ -198,7 +198,7 @@ def fit(
     rules, routes = ground.rules, routes_of(route, arrivals)
     fast = [candidate for candidate in routes if candidate != ONE_BY_ONE] or ["least"]
     grid = coarse(rules, fast)
-    few = min(_few(ground), len(ground.first))
+    few = min(_sample_size(ground), len(ground.first))
     race = Race(ground, progress, (len(grid) + 12 * BEAM) * few + 3 * FINAL * len(ground.first))
     local = PlainRule("local")
     race.play([local, *map(PlainRule.of, always)], race.every)
@@ -239,11 +239,11 @@ def fit(
     )
 
 
-def _few(ground: Playground) -> int:
+def _sample_size(ground: Playground) -> int:
     """Return the number of windows for the grid. It is lower for long windows of many nodes."""
     nodes = len(ground.rules.agents)
     work = ground.window * nodes * (nodes + 8)  # steps, senders, and places with some overhead
-    return min(max(WORK // work, FEWEST), MOST)
+    return min(max(WORK // work, MIN_WINDOWS), MAX_WINDOWS)
 
 
 def _best(race: Race, rules: Iterable[PlainRule], sample: Sample, count: int) -> list[PlainRule]:

@@ -9,7 +9,7 @@ import typer
 
 from corral.cli.mistakes import expect
 from corral.cli.output import out, reported
-from corral.cli.run_options import OwnModel
+from corral.cli.run_options import RunModel
 
 __all__ = ["export"]
 
@@ -42,7 +42,7 @@ def export(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace files in the folder of --out.")
     ] = False,
-    model: OwnModel = None,
+    model: RunModel = None,
 ) -> None:
     """Write a run's policies to files for use outside corral.
 

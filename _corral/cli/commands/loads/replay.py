@@ -37,7 +37,7 @@ from corral.cli.output import (
     show_replay,
     show_verdicts,
 )
-from corral.cli.run_options import OwnModel
+from corral.cli.run_options import RunModel
 
 if TYPE_CHECKING:
     from corral.trainers.runs.run import Run
@@ -72,7 +72,7 @@ def replay(
             "runs/replay-2 and so on.",
         ),
     ] = None,
-    model: OwnModel = None,
+    model: RunModel = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a report in the folder of --out.")
     ] = False,

@@ -11,7 +11,7 @@ import typer
 from corral.cli.declared import Declared, declared
 from corral.cli.mistakes import expect
 from corral.cli.output import out, reported
-from corral.cli.run_options import OwnModel
+from corral.cli.run_options import RunModel
 
 if TYPE_CHECKING:
     from corral.loads.serve.service import Service
@@ -69,7 +69,7 @@ def serve(
             "repeated. Default: none.",
         ),
     ] = None,
-    model: OwnModel = None,
+    model: RunModel = None,
 ) -> None:
     """Serve each node's decisions about its requests over HTTP.
 
