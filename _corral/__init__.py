@@ -1,12 +1,12 @@
-"""corral: PettingZoo environments with action masks, and trainers that learn to play them.
+"""corral: PettingZoo environments with action masks, and trainers for them.
 
-``corral.make(name, **kwargs)`` makes an environment, ``corral.train(name, ...)`` trains a team in
-it, ``corral.evaluate(run)`` plays it beside others, ``corral.diagnose(run)`` says what keeps it
-from learning. Importing corral enters its environments in the registries of Gymnasium and
+``corral.make(name, **kwargs)`` creates an environment. ``corral.train(name, ...)`` trains a team in
+it. ``corral.evaluate(run)`` compares the team with other policies. ``corral.diagnose(run)`` finds
+out why a run does not learn. Importing corral registers its environments with Gymnasium and
 PettingZoo: ``pettingzoo.make("parallel", "corral/dfaas-v0")``.
 
-``corral.data`` reads load traces, ``corral.envs`` holds the environments, ``corral.adapters`` runs
-thousands of copies, ``corral.trainers`` learns and measures.
+``corral.data`` reads load traces. ``corral.envs`` holds the environments. ``corral.adapters`` steps
+thousands of environment copies. ``corral.trainers`` trains and evaluates.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ __version__ = metadata.version("corral")
 
 
 def __getattr__(name: str) -> Any:
-    # Late, so that ``import corral`` alone stays light and no import runs in a circle.
+    # Imported on first use, so that ``import corral`` is fast and has no circular imports.
     if name in PUBLIC:
         return getattr(importlib.import_module(PUBLIC[name]), name)
     if name == "algorithms":

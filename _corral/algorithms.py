@@ -1,4 +1,4 @@
-"""On-policy algorithms as records of functions, and the functions they are made of.
+"""On-policy algorithms as records of functions, and the functions they consist of.
 
     from corral import algorithms as alg
 
@@ -6,12 +6,12 @@
     corral.train("dfaas_v0", trainer=careful)
 
 ``mappo``, ``ippo``, ``ppo_kl``, ``a2c``, ``pg`` and ``pg_episode`` are the algorithms of the
-trainers of those names; ``.but(...)`` replaces their functions one at a time. What these are given
-stands in ``corral.trainers.on_policy.records``, how to write one in docs/algorithms.md. Needs
-torch, as soon as one of its names is asked for.
+trainers with these names. ``.but(...)`` replaces single functions of an algorithm.
+``corral.trainers.on_policy.records`` documents the inputs of these functions, and
+docs/algorithms.md explains how to write one. Using a name of this module requires torch.
 """
 
-# ruff: noqa: F403, F405 (the names of the modules stand in __all__)
+# ruff: noqa: F403, F405 (__all__ lists the names)
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def __getattr__(name: str) -> Any:
     from corral.trainers.on_policy import algorithms, records, settings, trainer
 
     modules = (algorithms, records, settings, trainer)
-    return next(getattr(each, name) for each in modules if name in each.__all__)
+    return next(getattr(module, name) for module in modules if name in module.__all__)
 
 
 def __dir__() -> list[str]:

@@ -1,38 +1,38 @@
-"""Every error and warning that corral raises on purpose.
+"""All errors and warnings that corral raises on purpose.
 
 CorralError
-├── TraceError (ValueError)            a load trace breaks the rules of its format
-├── StepsError (ValueError)            recorded steps break the rules of their format
+├── TraceError (ValueError)            a load trace violates its format
+├── StepsError (ValueError)            recorded steps violate their format
 ├── ScaleError (ValueError)            a trace exceeds load_scale or capacity_scale
 ├── ActionError (ValueError)           an action is malformed: type, shape, range, agent
-│   └── IllegalActionError             well formed, but masked out, under illegal="raise"
-├── MaskError (ValueError)             a mask leaves no action to choose, or is no mask
+│   └── IllegalActionError             well formed, but masked out, with illegal="raise"
+├── MaskError (ValueError)             a mask allows no action, or is malformed
 ├── ResetNeededError (RuntimeError)    step, observe or render before reset
-├── FileError (OSError)                a file that is none, is too large, or lies behind a link
+├── FileError (OSError)                a file is not regular, is too large, or is behind a link
 ├── CheckpointError (ValueError)       a checkpoint is damaged, foreign, or could not be saved
 ├── OptimumError (RuntimeError)        the solver of a linear program found no optimum
-├── InfeasibleError (ValueError)       an exact answer is out of reach at this size
-├── SizeError (ValueError)             a size takes more memory than is free
-├── UnknownNameError (ValueError)      no environment, trace or policy of that name
-├── ArgumentError (TypeError)          an argument, setting or field that is not known, or none
-├── UnsupportedSpaceError (TypeError)  an adapter met a space that it does not handle
+├── InfeasibleError (ValueError)       an exact result is out of reach at this size
+├── SizeError (ValueError)             a size needs more than the free memory
+├── UnknownNameError (ValueError)      no environment, trace or policy has this name
+├── ArgumentError (TypeError)          an argument, setting or field is unknown or of a wrong type
+├── UnsupportedSpaceError (TypeError)  an adapter does not support a space
 ├── MissingExtraError (ImportError)    an optional dependency is not installed
-├── RunError (ValueError)              a folder holds no run, or cannot take one
-│   ├── EnvNeededError                 a run of an environment of others, which must be given
-│   ├── ModelNeededError               a run with a network of one's own, which must be given
-│   └── StudyError                     a folder holds a damaged study, or another one
-├── ModelError (ValueError)            a network of one's own cannot be made, played or learned
-├── AlgorithmError (ValueError)        a loss, or another function of an algorithm, is none
-├── ConfigError (ValueError)           a configuration file holds what no run can be made of
+├── RunError (ValueError)              a folder holds no run, or cannot hold a new one
+│   ├── EnvNeededError                 a run needs its third-party environment to be passed
+│   ├── ModelNeededError               a run needs its custom network to be passed
+│   └── StudyError                     a folder holds a damaged or a different study
+├── ModelError (ValueError)            a custom network cannot be created, played or trained
+├── AlgorithmError (ValueError)        a loss or other function of an algorithm is invalid
+├── ConfigError (ValueError)           a configuration file does not describe a valid run
 ├── NonFiniteError (RuntimeError)      training met a number that is not finite
-├── EnvironmentFault (RuntimeError)    a third-party environment breaks PettingZoo's rules
-├── ListenerError (TypeError)          what is given as a callback, metric or sink is none
-├── CallbackError (RuntimeError)       a callback, metric or sink of the user's raised in training
+├── EnvironmentFault (RuntimeError)    a third-party environment violates PettingZoo's API
+├── ListenerError (TypeError)          a callback, metric or sink is invalid
+├── CallbackError (RuntimeError)       a user's callback, metric or sink raised in training
 ├── ConformanceError (AssertionError)  check_env found errors in an environment
 └── WorkerError (RuntimeError)         a worker process failed, died or hung
 
 IllegalActionWarning (UserWarning)     a policy ignores its action mask
-TraceWarning (UserWarning)             a trace file is usable, but not as tidy as it should be
+TraceWarning (UserWarning)             a trace file is usable, but not clean
 """
 
 from __future__ import annotations
@@ -84,11 +84,11 @@ __all__ = [
 
 
 MANY = 12
-"""Names that a message lists beside the nearest one."""
+"""Maximum number of names that a message lists next to the nearest one."""
 
 
 class CorralError(Exception):
-    """Root of every error that corral raises on purpose; giant values in it are cut."""
+    """Base class of all errors that corral raises on purpose. Long values are shortened."""
 
     def __str__(self) -> str:
         return shortened(super().__str__())
@@ -96,13 +96,13 @@ class CorralError(Exception):
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that is wrong with a trace file, and what to do about it.
+    """A fault in a trace file, with its remedy.
 
-    ``line`` counts from 1 and includes the header; None where no single line is to blame.
+    ``line`` counts from 1 and includes the header. It is None if the fault concerns no single line.
     """
 
     file: str
-    rule: str  # what is wrong and what to do, in one sentence
+    rule: str  # fault and remedy in one sentence
     line: int | None = None
     column: str | None = None
     value: str | None = None
@@ -115,7 +115,7 @@ class Fault:
 
 
 class TraceError(CorralError, ValueError):
-    """A load trace breaks the rules of its format; ``faults`` holds the first few faults."""
+    """A load trace violates its format; ``faults`` holds the first few faults."""
 
     def __init__(self, faults: Sequence[Fault], *, more: bool = False) -> None:
         self.faults = tuple(faults)
@@ -130,21 +130,21 @@ class TraceError(CorralError, ValueError):
 
 
 class AlgorithmError(CorralError, ValueError):
-    """A function of an algorithm returns what nothing can be learned from."""
+    """A function of an algorithm returns an invalid value."""
 
 
 class ArgumentError(CorralError, TypeError):
-    """An argument, a setting or a field that is not known, or of a type that is not taken."""
+    """An argument, setting or field is unknown or of a wrong type."""
 
 
 @dataclass(frozen=True)
 class StepFault:
-    """One thing that is wrong with recorded steps: where, what it is, and what to do about it."""
+    """A fault in recorded steps: its place, the violated rule and the remedy."""
 
     file: str
     entry: str
     rule: str
-    index: int | None = None  # of the first wrong row, from 0; None: the whole entry
+    index: int | None = None  # of the first invalid row, from 0; None: the whole entry
 
     def __str__(self) -> str:
         at = "" if self.index is None else f"[{self.index}]"
@@ -152,7 +152,7 @@ class StepFault:
 
 
 class StepsError(CorralError, ValueError):
-    """Recorded steps break the rules of their format; ``faults`` holds all that were found."""
+    """Recorded steps violate their format; ``faults`` holds all faults."""
 
     def __init__(self, faults: Sequence[StepFault]) -> None:
         self.faults = tuple(faults)
@@ -167,15 +167,15 @@ class ScaleError(CorralError, ValueError):
 
 
 class ActionError(CorralError, ValueError):
-    """An action is malformed: wrong type, shape, range or agent. Nothing was changed."""
+    """An action is malformed: wrong type, shape, range or agent. The state has not changed."""
 
 
 class IllegalActionError(ActionError):
-    """A well-formed action is masked out, under ``illegal="raise"``. Nothing was changed."""
+    """A well-formed action is masked out, with ``illegal="raise"``. The state has not changed."""
 
 
 class MaskError(CorralError, ValueError):
-    """An action mask leaves nothing to choose from, or does not fit the logits that it masks."""
+    """An action mask allows no action, or does not fit the logits that it masks."""
 
 
 class ResetNeededError(CorralError, RuntimeError):
@@ -183,37 +183,37 @@ class ResetNeededError(CorralError, RuntimeError):
 
 
 class FileError(CorralError, OSError):
-    """A file is not opened: it is a pipe or a device, too large, or lies behind a link."""
+    """A file is refused: it is a pipe or a device, is too large, or is behind a link."""
 
 
 class CheckpointError(CorralError, ValueError):
-    """A checkpoint is damaged or foreign, or one could not be saved; earlier ones are untouched."""
+    """A checkpoint is damaged or foreign, or was not saved. Earlier checkpoints are unchanged."""
 
 
 class PoolError(CorralError, ValueError):
-    """A pool of frozen snapshots is empty, damaged, or no longer what it was."""
+    """A pool of frozen snapshots is empty, damaged or modified."""
 
 
 class OptimumError(CorralError, RuntimeError):
-    """The solver found no optimum; the message holds its status."""
+    """The solver found no optimum; the message contains its status."""
 
 
 class InfeasibleError(CorralError, ValueError):
-    """An exact answer takes too long, or too much memory; the message says where the bound is."""
+    """An exact result needs too much time or memory; the message states the limit."""
 
 
 class SizeError(CorralError, ValueError):
-    """A size takes more memory than is free; the message names it. Nothing was taken."""
+    """A size needs more memory than is free; the message names it. Nothing was allocated."""
 
 
 class UnknownNameError(CorralError, ValueError):
-    """No environment, trace or policy of that name; the message suggests close matches."""
+    """No environment, trace or policy has this name; the message suggests close matches."""
 
     @classmethod
     def of(cls, kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
-        """An error for the unknown ``name`` of a ``kind``, with the nearest of ``known``.
+        """Return the error for the unknown ``name`` of a ``kind``, with the nearest of ``known``.
 
-        Where there is a nearest one, a long list of all the others is left out.
+        If there is a near match, a long list of known names is left out.
         """
         names = sorted(known)
         near = hint(name, names)
@@ -223,41 +223,41 @@ class UnknownNameError(CorralError, ValueError):
 
 
 class UnsupportedSpaceError(CorralError, TypeError):
-    """An adapter met an observation or action space that it does not handle.
+    """An adapter does not support an observation or action space.
 
-    ``reason`` is the part of the message that says why, where the rest tells of other ways.
+    ``reason`` is the part of the message that explains the error, without the alternatives.
     """
 
     reason = ""
 
     @classmethod
     def of(cls, reason: str, otherwise: str) -> UnsupportedSpaceError:
-        """Return the error: why it is refused, and in further sentences what else can be done."""
+        """Return the error with the reason, followed by sentences about alternatives."""
         error = cls(f"{reason}. {otherwise}")
         error.reason = reason
         return error
 
 
 class MissingExtraError(CorralError, ImportError):
-    """An optional dependency is not installed; the message names the extra that brings it."""
+    """An optional dependency is not installed; the message names the extra that installs it."""
 
 
 class MissingPartError(CorralError, ImportError):
-    """A part of corral is not installed: ``corral.loads`` and ``corral.lab`` may be left out."""
+    """A part of corral is not installed: ``corral.loads`` and ``corral.lab`` are optional."""
 
 
 class RunError(CorralError, ValueError):
-    """A folder holds no run that can be read, or holds something where a run should go."""
+    """A folder holds no readable run, or is not empty although a new run needs it."""
 
 
 class ConfigError(CorralError, ValueError):
-    """A configuration file cannot be read, or holds what no run can be made of."""
+    """A configuration file cannot be read, or does not describe a valid run."""
 
 
 class EnvNeededError(RunError):
-    """A run was trained in an environment of others: who reads it names that again.
+    """A run was trained in a third-party environment, which must be passed to read the run.
 
-    ``env`` is what the environment calls itself.
+    ``env`` is the environment's name for itself.
     """
 
     def __init__(self, message: str, env: str) -> None:
@@ -266,56 +266,56 @@ class EnvNeededError(RunError):
 
 
 class ModelNeededError(RunError):
-    """A run was trained with a network of one's own: who reads it names that again."""
+    """A run was trained with a custom network, which must be passed to read the run."""
 
 
 class StudyError(RunError):
-    """A folder holds a study that is damaged, or one of something else."""
+    """A folder holds a damaged study, or a study of something else."""
 
 
 class ModelError(CorralError, ValueError):
-    """A network of a user's own cannot be made, returns what does not fit, or loses gradients."""
+    """A custom network cannot be created, returns invalid values, or loses gradients."""
 
 
 class NonFiniteError(CorralError, RuntimeError):
-    """Training met a NaN or an infinity; it stops before anything is saved."""
+    """Training met a NaN or an infinity. Training stops without saving."""
 
 
 class EnvironmentFault(CorralError, RuntimeError):
-    """A third-party environment breaks PettingZoo's rules, or its own spaces.
+    """A third-party environment violates PettingZoo's API or its own spaces.
 
-    ``seen`` and ``advice`` are parts of the message where the environment is one of
-    ``corral.envs.others``, else empty.
+    ``seen`` and ``advice`` are parts of the message if the environment belongs to
+    ``corral.envs.others``, else they are empty.
     """
 
     seen = advice = ""
 
     @classmethod
     def of(cls, name: str, seen: str, advice: str) -> EnvironmentFault:
-        """Return the fault of the environment ``name``: what was seen, and what to do."""
+        """Return the error of the environment ``name``: what happened, and the remedy."""
         fault = cls(f"{name}: {seen}; {advice}")
         fault.seen, fault.advice = seen, advice
         return fault
 
 
 class ListenerError(CorralError, TypeError):
-    """What is given as a callback, a metric or a sink is none, or has a method of a wrong name."""
+    """A callback, metric or sink has the wrong type, or a misspelled method."""
 
 
 class CallbackError(CorralError, RuntimeError):
-    """A callback, metric or sink of the user's raised; the message names it, and the update."""
+    """A user's callback, metric or sink raised; the message names it and the update."""
 
 
 class ConformanceError(CorralError, AssertionError):
-    """``check_env`` found errors in an environment; the message is the whole report."""
+    """``check_env`` found errors in an environment; the message is the full report."""
 
 
 class WorkerError(CorralError, RuntimeError):
-    """A worker process raised, died or hung; all of them have been ended.
+    """A worker process raised, died or hung. All workers have been terminated.
 
-    ``copy`` is the copy it was at (the first of its copies, where it was at none), ``seed`` what
-    the copy's first ``reset`` was given, ``actions`` what each agent last played in it,
-    ``traceback`` the worker's own; None where there is none.
+    ``copy`` is the index of the failed environment copy, or the worker's first copy if the failed
+    one is unknown. ``seed`` is the seed of the copy's first ``reset``. ``actions`` holds the last
+    action of each agent in the copy. ``traceback`` is the worker's traceback. All may be None.
     """
 
     def __init__(
@@ -335,8 +335,8 @@ class WorkerError(CorralError, RuntimeError):
 
 
 class IllegalActionWarning(UserWarning):
-    """A policy played a masked action: it ignores ``observation["action_mask"]``."""
+    """A policy played a masked action, so it ignores ``observation["action_mask"]``."""
 
 
 class TraceWarning(UserWarning):
-    """A trace file was read in full, but something in it deserves a look, such as unsorted rows."""
+    """A trace file was read in full, but it has oddities such as unsorted rows."""

@@ -1,8 +1,8 @@
-"""Lets the core use parts above it without importing them.
+"""Let the core use optional parts of corral without importing them.
 
-The core (data, envs, adapters, trainers) imports nothing of ``corral.loads`` and ``corral.lab``:
-each of the two may be left out of an installation. ``corral.registration`` lists their additions by
-name, as "module:attribute". They are imported when the core asks for a name.
+The core (data, envs, adapters, trainers) never imports ``corral.loads`` or ``corral.lab``, because
+an installation may lack these parts. ``corral.registration`` lists their extensions by name, as
+"module:attribute". An extension is imported when the core first requests its name.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _WHERE: dict[str, str] = {}
 
 
 def register_extensions(where: Mapping[str, str]) -> None:
-    """Register "module:attribute", or a module, under the names that the core asks by."""
+    """Register extensions: name -> "module:attribute" or module."""
     _WHERE.update(where)
 
 
 def extension(name: str) -> Any | None:
-    """Return what is registered under a name; None: nothing, or its part is not installed."""
+    """Return the extension with a name, or None if it is unknown or its part is not installed."""
     try:
         return required_extension(name)
     except MissingPartError:
@@ -32,21 +32,21 @@ def extension(name: str) -> Any | None:
 
 
 def required_extension(name: str) -> Any:
-    """Return what is registered under a name. Raises MissingPartError."""
+    """Return the extension with a name. Raises MissingPartError if it is not installed."""
     where = _WHERE.get(name)
     if where is None:
-        raise MissingPartError(f"{name} is registered by no part of corral that is installed")
+        raise MissingPartError(f"no installed part of corral registers {name}")
     module, _, attribute = where.partition(":")
     try:
         imported = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if (part := missing_part(error)) is None:
             raise
-        raise MissingPartError(f"{name} is of {part}, which is not installed") from error
+        raise MissingPartError(f"{name} belongs to {part}, which is not installed") from error
     return getattr(imported, attribute) if attribute else imported
 
 
 def missing_part(error: ModuleNotFoundError) -> str | None:
-    """Return which part of corral an import did not find; None: another module."""
+    """Return the part of corral that an import did not find; None for any other module."""
     parts = ("corral.loads", "corral.lab")
     return next((part for part in parts if f"{error.name}.".startswith(f"{part}.")), None)

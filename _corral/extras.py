@@ -1,4 +1,4 @@
-"""Optional dependencies: imported when first needed, and named with their extra when missing."""
+"""Optional dependencies: imported on first use; an error names the extra to install."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from corral.errors import MissingExtraError
 __all__ = ["require"]
 
 ALONE = ("agilerl", "benchmarl", "openspiel", "rllib", "skrl", "tianshou", "torchrl")
-"""Extras whose pins exclude each other, and what corral trains with otherwise."""
+"""Extras with incompatible pins. Each needs a separate virtual environment."""
 
 ALONE_LINES = """python3 -m venv .venv-{extra} && .venv-{extra}/bin/pip install '.[{extra}]'
 .venv-{extra}/bin/corral ..."""
-"""What makes such an environment, and what then stands for the command ``corral``."""
+"""Commands that create the environment of an extra, and run corral in it."""
 
 
 def require(module: str, *, extra: str, purpose: str) -> ModuleType:
-    """Import ``module``, or raise MissingExtraError that says how to install it.
+    """Import ``module``. Raises MissingExtraError with installation instructions.
 
     ``purpose`` completes the sentence "... is needed to <purpose>".
     """
@@ -28,5 +28,5 @@ def require(module: str, *, extra: str, purpose: str) -> ModuleType:
         package = module.partition(".")[0]
         how = f"pip install '.[{extra}]' in the folder of corral's sources"
         if extra in ALONE:
-            how += ", in a virtual environment of its own:\n" + ALONE_LINES.format(extra=extra)
+            how += ", in a separate virtual environment:\n" + ALONE_LINES.format(extra=extra)
         raise MissingExtraError(f"{package} is needed to {purpose}: {how}") from error

@@ -1,11 +1,11 @@
-"""Files, read and written so that a folder from a stranger does no harm.
+"""Safe file access, also in folders from an untrusted source.
 
-``read_file`` opens regular files alone, never more bytes than it is told; ``write_file`` lets a
-file appear whole or not at all. Both take ``folder``: the part of the path below it may then hold
-no link, so that what lies in the folder of a run cannot lead out of it. A path without one was
-typed by whoever calls, and its links are followed.
+``read_file`` opens only regular files and reads a limited number of bytes. ``write_file`` writes a
+file completely or not at all. Both take ``folder``: no part of the path below it may be a link, so
+that files in a run's folder cannot point outside of it. A path without ``folder`` comes from the
+caller, and its links are followed.
 
-Where a system has no ``dir_fd`` (Windows), the parts are looked at one by one before the file is
+On systems without ``dir_fd`` (Windows), the path's parts are checked one by one before the file is
 opened.
 """
 
@@ -57,10 +57,10 @@ DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC
 
 
 def open_regular(path: Path, *, folder: Path | None = None) -> BufferedReader:
-    """Open a regular file to read bytes, without waiting for anything.
+    """Open a regular file to read bytes, without blocking.
 
     Raises FileError, an OSError, for a pipe, a device or a socket, and for a link below
-    ``folder``; IsADirectoryError for a folder; OSError where the system cannot open it.
+    ``folder``; IsADirectoryError for a folder; OSError if the system cannot open it.
     """
     with _parent(path, folder) as (parent, name):
         flags = os.O_RDONLY | PLAIN | (NO_LINK if folder is not None else 0)
@@ -80,21 +80,21 @@ def open_regular(path: Path, *, folder: Path | None = None) -> BufferedReader:
 def read_file(path: Path, most: int, *, folder: Path | None = None) -> bytes:
     """Return all bytes of a regular file; see ``open_regular``.
 
-    Raises FileError besides for more than ``most`` bytes.
+    Also raises FileError for more than ``most`` bytes.
     """
     with open_regular(path, folder=folder) as file:
         size = os.fstat(file.fileno()).st_size
         if size > most:
-            what = f"holds {size:,} bytes; at most {most:,} are read"
-            raise FileError(errno.EFBIG, what, str(path))
+            message = f"has {size:,} bytes; the limit is {most:,}"
+            raise FileError(errno.EFBIG, message, str(path))
         data = file.read(size + 1)
     if len(data) != size:
-        raise FileError(errno.EAGAIN, "changes while it is read", str(path))
+        raise FileError(errno.EAGAIN, "changed while it was read", str(path))
     return data
 
 
 def read_text(path: Path, most: int, *, folder: Path | None = None) -> str:
-    """Return the UTF-8 text of a file; see ``read_file``. Raises UnicodeDecodeError besides."""
+    """Return the UTF-8 text of a file; see ``read_file``. Also raises UnicodeDecodeError."""
     return read_file(path, most, folder=folder).decode("utf-8")
 
 
@@ -104,26 +104,26 @@ def read_json(path: Path, most: int, *, folder: Path | None = None) -> Any:
 
 
 def strict_json(text: str) -> Any:
-    """Return the JSON value.
+    """Return the JSON value of a text.
 
-    Raises ValueError for what is no JSON, for numbers that are not finite, for keys that stand
-    twice, and for brackets nested beyond what Python reads.
+    Raises ValueError for invalid JSON, for numbers that are not finite, for duplicate keys, and
+    for brackets nested too deep for Python.
     """
     try:
         return json.loads(
             text, object_pairs_hook=_unique, parse_float=_finite, parse_constant=_finite
         )
     except RecursionError:
-        raise ValueError("its brackets are nested too deep") from None
+        raise ValueError("the brackets are nested too deep") from None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice[:40]!r} stands twice in one object")
-    return found
+        duplicate = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"duplicate key {duplicate[:40]!r} in one object")
+    return members
 
 
 def _finite(text: str) -> float:
@@ -137,17 +137,17 @@ def _finite(text: str) -> float:
 
 
 def write_file(path: Path, data: bytes | str, *, folder: Path | None = None) -> Path:
-    """Write ``data``, text as UTF-8, to ``path``, whole or not at all, and return ``path``.
+    """Write ``data``, text as UTF-8, to ``path`` completely or not at all, and return ``path``.
 
-    It is written beside ``path`` under a random name that did not exist, synced, and renamed. A
-    link of that name is replaced, not followed. Missing folders are made. Raises OSError.
+    The data is written to a new file with a random name in the same folder, synced, and renamed. A
+    link at ``path`` is replaced, not followed. Missing folders are created. Raises OSError.
     """
-    if isinstance(data, str):  # names of files that are no UTF-8 are written as escapes
+    if isinstance(data, str):  # file names that are not UTF-8 become escapes
         data = data.encode("utf-8", errors="backslashreplace")
     make_folder(path.parent, folder=folder)
     with _parent(path, folder) as (parent, name):
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | PLAIN | NO_LINK
-        # Short, as a name may have 255 bytes.
+        # The name is short, because file names are limited to 255 bytes.
         beside = os.path.join(os.path.dirname(name), f".writing-{secrets.token_hex(8)}")
         try:
             handle = os.open(beside, flags, 0o666, dir_fd=parent)
@@ -183,39 +183,39 @@ def append_to(path: Path, *, folder: Path | None = None) -> IO[str]:
 
 
 def make_folder(path: Path, *, folder: Path | None = None) -> None:
-    """Make a folder where it is missing. Raises FileError for a link below ``folder``."""
+    """Create a folder if it is missing. Raises FileError for a link below ``folder``."""
     if folder is not None:
         require_no_links(path, folder)
     path.mkdir(parents=True, exist_ok=True)
 
 
 def require_no_links(path: Path, folder: Path) -> None:
-    """Raise FileError where a part of ``path`` below ``folder`` is a link."""
-    place = folder
+    """Raise FileError if a part of ``path`` below ``folder`` is a link."""
+    current = folder
     for part in path.relative_to(folder).parts:
-        place /= part
-        if part == os.pardir or place.is_symlink():
-            raise _link(place)
+        current /= part
+        if part == os.pardir or current.is_symlink():
+            raise _link(current)
 
 
 def write_folder(
     target: Path, write: Callable[[Path], list[Path]], *, overwrite: bool
 ) -> list[Path]:
-    """Move what ``write`` writes into an empty folder to ``target``, and return the files.
+    """Let ``write`` fill an empty folder, move the files to ``target``, and return their paths.
 
-    Raises FileExistsError, before anything changes there, where a file is there and ``overwrite``
-    is not set.
+    Raises FileExistsError before ``target`` is changed, if a file exists and ``overwrite`` is
+    False.
     """
     if target.exists() and not target.is_dir():
-        raise NotADirectoryError(f"{target} is a file: give a folder")
-    new = [place for place in (target, *target.parents) if not place.exists()]
+        raise NotADirectoryError(f"{target} is a file; name a folder")
+    new = [scratch for scratch in (target, *target.parents) if not scratch.exists()]
     target.mkdir(parents=True, exist_ok=True)
     try:
-        with tempfile.TemporaryDirectory(dir=target, prefix=".exporting-") as place:
-            written = {target / path.relative_to(place): path for path in write(Path(place))}
-            if taken := [str(path) for path in written if path.exists() and not overwrite]:
+        with tempfile.TemporaryDirectory(dir=target, prefix=".exporting-") as scratch:
+            written = {target / path.relative_to(scratch): path for path in write(Path(scratch))}
+            if existing := [str(path) for path in written if path.exists() and not overwrite]:
                 raise FileExistsError(
-                    f"{', '.join(taken)} exists; pass --overwrite (overwrite=True) to replace it"
+                    f"{', '.join(existing)} already exists; pass --overwrite (overwrite=True)"
                 )
             for path, source in written.items():
                 os.replace(source, path)
@@ -229,18 +229,18 @@ def write_folder(
 
 
 def write_through(path: Path, data: bytes) -> None:
-    """Write a new file through to the disk."""
+    """Write a new file and force it to disk."""
     with open(path, "xb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-        if hasattr(os, "posix_fadvise"):  # so that verifying reads what the disk has
+        if hasattr(os, "posix_fadvise"):  # a later read then comes from the disk
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def sync(folder: Path) -> None:
-    """Write a directory's entries through to the disk."""
-    if os.name == "nt":  # has no such call
+    """Force a directory's entries to disk."""
+    if os.name == "nt":  # Windows cannot sync folders
         return
     handle = os.open(folder, os.O_RDONLY)
     try:
@@ -249,29 +249,29 @@ def sync(folder: Path) -> None:
         os.close(handle)
 
 
-# --- Words and digests ---------------------------------------------------------------------------
+# --- Error texts and digests ---------------------------------------------------------------------
 
 
 def sha256(data: bytes) -> str:
-    """Return the digest as 64 hexadecimal digits."""
+    """Return the SHA-256 digest as 64 hexadecimal digits."""
     return hashlib.sha256(data).hexdigest()
 
 
 def reason(error: BaseException) -> str:
-    """One line of an error of another library, bounded."""
+    """Return the message of another library's error, on one line of limited length."""
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return " ".join(str(text).split())[:200]
 
 
-# --- Inside --------------------------------------------------------------------------------------
+# --- Private helpers -----------------------------------------------------------------------------
 
 
 @contextmanager
 def _parent(path: Path, folder: Path | None) -> Iterator[tuple[int | None, str]]:
-    """Yield an open handle of the folder that ``path`` lies in, and its name there.
+    """Yield an open handle of the folder of ``path``, and the file's name in it.
 
-    The parts below ``folder`` are opened one by one, none of them through a link. Without a handle
-    (None) the name is the whole path.
+    The parts below ``folder`` are opened one by one, never through a link. Without support for
+    handles, yield None and the whole path.
     """
     if folder is not None and not BY_HANDLE:
         require_no_links(path, folder)
@@ -290,13 +290,13 @@ def _parent(path: Path, folder: Path | None) -> Iterator[tuple[int | None, str]]
             if part == os.pardir:
                 raise _link(path)
             try:
-                below = os.open(part, DIRECTORY | NO_LINK, dir_fd=handle)
+                next_handle = os.open(part, DIRECTORY | NO_LINK, dir_fd=handle)
             except OSError as error:
                 if stat.S_ISLNK(_mode(part, handle)):
                     raise _link(path) from error
                 raise _of_path(error, path) from error
             os.close(handle)
-            handle = below
+            handle = next_handle
         yield handle, path.name
     finally:
         os.close(handle)
@@ -310,15 +310,17 @@ def _mode(name: str, parent: int) -> int:
 
 
 def _link(path: Path) -> FileError:
-    return FileError(errno.ELOOP, "is a link, or lies behind one; none is followed", str(path))
+    return FileError(
+        errno.ELOOP, "is a link or lies behind a link; links are not followed", str(path)
+    )
 
 
 def _of_path(error: OSError, path: Path) -> OSError:
-    """Return the same error, of the whole path: a system call was told a part of it."""
+    """Return the same error with the whole path; the system call had only a part of it."""
     if isinstance(error, FileError):
         return error
     if error.errno == errno.ELOOP:
         return _link(path)
-    if error.errno == errno.ENXIO:  # a pipe that is opened for writing, a socket
+    if error.errno == errno.ENXIO:  # a pipe opened for writing, or a socket
         return FileError(errno.EINVAL, "is not a regular file", str(path))
     return OSError(error.errno, error.strerror, str(path))

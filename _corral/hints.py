@@ -1,8 +1,8 @@
-"""What somebody meant who typed a name that is not known: one table, for the commands and Python.
+"""Suggestions for unknown names, shared by the command line and Python.
 
 A name is looked up among the spellings of other libraries (Stable-Baselines3 and its Zoo, CleanRL,
-RLlib, TorchRL, the MAPPO reference code) before the nearest spelling counts: ``total_timesteps`` is
-nearest to ``n_steps``, and means ``steps``.
+RLlib, TorchRL, the MAPPO reference code) before similar spellings are compared. For example,
+``total_timesteps`` is most similar to ``n_steps``, but means ``steps``.
 """
 
 from __future__ import annotations
@@ -126,32 +126,32 @@ SPELLINGS: Mapping[str, str] = {
     "trace": "traces data",
     "check": "validate verify check_env",
 }
-"""Name of ours -> what others call it."""
+"""Name in corral -> names in other libraries."""
 
 NOTES: Mapping[str, str] = {
-    "env_kwargs": "Arguments of an environment are options of their own, such as {queue} 50.",
-    "eval_freq": "Evaluation is a step of its own: corral evaluate RUN, or corral.evaluate(run).",
-    "tensorboard_log": "A run's folder always holds progress.csv, and TensorBoard's files where "
+    "env_kwargs": "Arguments of an environment are options, such as {queue} 50.",
+    "eval_freq": "Evaluation is a separate step: corral evaluate RUN, or corral.evaluate(run).",
+    "tensorboard_log": "A run's folder always holds progress.csv, and TensorBoard files if "
     "TensorBoard is installed.",
-    "callback": "Callbacks are callbacks=[...] of corral.train, or corral train --callback "
+    "callback": "Give callbacks as callbacks=[...] of corral.train, or corral train --callback "
     "FILE.py:NAME.",
-    "going_on": "A run goes on with corral.resume(run), or corral train --resume RUN.",
-    "new_folder": "A run's folder is new or empty: leave {out} out, or name another.",
+    "going_on": "Resume a run with corral.resume(run), or corral train --resume RUN.",
+    "new_folder": "A run's folder must be new or empty: omit {out}, or name another folder.",
     "normalize_advantage": "Advantages are always normalized.",
-    "render": "An episode is shown by corral watch RUN, and {out} FILE.gif makes a clip of it.",
-    "deterministic": "The likeliest action is played by default; an evaluation plays both ways.",
-    "verbose": "Progress is shown on stderr, and details are in the run's progress.csv.",
+    "render": "corral watch RUN shows an episode; with {out} FILE.gif it writes a clip.",
+    "deterministic": "Play is greedy by default; an evaluation also plays with sampled actions.",
+    "verbose": "Progress is printed on stderr; progress.csv in the run's folder has the details.",
     "n_minibatches": "A rollout, {num_envs} times {n_steps}, is split into {n_minibatches} parts.",
-    "vf_coef": "The value loss of mappo and ippo needs no weight: actor and critic share no "
-    "weights, and Adam does not depend on the size of a loss.",
+    "vf_coef": "mappo and ippo need no weight for the value loss: actor and critic share no "
+    "parameters, and Adam does not depend on the scale of a loss.",
     "rms_prop": "The optimizer is Adam.",
-    "hyperparams": "Settings are options of their own, such as {gamma} 0.9.",
-    "optimize": "Settings are searched by corral tune, such as --search gamma=0.9..0.999.",
-    "load_best": "A checkpoint is named with the run: RUN@best.",
-    "load_checkpoint": "A checkpoint is named with the run, such as RUN@2048.",
-    "no_render": "corral watch RUN {ansi} prints an episode as text, {out} FILE.gif makes a clip.",
+    "hyperparams": "Settings are options, such as {gamma} 0.9.",
+    "optimize": "corral tune searches settings, for example --search gamma=0.9..0.999.",
+    "load_best": "Name a checkpoint together with the run: RUN@best.",
+    "load_checkpoint": "Name a checkpoint together with the run: RUN@2048.",
+    "no_render": "corral watch RUN {ansi} prints an episode as text, {out} FILE.gif writes a clip.",
 }
-"""What answers a name that has no counterpart, or one that works in another way."""
+"""Notes on names without a counterpart in corral, and on names that work differently there."""
 
 NOTED: Mapping[str, str] = {
     "env_kwargs": SPELLINGS["env_kwargs"],
@@ -178,27 +178,27 @@ NOTED: Mapping[str, str] = {
 
 
 def hint(name: str, known: Iterable[str]) -> str:
-    """Return "; did you mean ...?" with those of ``known`` that ``name`` may mean, else "."."""
-    found = meant(name, known)
-    return f"; did you mean {listed(map(repr, found), 'or')}?" if found else "."
+    """Return "; did you mean ...?" with the names of ``known`` close to ``name``, else "."."""
+    matches = meant(name, known)
+    return f"; did you mean {listed(map(repr, matches), 'or')}?" if matches else "."
 
 
 def answer(name: str, known: Iterable[str], spell: Callable[[str], str] = str) -> str:
-    """Return ``hint``, with a note on what has no counterpart in place of a far guess.
+    """Return ``hint``; for a name without a counterpart, return a note instead of a weak guess.
 
-    ``spell`` writes a name of ours as the reader types it: as an option, or as it is.
+    ``spell`` converts a name to the user's spelling: to an option, or unchanged.
     """
     names = list(known)
     same = spelled_otherwise(name, names)
     key = _noted(name)
     if key is None or (same and _letters(key) not in map(_letters, same)):
         return hint(name, names)
-    text = re.sub(r"\{(\w+)\}", lambda found: spell(found[1]), NOTES[key])
+    text = re.sub(r"\{(\w+)\}", lambda match: spell(match[1]), NOTES[key])
     return f"{hint(name, same)} {text}"
 
 
 def meant(name: str, known: Iterable[str]) -> list[str]:
-    """Return what ``name`` means among ``known``: other spellings of it, else the nearest one."""
+    """Return the likely meanings of ``name`` in ``known``: other spellings, else the nearest."""
     names = sorted(known)
     if len(name) > 100:
         return []
@@ -207,46 +207,52 @@ def meant(name: str, known: Iterable[str]) -> list[str]:
     if near := _nearest(name, names):
         return near
     letters = _letters(name)
-    longer = [each for each in names if _letters(each).startswith(letters)]
+    longer = [candidate for candidate in names if _letters(candidate).startswith(letters)]
     return longer[:1] if len(letters) > 2 else []
 
 
 def spelled_otherwise(name: str, known: Iterable[str]) -> list[str]:
-    """Return those of ``known`` that are ``name`` in other letters, else in other libraries."""
+    """Return the names equal to ``name`` up to case and dashes, else the synonyms of ``name``."""
     names, letters = list(known), _letters(name)
-    alike = [each for each in names if _letters(each) == letters]
-    return alike or [each for each in names if letters in OTHERS.get(_letters(each), ())]
+    same_letters = [candidate for candidate in names if _letters(candidate) == letters]
+    return same_letters or [
+        candidate for candidate in names if letters in OTHERS.get(_letters(candidate), ())
+    ]
 
 
 def _nearest(name: str, names: list[str]) -> list[str]:
-    """Return the name that is spelled most like ``name``, or whose other spelling is."""
-    lower = {each.lower().removeprefix("--"): each for each in names}
+    """Return the name most similar to ``name``, directly or by one of its synonyms."""
+    lower = {candidate.lower().removeprefix("--"): candidate for candidate in names}
     name = name.lower().removeprefix("--")
     near = difflib.get_close_matches(name, lower, n=1)
     ratio = difflib.SequenceMatcher(None, name, near[0]).ratio() if near else 0.0
-    others = {other: each for each in names for other in OTHERS.get(_letters(each), ())}
-    other = difflib.get_close_matches(_letters(name), others, n=1, cutoff=max(0.85, ratio))
-    return [others[other[0]]] if other else [lower[each] for each in near]
+    by_synonym = {
+        synonym: candidate for candidate in names for synonym in OTHERS.get(_letters(candidate), ())
+    }
+    synonym = difflib.get_close_matches(_letters(name), by_synonym, n=1, cutoff=max(0.85, ratio))
+    return [by_synonym[synonym[0]]] if synonym else [lower[candidate] for candidate in near]
 
 
 def _noted(name: str) -> str | None:
-    """Return the key of the note about a name; None where there is none."""
+    """Return the key of the note about a name, or None."""
     letters = _letters(name)
-    for key, names in NOTED.items():
-        if letters in map(_letters, [key, *names.split()]):
+    for key, synonyms in NOTED.items():
+        if letters in map(_letters, [key, *synonyms.split()]):
             return key
     return None
 
 
 def listed(words: Iterable[str], last: str = "and") -> str:
     """Return "a", "a and b", "a, b and c"."""
-    *others, one = words
-    return f"{', '.join(others)} {last} {one}" if others else one
+    *head, tail = words
+    return f"{', '.join(head)} {last} {tail}" if head else tail
 
 
 def _letters(name: str) -> str:
-    """Return a name without what people vary: case, dashes, a version at its end."""
+    """Return a name without case, punctuation, and a version at its end."""
     return re.sub(r"[-_]v\d+$|[^a-z0-9]", "", name.lower())
 
 
-OTHERS = {_letters(ours): set(map(_letters, theirs.split())) for ours, theirs in SPELLINGS.items()}
+OTHERS = {
+    _letters(name): set(map(_letters, synonyms.split())) for name, synonyms in SPELLINGS.items()
+}

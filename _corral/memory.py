@@ -1,4 +1,4 @@
-"""Memory: what a size needs, held against what is free, before any of it is taken."""
+"""Memory checks: compare the need of a size with the free memory before allocating."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from corral.errors import SizeError
 __all__ = ["COPY", "MEMORY", "PROCESS", "free_memory", "require_memory"]
 
 MEMORY = "CORRAL_MEMORY"
-"""With this variable users set the bound: a number of GiB."""
+"""Environment variable with which users set the limit, in GiB."""
 
 COPY, PROCESS = 2**10, 2**24
-"""Bytes that a copy of an environment (its generator alone) and a process take at the least."""
+"""Minimum bytes of an environment copy (its random generator) and of a process."""
 
 SMALL = 2**26
-"""Bytes that are taken without a look at what is free."""
+"""Number of bytes up to which free memory is not checked."""
 
 UNKNOWN = 2**36
-"""Bytes that are taken for free, where the system does not say."""
+"""Free bytes to assume if the system does not report them."""
 
 
 def require_memory(needed: Mapping[str, int]) -> None:
-    """Raise SizeError if more memory is needed than is free; else do nothing.
+    """Raise SizeError if more memory is needed than is free.
 
-    ``needed`` holds bytes for each size, such as {"num_envs=10": 320}; the message names the
-    largest.
+    ``needed`` holds bytes by size, such as {"num_envs=10": 320}. The message names the largest.
     """
     total = sum(needed.values())
     if total <= SMALL or total <= (free := free_memory()):
         return
     size = max(needed, key=needed.__getitem__)
     raise SizeError(
-        f"{size} takes {_gib(needed[size])} of memory or more; {_gib(free)} are free. Give less, "
-        f"or another bound in GiB: {MEMORY}={math.ceil(total / 2**30) if total < 2**70 else '...'}"
+        f"{size} needs at least {_gib(needed[size])} of memory; {_gib(free)} are free. Choose a "
+        "smaller size, or set another limit in GiB: "
+        f"{MEMORY}={math.ceil(total / 2**30) if total < 2**70 else '...'}"
     )
 
 
 def free_memory() -> int:
-    """Return the bytes that this process may take now; ``MEMORY`` overrides what the system says.
+    """Return the free memory for this process in bytes; ``MEMORY`` overrides the system's value.
 
-    Raises SizeError where ``MEMORY`` holds no number above 0.
+    Raises SizeError if ``MEMORY`` is not a number above 0.
     """
     if text := os.environ.get(MEMORY):
         with contextlib.suppress(ValueError, OverflowError):
@@ -67,12 +67,12 @@ def _of_system() -> int | None:
 
 
 def _of_group() -> int | None:
-    """Return what is left of the limit of a container."""
+    """Return the unused part of a container's memory limit."""
     folder = Path("/sys/fs/cgroup")
     with contextlib.suppress(OSError, ValueError):
         limit = int((folder / "memory.max").read_text(encoding="ascii"))
         used = int((folder / "memory.current").read_text(encoding="ascii"))
-        cached = 0  # pages of files, which are given back
+        cached = 0  # cached file pages, which can be freed
         for line in (folder / "memory.stat").read_text(encoding="ascii").splitlines():
             if line.startswith("inactive_file "):
                 cached = int(line.split()[1])
@@ -81,7 +81,7 @@ def _of_group() -> int | None:
 
 
 def _of_process() -> int | None:
-    """Return what is left of ``ulimit -v``."""
+    """Return the unused part of the limit ``ulimit -v``."""
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
 

@@ -1,6 +1,6 @@
-"""Python objects that a user names in text: module:name, or file.py:name.
+"""Python objects that a user names by text: module:name, or file.py:name.
 
-Only what is typed by whoever calls is looked up here, never what a file of a run holds.
+Only names that the caller types are imported, never names in the files of a run.
 """
 
 from __future__ import annotations
@@ -26,71 +26,73 @@ IMPORTS = {
     "gym": "write `import gymnasium as gym`",
     "ray": "write `from corral.adapters import MultiAgentEnv` (docs/environments.md)",
 }
-"""Packages that files of environments import, and what stands for them here."""
+"""Packages that environment files import, and their replacements in corral."""
 
 
 def is_named(text: str) -> bool:
-    """Return whether ``text`` has the form module:name or file.py:name."""
+    """Whether ``text`` has the form module:name or file.py:name."""
     return ":" in text
 
 
 def named_object(text: str, kind: str) -> Any:
-    """Return what ``text`` names: "my_package.module:name", or "folder/my_file.py:name".
+    """Return the object named by text: "my_package.module:name", or "folder/my_file.py:name".
 
-    ``kind`` says in errors what is looked for. Raises UnknownNameError where there is no such
-    module, file or name; MissingExtraError where it imports one of IMPORTS that is
-    not installed; an exception that the module raises itself is passed on.
+    ``kind`` names the object's role in errors. Raises UnknownNameError if the module, file or name
+    does not exist, and MissingExtraError if the module imports a package of IMPORTS that is not
+    installed. Exceptions of the module itself propagate.
     """
     path, _, name = text.rpartition(":")
     if not path or not name:
         raise UnknownNameError(f"{kind} {text!r}: give module:name, or file.py:name")
     module = _file_module(Path(path), kind) if path.endswith(".py") else _module(path, text, kind)
-    found: Any = module
+    value: Any = module
     for part in name.split("."):
-        if not hasattr(found, part):
+        if not hasattr(value, part):
             unknown = UnknownNameError.of(f"object in {path}", name, _defined_in(module))
             raise UnknownNameError(f"{kind}: {unknown}")
-        found = getattr(found, part)
-    return found
+        value = getattr(value, part)
+    return value
 
 
 def _defined_in(module: Any) -> list[str]:
-    """Return the names that a module, or package, defines itself: functions, classes, and objects
-    of these or of corral's classes; not what it imports."""
+    """Return the names that a module or package defines: functions, classes, and objects of
+    these classes or of corral's classes. Imported names are left out."""
 
-    def is_own(each: Any) -> bool:
-        made = inspect.isclass(each) or inspect.isroutine(each)
-        where = str((each if made else type(each)).__module__)
-        named = f"{where}.".startswith(f"{module.__name__}.")
-        return named or (not made and where.startswith("corral."))
+    def is_defined_here(member: Any) -> bool:
+        has_module = inspect.isclass(member) or inspect.isroutine(member)
+        origin = str((member if has_module else type(member)).__module__)
+        in_module = f"{origin}.".startswith(f"{module.__name__}.")
+        return in_module or (not has_module and origin.startswith("corral."))
 
-    return [name for name, each in vars(module).items() if name[0] != "_" and is_own(each)]
+    return [
+        name for name, member in vars(module).items() if name[0] != "_" and is_defined_here(member)
+    ]
 
 
 def _file_module(path: Path, kind: str) -> Any:
-    """Return the module that a file makes; one that was loaded before is not run again."""
+    """Return the module of a file. A file that is already loaded is not executed again."""
     try:
-        where = path.resolve(strict=True)
+        file = path.resolve(strict=True)
     except OSError as error:
-        raise UnknownNameError(f"{kind}: there is no file {path}") from error
-    folder = str(where.parent)
-    if folder not in sys.path:  # as python does it: what lies beside the file can be imported
+        raise UnknownNameError(f"{kind}: file {path} does not exist") from error
+    folder = str(file.parent)
+    if folder not in sys.path:  # as in Python, the file can import its neighbors
         sys.path.insert(0, folder)
-    known = sys.modules.get(where.stem)
-    if known is not None and getattr(known, "__file__", None) == str(where):
-        return known
+    loaded = sys.modules.get(file.stem)
+    if loaded is not None and getattr(loaded, "__file__", None) == str(file):
+        return loaded
     name = (
-        where.stem
-        if known is None
-        else f"{where.stem}_{hashlib.sha256(folder.encode()).hexdigest()[:8]}"
+        file.stem
+        if loaded is None
+        else f"{file.stem}_{hashlib.sha256(folder.encode()).hexdigest()[:8]}"
     )
     if name in sys.modules:
         return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, where)
-    assert spec is not None  # it ends in .py
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None  # the file name ends in .py
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and pickle look a class's module up there
+    sys.modules[name] = module  # dataclasses and pickle look up modules here
     try:
         spec.loader.exec_module(module)
     except BaseException as error:
@@ -101,11 +103,11 @@ def _file_module(path: Path, kind: str) -> Any:
 
 
 def _tell_of_import(error: BaseException) -> None:
-    """Raise MissingExtraError in place of the error of an import that corral has another for."""
+    """Raise MissingExtraError with a replacement, if an import of a package in IMPORTS failed."""
     package = (getattr(error, "name", None) or "").partition(".")[0]
     if not isinstance(error, ModuleNotFoundError) or package not in IMPORTS:
         return
-    if sys.modules.get(package) is not None:  # it is there, and lacks a part
+    if sys.modules.get(package) is not None:  # the package is installed, but a submodule is missing
         return
     places = [
         f"{Path(frame.f_code.co_filename).name}:{line}"
@@ -123,19 +125,21 @@ def _module(path: str, text: str, kind: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{path}.".startswith(f"{error.name}."):
             _tell_of_import(error)
-            raise  # of what the module imports
-        hint = ""
+            raise  # raised by an import inside the module
+        suggestion = ""
         if Path(f"{path}.py").exists():
-            hint = f"; did you mean {path}.py:{text.rpartition(':')[2]}?"
-        raise UnknownNameError(f"{kind} {text!r}: no module named {error.name!r}{hint}") from error
+            suggestion = f"; did you mean {path}.py:{text.rpartition(':')[2]}?"
+        raise UnknownNameError(
+            f"{kind} {text!r}: no module named {error.name!r}{suggestion}"
+        ) from error
 
 
-def source_digest(found: Any) -> str | None:
-    """Return the SHA-256 of the file that defines a function or class; None: there is none."""
-    unwrapped = inspect.unwrap(found)
-    for one in (unwrapped, type(unwrapped)):
-        with contextlib.suppress(TypeError):  # of what is built in, or made by C
-            file = inspect.getsourcefile(one)
+def source_digest(function: Any) -> str | None:
+    """Return the SHA-256 of the source file of a function or class, or None if it has no file."""
+    unwrapped = inspect.unwrap(function)
+    for candidate in (unwrapped, type(unwrapped)):
+        with contextlib.suppress(TypeError):  # raised for built-in and compiled objects
+            file = inspect.getsourcefile(candidate)
             if file is not None and Path(file).is_file():
                 return hashlib.sha256(Path(file).read_bytes()).hexdigest()
     return None
@@ -143,55 +147,56 @@ def source_digest(found: Any) -> str | None:
 
 @dataclass(frozen=True)
 class NamedFunction:
-    """A function that is an argument of an environment, and what it is called.
+    """A function that is an argument of an environment, with its name.
 
-    One that is read from a run has no ``function``, for nothing is imported because a file names
-    it: until it is given ``again``, only its name is there.
+    A function read from a run's files has only its name, and ``function`` is None: corral imports
+    nothing that only a file names. ``again`` adds the function.
     """
 
-    what: str  # the argument
+    what: str  # name of the argument
     name: str  # module:name, or file.py:name
-    sha256: str | None  # of the source file; None: there is none
+    sha256: str | None  # of the source file; None: no source file
     function: Callable[..., Any] | None = None
 
     @classmethod
     def of(cls, what: str, given: Any) -> NamedFunction:
-        """Return the function that ``given`` is or, as text, names. Raises ValueError, and what
-        ``named_object`` raises."""
+        """Return a NamedFunction from a function or from text that names one.
+
+        Raises ValueError, and the errors of ``named_object``.
+        """
         if isinstance(given, cls):
             return given
-        found = named_object(given, what) if isinstance(given, str) else given
-        if not callable(found):
+        function = named_object(given, what) if isinstance(given, str) else given
+        if not callable(function):
             raise ValueError(
-                f"{what}={given!r}: give a function, or text that names one, such as "
+                f"{what}={given!r}: give a function, or text that names a function, such as "
                 "'my_module:function' or 'my_file.py:function'"
             )
-        name = given if isinstance(given, str) else dotted_name(found)
-        return cls(what, name, source_digest(found), found)
+        name = given if isinstance(given, str) else dotted_name(function)
+        return cls(what, name, source_digest(function), function)
 
     def again(self, given: Any) -> NamedFunction:
-        """Return it with the function that is ``given``, by the name that it has; say on stderr
-        where its source has changed."""
-        found = NamedFunction.of(self.what, given)
-        if found.sha256 != self.sha256:
-            changed = f"the source of {self.what} {self.name} has changed since the run began"
+        """Return a copy with the function ``given``. Print a notice if its source has changed."""
+        named = NamedFunction.of(self.what, given)
+        if named.sha256 != self.sha256:
+            changed = f"the source of {self.what} {self.name} has changed since the run started"
             print(f"corral: {visible(changed)}", file=sys.stderr)
-        return replace(self, function=found.function)
+        return replace(self, function=named.function)
 
     def require_name(self) -> None:
-        """Raise ValueError where its name does not lead to it: a run could not say what it was."""
+        """Raise ValueError if the name does not lead to the function, as for a lambda."""
         if "<" in self.name:  # a lambda, or a function inside of another
             raise ValueError(
-                f"{self.what}={self.name}: a run keeps the name of a function, and this one has "
-                "none that leads to it; define it with def, at the top of a module"
+                f"{self.what}={self.name}: a run stores the function by name, and this name does "
+                "not lead to the function; define it with def, at the top level of a module"
             )
 
     def __call__(self, *given: Any) -> Any:
         if self.function is None:
             raise RunError(
-                f"the run was trained with {self.what}={self.name}, and nothing is imported "
-                f"because a file names it. Say so yourself: --arg {self.what}={self.name}; in "
-                f"Python env_kwargs={{{self.what!r}: ...}}"
+                f"the run was trained with {self.what}={self.name}. corral imports nothing that "
+                f"only a file names, so name it again: --arg {self.what}={self.name}; in Python "
+                f"env_kwargs={{{self.what!r}: ...}}"
             )
         return self.function(*given)
 

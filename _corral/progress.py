@@ -1,4 +1,4 @@
-"""How far a long piece of work is: told to whoever asked, by code that knows nobody."""
+"""Progress of long tasks, reported through a context variable to any listener."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextvars import ContextVar
 __all__ = ["Progress", "is_quiet", "quietly", "tell", "telling"]
 
 Progress = Callable[[str, int, int], None]
-"""What is told: what goes on, how much is done, and of how much."""
+"""A function that receives progress: label of the task, amount done, total amount."""
 
 _quiet: ContextVar[bool] = ContextVar("quiet", default=False)
 
@@ -18,7 +18,7 @@ _progress: ContextVar[Progress | None] = ContextVar("progress", default=None)
 
 @contextmanager
 def telling(progress: Progress | None) -> Iterator[None]:
-    """Let ``progress`` be told of the work that goes on inside; None: nobody."""
+    """Report the progress of tasks in this block to ``progress``; None: do not report it."""
     token = _progress.set(progress)
     try:
         yield
@@ -26,16 +26,16 @@ def telling(progress: Progress | None) -> Iterator[None]:
         _progress.reset(token)
 
 
-def tell(what: str, done: int, total: int) -> None:
-    """Tell whoever wants to know that ``done`` of ``total`` is done."""
+def tell(label: str, done: int, total: int) -> None:
+    """Report to the current listener that ``done`` of ``total`` is done."""
     progress = _progress.get()
     if progress is not None:
-        progress(what, done, total)
+        progress(label, done, total)
 
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Let trainings that begin inside say nothing of how they are set up, only what goes wrong."""
+    """Make training in this block print only problems, not its setup."""
     token = _quiet.set(True)
     try:
         yield
@@ -44,5 +44,5 @@ def quietly() -> Iterator[None]:
 
 
 def is_quiet() -> bool:
-    """Return whether nobody wants to read how a training is set up."""
+    """Whether training should not print its setup."""
     return _quiet.get()

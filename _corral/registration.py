@@ -1,7 +1,7 @@
-"""The one table of names that are imported when they are first asked for.
+"""The table of names that are imported on first use.
 
-``PUBLIC`` are the names of ``import corral``. ``EXTENSIONS`` are the names that the core
-asks for: additions of ``corral.loads`` and ``corral.lab``, and the trainers, each of which needs
+``PUBLIC`` holds the names of ``import corral``. ``EXTENSIONS`` holds the names that the core
+requests: extensions in ``corral.loads`` and ``corral.lab``, and the trainers, each of which needs
 another library. See ``corral.extensions``.
 """
 
@@ -35,7 +35,7 @@ PUBLIC = {
     "tune": "corral.lab.tuning.driver",
     "watch": "corral.trainers.evaluation.watch",
 }
-"""name -> module"""
+"""Name -> module."""
 
 EXTENSIONS = {
     "examination": "corral.lab.doctor.examination",
@@ -66,5 +66,5 @@ EXTENSIONS = {
     "trainer.sb3_ppo": "corral.trainers.sb3.trainer:SB3PPO",
     "trainers.replay": "corral.loads.replay:replay",
 }
-"""name -> "module:attribute"; judges are named after their environment, trainers as ``trainer=``
-names them."""
+"""Name -> "module:attribute". The name of a judge contains its environment; the name of a trainer
+contains the value of ``trainer=``."""

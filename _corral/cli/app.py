@@ -1,4 +1,4 @@
-"""The ``corral`` command: a thin front door. The packages behind it do the work."""
+"""The ``corral`` command. The code behind each command is imported when the command runs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = ["app", "main"]
 
 app = App(
     name="corral",
-    help="Multi-agent environments with action masks; trainers, and tests of who plays them.",
+    help="Multi-agent environments with action masks: train teams, evaluate and compare them.",
 )
 for commands in (
     *(loads, train, tune, teach, evaluate, compare, selfplay, check, doctor, games, course),
@@ -50,7 +50,7 @@ def main() -> None:
     plain_streams()
     try:
         app()
-    except KeyboardInterrupt:  # before a command begins, while modules are imported
+    except KeyboardInterrupt:  # during the imports, before a command starts
         sys.exit(128 + signal.SIGINT)
 
 
@@ -68,8 +68,8 @@ def _options(
             "--version", callback=_print_version, is_eager=True, help="Print the version."
         ),
     ] = False,
-    traceback: Annotated[  # read by ``Group.main``, which takes it after a command too
-        bool, typer.Option("--traceback", help="Print the traceback of an error, too.")
+    traceback: Annotated[  # read by ``Group.main``, which also accepts it after a command
+        bool, typer.Option("--traceback", help="Also print the traceback of an error.")
     ] = False,
 ) -> None: ...
 
@@ -80,36 +80,36 @@ def _options(
 @app.command()
 @reported
 def envs(
-    name: Annotated[str | None, typer.Argument(help="Print this environment's manual.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Environment to print the manual of.")] = None,
 ) -> None:
-    """List the environments, or print the manual of one."""
+    """List the environments, or print the manual of one environment."""
     from corral.envs import ENVIRONMENTS, PROBES
     from corral.envs.registry import env_spec, rules_class
 
     if name is not None:
-        from rich.markdown import Markdown  # and its parser: slow to import
+        from rich.markdown import Markdown  # slow to import
 
         expect("envs", name)
-        # Probes share a module: the manual of one is its class's.
+        # All probes share one module, so a probe's manual is the docstring of its class.
         module = importlib.import_module(env_spec(name).module)
         manual = rules_class(name) if name in PROBES else module
         out.print(Markdown(inspect.getdoc(manual) or ""))
         out.print(_arguments(rules_class(name)))
         return
-    table = Table("environment", "play", "what it is", box=box.SIMPLE_HEAD)
+    table = Table("environment", "play", "description", box=box.SIMPLE_HEAD)
     for spec in ENVIRONMENTS.values():
-        play = "at once" if spec.simultaneous else "in turns"
+        play = "simultaneous" if spec.simultaneous else "in turns"
         table.add_row(spec.name, play, spec.summary)
     out.print(table)
-    out.print(f"And probes with exact answers: {min(PROBES)} .. {max(PROBES)}.")
-    out.print("corral envs NAME prints its manual: spaces, rewards, rules, arguments.")
+    out.print(f"Probes with exactly known answers: {min(PROBES)} .. {max(PROBES)}.")
+    out.print("corral envs NAME prints a manual: spaces, rewards, rules, arguments.")
 
 
 def _arguments(rules: type) -> Table:
-    """Return a table of the arguments of an environment: name, default and meaning."""
+    """Return a table of an environment's arguments: name, default and meaning."""
     table = Table("argument", "default", "meaning", box=box.SIMPLE_HEAD)
     modes = ", ".join(rules.render_modes)  # type: ignore[attr-defined]
-    table.add_row("render_mode", "None", f"one of {modes}; or None.")
+    table.add_row("render_mode", "None", f"{modes}, or None.")
     meanings = documented(rules)
     for name, parameter in inspect.signature(rules).parameters.items():
         table.add_row(name, repr(parameter.default), meanings.get(name, ""))
@@ -122,42 +122,42 @@ def _arguments(rules: type) -> Table:
 @app.command()
 @reported
 def trainers(
-    name: Annotated[str | None, typer.Argument(help="Print this trainer's settings.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Trainer to print the settings of.")] = None,
 ) -> None:
-    """List the trainers, or print the settings of one."""
+    """List the trainers, or print the settings of one trainer."""
     from corral.envs import ENVIRONMENTS, make_rules
     from corral.trainers.base import BUILT_IN, trainer_class
     from corral.trainers.base import trainers as every_trainer
     from corral.trainers.kinds import PRESETS, defaults_for
 
     if name is None:
-        table = Table("trainer", "here", "what it is", box=box.SIMPLE_HEAD)
-        lacking = {spec.name: extra for spec in BUILT_IN.values() if (extra := spec.lacks())}
+        table = Table("trainer", "installed", "description", box=box.SIMPLE_HEAD)
+        missing_extras = {spec.name: extra for spec in BUILT_IN.values() if (extra := spec.lacks())}
         for trainer, summary in every_trainer().items():
-            here = f"needs {lacking[trainer]}" if trainer in lacking else "yes"
-            here += ", default" if trainer == TrainCommand.trainer else ""
-            table.add_row(trainer, here, summary)
+            installed = f"needs {missing_extras[trainer]}" if trainer in missing_extras else "yes"
+            installed += ", default" if trainer == TrainCommand.trainer else ""
+            table.add_row(trainer, installed, summary)
         out.print(table)
-        if lacking:
-            out.print("needs NAME: corral train says how the extra NAME is installed.")
-        out.print("corral trainers NAME prints its settings: the options of corral train.")
+        if missing_extras:
+            out.print("needs NAME: corral train prints how to install the extra NAME.")
+        out.print("corral trainers NAME prints a trainer's settings: options of corral train.")
         return
     expect("trainers", name)
     table = Table("setting", "default", "meaning", box=box.SIMPLE_HEAD)
-    kind = trainer_class(name)
-    unused = getattr(kind.Settings, "unused", ())
-    settings = {f.name: f for f in fields(kind.Settings) if f.name not in unused}
+    cls = trainer_class(name)
+    unused = getattr(cls.Settings, "unused", ())
+    settings = {f.name: f for f in fields(cls.Settings) if f.name not in unused}
     for field in settings.values():
         table.add_row(option_of(field.name), text_of(field.default), meaning(field))
     out.print(table)
-    turns = kind.capabilities.turns
+    turns = cls.capabilities.turns
     for spec in ENVIRONMENTS.values():
         if spec.simultaneous or turns:
-            defaults = defaults_for(make_rules(spec.name), kind, seed=0).given()
-            _print_settings(f"In {spec.name} the default is", defaults)
+            defaults = defaults_for(make_rules(spec.name), cls, seed=0).given()
+            _print_settings(f"Defaults in {spec.name}", defaults)
     for preset, about in PRESETS.items():
         if turns or not about.in_turn:
-            _print_settings(f"--preset {preset} ({about.words()})", about.of(kind))
+            _print_settings(f"--preset {preset} ({about.words()})", about.of(cls))
 
 
 def _print_settings(title: str, values: Mapping[str, Any]) -> None:

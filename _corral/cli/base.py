@@ -1,4 +1,4 @@
-"""The manner of every command: -h, --traceback, and mistakes of usage in one line."""
+"""Behavior of all commands: -h, --traceback, and one-line messages for usage mistakes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class App(typer.Typer):
-    """A Typer application, or a group in one, whose commands are ``Command``."""
+    """A Typer application or a group of commands. Its commands are of class ``Command``."""
 
     def __init__(self, **options: Any) -> None:
         options.setdefault("cls", Group)
@@ -43,10 +43,10 @@ class App(typer.Typer):
 
 
 class Command(TyperCommand):
-    """A command that reads its words itself, and says of wrong ones what to type instead.
+    """A command that parses its own words and suggests a correction for a usage mistake.
 
-    Of one that leaves options to a library function (``corral.cli.declared``) this is the name and
-    the help; ``whole`` has all options, and takes its place when it is used.
+    A command may take options from a library function (see ``corral.cli.declared``). Then this
+    object holds only its name and help, and ``whole`` is the command with all options.
     """
 
     @functools.cached_property
@@ -54,16 +54,16 @@ class Command(TyperCommand):
         completed = getattr(self.callback, "completed", None)
         if completed is None:
             return self
-        one = App()
+        app = App()
         try:
             command = completed()
         except ModuleNotFoundError as error:
             if (part := missing_part(error)) is None:
                 raise
-            message = f"this is done by {part}, which is not installed"
+            message = f"this command needs {part}, which is not installed"
             raise MissingPartError(message) from None
-        one.command(self.name, cls=type(self), context_settings=self.context_settings)(command)
-        return typer.main.get_command(one)
+        app.command(self.name, cls=type(self), context_settings=self.context_settings)(command)
+        return typer.main.get_command(app)
 
     def make_context(self, *args: Any, **options: Any) -> Any:
         if self.whole is not self:
@@ -74,18 +74,19 @@ class Command(TyperCommand):
         return super().get_params(ctx) if self.whole is self else self.whole.get_params(ctx)
 
     def get_help(self, ctx: Any) -> str:
-        """Return the help; Typer writes the type of an argument as <list[Path]>."""
+        """Return the help text, with a plain type for list arguments: <path>, not <list[Path]>."""
         listed = r"<list\[(\w+)\]>"
-        text = super().get_help(ctx).replace("\\[", "[")  # as older ones write it for rich
+        # Older versions of Typer escape brackets for rich.
+        text = super().get_help(ctx).replace("\\[", "[")
         return re.sub(listed, _element, text)
 
 
-def _element(found: re.Match[str]) -> str:
-    return f"<{found[1].lower()}>".ljust(len(found[0]))
+def _element(match: re.Match[str]) -> str:
+    return f"<{match[1].lower()}>".ljust(len(match[0]))
 
 
 class Group(TyperGroup):
-    """A group of commands: --traceback stands anywhere, mistakes of usage end in one line."""
+    """A group of commands. Takes --traceback anywhere; prints usage mistakes in one line."""
 
     def main(
         self,
@@ -119,7 +120,7 @@ class Group(TyperGroup):
 
 
 def _ended_by(error: BaseException, words: list[str]) -> int:
-    """Say which mistake of usage ended the command, and return its exit code; or raise it on."""
+    """Print the usage mistake that ended the command. Return its exit code, or raise the error."""
     if isinstance(error, typer.Abort):
         complain("stopped")
         return 1

@@ -1,14 +1,14 @@
-"""Options of a command that a library function declares: their types, defaults and words are its.
+"""Options of a command that copy the type, default and help of a library function's arguments.
 
     @declared(lambda: corral.duel)
     @reported
     def duel(players: ..., episodes: Declared = ..., seed: Declared = ...) -> None:
 
-``Declared`` stands for the type that the function annotates, ``...`` for its default, and where an
-option says no help, it is the first sentence that the function's docstring has of that argument.
-Whatever else a parameter says of itself holds: ``Annotated[Declared, typer.Option("--on/--off")]``
-names its own flags. The function is imported when the command is used: the list of all commands
-imports none.
+``Declared`` stands for the type annotation of the library function, ``...`` for its default. The
+help of an option without a help text is the first sentence of the argument's entry in the
+function's docstring. A parameter may override these. For example,
+``Annotated[Declared, typer.Option("--on/--off")]`` sets the names of the flags. The library
+function is imported when its command is used, so listing the commands imports no library function.
 """
 
 from __future__ import annotations
@@ -30,26 +30,28 @@ from corral.cli.options import whole
 __all__ = ["Declared", "DeclaredNumber", "declared"]
 
 Declared = Any
-"""The type of an option that the library function annotates."""
+"""Type of an option that has the annotation of the library function."""
 
 DeclaredNumber = Annotated[Any, typer.Option()]
-"""The same, of numbers that are typed in full: no 1e5 for a whole one."""
+"""The same for a number that must be written in full: 100000, not 1e5."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def declared(library: Callable[[], Callable[..., Any]]) -> Callable[[Function], Function]:
-    """Return a decorator for a command that leaves things to the function that ``library`` gives.
+    """Return a decorator for a command that takes option types from the function of ``library``.
 
-    Until the command is used its signature has the other parameters alone; ``completed`` of it
-    gives the whole.
+    Until the command is used, its signature has only the command's own parameters. The attribute
+    ``completed`` of the command returns the command with all parameters.
     """
 
     def decorate(command: Function) -> Function:
         signature = inspect.signature(command, eval_str=True)
-        own = [each for each in signature.parameters.values() if not _is_declared(each)]
+        parameters = [
+            parameter for parameter in signature.parameters.values() if not _is_declared(parameter)
+        ]
         command.completed = lambda: _completed(command, signature, library())  # type: ignore[attr-defined]
-        command.__signature__ = signature.replace(parameters=own)  # type: ignore[attr-defined]
+        command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         return command
 
     return decorate
@@ -58,45 +60,49 @@ def declared(library: Callable[[], Callable[..., Any]]) -> Callable[[Function], 
 def _completed(
     command: Callable[..., Any], signature: inspect.Signature, function: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """Return a command whose signature says all that it leaves to the library function."""
-    theirs, hints = inspect.signature(function).parameters, get_type_hints(function)
-    words = documented(function)
+    """Return a command with a signature that includes the library function's declarations."""
+    library_parameters, hints = inspect.signature(function).parameters, get_type_hints(function)
+    docs = documented(function)
     parameters = []
-    for name, own in signature.parameters.items():
-        if _is_declared(own):
-            default = theirs[name].default if own.default is ... else own.default
-            option = _option(own, hints[name], default, _sentence(words[name]))
-            own = own.replace(default=default, annotation=option)
-        parameters.append(own)
+    for name, parameter in signature.parameters.items():
+        if _is_declared(parameter):
+            default = (
+                library_parameters[name].default if parameter.default is ... else parameter.default
+            )
+            option = _option(parameter, hints[name], default, _sentence(docs[name]))
+            parameter = parameter.replace(default=default, annotation=option)
+        parameters.append(parameter)
 
-    def run(**given: Any) -> Any:
-        return command(**given)
+    def run(**arguments: Any) -> Any:
+        return command(**arguments)
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return run
 
 
-def _sentence(words: str) -> str:
-    """Return the first sentence of what is said of an argument, as the command line has it."""
-    first = as_typed(words.replace("``", "")).partition(". ")[0]
+def _sentence(text: str) -> str:
+    """Return the first sentence of an argument's documentation, in command line spelling."""
+    first = as_typed(text.replace("``", "")).partition(". ")[0]
     return first if first.endswith(".") else f"{first}."
 
 
-def _is_declared(own: inspect.Parameter) -> bool:
-    """Whether a parameter leaves its type, its default or its help to the library."""
-    said = [each for each in get_args(own.annotation)[1:] if isinstance(each, OptionInfo)]
-    return own.annotation is Declared or any(each.help is None for each in said)
+def _is_declared(parameter: inspect.Parameter) -> bool:
+    """Whether a parameter takes its type, default or help from the library function."""
+    options = [
+        option for option in get_args(parameter.annotation)[1:] if isinstance(option, OptionInfo)
+    ]
+    return parameter.annotation is Declared or any(option.help is None for option in options)
 
 
-def _option(own: inspect.Parameter, hint: Any, default: Any, help: str) -> Any:
-    """Return the annotation of an option: what it says itself, else what is declared."""
-    stated, *options = get_args(own.annotation) or (Declared,)
-    kind = _typed(hint) if stated is Declared else stated
+def _option(parameter: inspect.Parameter, hint: Any, default: Any, help: str) -> Any:
+    """Return the annotation of an option. Its own declarations override the library function's."""
+    annotated, *options = get_args(parameter.annotation) or (Declared,)
+    kind = _typed(hint) if annotated is Declared else annotated
     if options:
         option = copy(options[0])
     elif kind is bool and default is False:
-        option = typer.Option(option_of(own.name))
+        option = typer.Option(option_of(parameter.name))
     else:
         option = whole(help) if kind is int else typer.Option()
     option.help = help
@@ -104,7 +110,7 @@ def _option(own: inspect.Parameter, hint: Any, default: Any, help: str) -> Any:
 
 
 def _typed(hint: Any) -> Any:
-    """Return what is typed for an argument: of several types the one that words can give."""
+    """Return the option type for a type hint. For a union, choose a type that text can express."""
     parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     parts = tuple(part for part in parts if part is not NoneType)
     choices = (part for part in parts if get_origin(part) is Literal)

@@ -1,4 +1,4 @@
-"""Mistakes of usage, and what to type instead: wrong options, wrong commands, wrong things."""
+"""Messages for usage mistakes: wrong options, commands or names, and what to type instead."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ EXAMPLES = {
     "access-log": "corral trace import access-log FILE --step 60 --out load.csv",
     "azure-functions": "corral trace import azure-functions FILE.csv --nodes 8 --out load.csv",
 }
-"""Name of a command -> how it is called."""
+"""Name of a command -> an example call."""
 
-TAKES = {
+ARGUMENTS = {
     "train": ("environment", "an environment"),
     "clone": ("environment", "an environment"),
     "record": ("environment", "an environment"),
@@ -60,21 +60,21 @@ TAKES = {
     "advise": ("trace", "a trace"),
     "show": ("trace", "a trace"),
 }
-"""Name of a command -> what it takes."""
+"""Name of a command -> kind of its first argument, and that kind in words."""
 
-TYPE: dict[tuple[str, str], str] = {
-    ("train", "run"): "corral train --resume {0} goes on with it, corral evaluate {0} evaluates it",
+INSTEAD: dict[tuple[str, str], str] = {
+    ("train", "run"): "corral train --resume {0} resumes it, corral evaluate {0} evaluates it",
     ("clone", "run"): "corral clone ENVIRONMENT --from {0}",
     ("record", "run"): "corral record ENVIRONMENT --policies {0} --out steps.npz",
     ("train", "trainer"): "corral train ENVIRONMENT --trainer {0}",
     ("train", "trace"): "corral train dfaas_v0 --trace {0}",
     ("watch", "trace"): "corral watch dfaas_v0 --trace {0}",
     ("check", "trace"): "corral trace check {0}",
-    ("evaluate", "environment"): "corral train {0} makes a run, in the folder that it prints",
-    ("doctor", "environment"): "corral check {0} --learnable asks whether choices matter there; "
+    ("evaluate", "environment"): "corral train {0} makes a run and prints its folder",
+    ("doctor", "environment"): "corral check {0} --learnable tests whether choices matter; "
     "corral train {0} makes a run",
     ("exploit", "environment"): "corral exploit random --env {0}; corral train {0} makes a run",
-    ("--resume", "environment"): "corral train {0} begins a run",
+    ("--resume", "environment"): "corral train {0} starts a run",
     ("evaluate", "trace"): "corral evaluate RUN --trace {0}, or corral replay {0}",
     ("serve", "environment"): "corral train dfaas_v0 --trace loads.csv makes a run to serve",
     ("export", "environment"): "corral train {0} makes a run to export",
@@ -83,7 +83,7 @@ TYPE: dict[tuple[str, str], str] = {
     ("advise", "environment"): "corral advise edge3, or corral watch {0}",
     ("replay", "run"): "corral replay edge3 --policies {0}, or corral evaluate {0}",
 }
-"""Command and what it was given -> what to type; the others are in ``USE``."""
+"""(command, kind of its argument) -> what to type instead; ``USE`` has the remaining kinds."""
 
 USE = {
     "environment": "corral envs {0}",
@@ -105,33 +105,33 @@ SHORT = {
     "-params": "--hyperparams",
     "-optimize": "--optimize",
 }
-"""Short option of RL Zoo and others -> the long one."""
+"""Short option of RL Zoo and other libraries -> its long form."""
 
-ELSEWHERE = {
+EQUIVALENTS = {
     "enjoy": "corral watch RUN shows a run, corral evaluate RUN scores it",
-    "record_video": "corral watch RUN --out clip.gif makes a clip",
-    "plot": "a run's folder holds progress.csv, and TensorBoard's files where it is installed",
+    "record_video": "corral watch RUN --out clip.gif writes a clip",
+    "plot": "a run's folder holds progress.csv, and TensorBoard files if TensorBoard is installed",
     "optimize": "corral tune ENV searches settings",
 }
-"""What commands of other libraries do -> what does it here."""
+"""Command of another library -> the corral command for the same purpose."""
 
-ELSEWHERE |= dict.fromkeys(["optimise", "hyperopt", "sweep"], ELSEWHERE["optimize"])
-ELSEWHERE["video"] = ELSEWHERE["record_video"]
-ELSEWHERE |= dict.fromkeys(
-    ["plots", "plot_train", "plot_training", "all_plots", "plot_from_file"], ELSEWHERE["plot"]
+EQUIVALENTS |= dict.fromkeys(["optimise", "hyperopt", "sweep"], EQUIVALENTS["optimize"])
+EQUIVALENTS["video"] = EQUIVALENTS["record_video"]
+EQUIVALENTS |= dict.fromkeys(
+    ["plots", "plot_train", "plot_training", "all_plots", "plot_from_file"], EQUIVALENTS["plot"]
 )
 
 
 def option_of(name: str) -> str:
-    """Return a setting or argument as an option: --num-envs for num_envs."""
+    """Return the option of a setting or argument: --num-envs for num_envs."""
     return "--" + name.replace("_", "-")
 
 
-# --- Things --------------------------------------------------------------------------------------
+# --- Kinds of arguments --------------------------------------------------------------------------
 
 
 def kind_of(text: str) -> str | None:
-    """Return what a word is: "run", "environment", "trainer" or "trace"; None where nothing."""
+    """Return the kind of a name: "run", "environment", "trainer", "trace", or None if unknown."""
     from corral.data import bundled
     from corral.envs.registry import registered_name
     from corral.trainers.base import trainers
@@ -147,49 +147,49 @@ def kind_of(text: str) -> str | None:
     return "trace" if text in bundled() or is_file else None
 
 
-def _safely(question: Any, path: Any) -> bool:
-    """Return what ``question`` says of a path; False where the system takes no such path."""
+def _safely(predicate: Any, path: Any) -> bool:
+    """Return ``question(path)``, or False if the operating system rejects the path."""
     try:
-        return bool(question(path))
+        return bool(predicate(path))
     except (OSError, ValueError):
         return False
 
 
 def expect(command: str, given: str | None) -> None:
-    """Raise ValueError, with what to type, where ``given`` is another thing than is taken."""
-    kind, taken = TAKES[command]
+    """Raise ValueError, with what to type instead, if ``given`` is of the wrong kind or missing."""
+    kind, expected = ARGUMENTS[command]
     if given is None:
         listed = {"environment": " (corral envs lists them)"}.get(kind, "")
-        raise ValueError(f"name {taken}, as in: {EXAMPLES[command]}{listed}")
-    found = kind_of(given)
-    if found is None or found == kind or (command == "watch" and found == "run"):
+        raise ValueError(f"name {expected}, as in: {EXAMPLES[command]}{listed}")
+    actual = kind_of(given)
+    if actual is None or actual == kind or (command == "watch" and actual == "run"):
         return
     if kind == "run" and Path(given).is_dir():
         return
-    words = {"run": "the folder of a run", "environment": "an environment"}
-    instead = TYPE.get((command, found), USE[found]).format(pasted(given))
-    raise ValueError(f"{given} is {words.get(found, f'a {found}')}, not {taken}: {instead}")
+    in_words = {"run": "the folder of a run", "environment": "an environment"}
+    instead = INSTEAD.get((command, actual), USE[actual]).format(pasted(given))
+    raise ValueError(f"{given} is {in_words.get(actual, f'a {actual}')}, not {expected}: {instead}")
 
 
 # --- Commands ------------------------------------------------------------------------------------
 
 
 def unknown_command(path: str, words: list[str], commands: Iterable[str]) -> str:
-    """Return what to say where the first of the ``words`` is no command."""
+    """Return the message for an unknown command, the first of ``words``."""
     name, commands = words[0], list(commands)
     kind = kind_of(name)
     if kind is not None and path.split()[-1] in ("corral", "root"):
         if words[1:2] and words[1] in commands:
             return f"the command comes first: corral {words[1]} {name}"
         use = {"environment": "corral train {0}, corral watch {0} or corral envs {0}"}
-        return f"{name} is no command; {use.get(kind, USE[kind]).format(pasted(name))}"
-    if said := ELSEWHERE.get(name.lower().replace("-", "_")):
-        return f"no command named {name!r}: {said}"
+        return f"{name} is not a command; type {use.get(kind, USE[kind]).format(pasted(name))}"
+    if equivalent := EQUIVALENTS.get(name.lower().replace("-", "_")):
+        return f"no command named {name!r}: {equivalent}"
     return f"no command named {name!r}{hint(name, commands)} Known: {', '.join(commands)}"
 
 
 def usage(error: Any, words: list[str]) -> str:
-    """Return what to say of an error of usage that Typer found in a command's ``words``."""
+    """Return the message for a usage error that Typer raised for the ``words`` of a command."""
     context = getattr(error, "ctx", None)
     if context is None:
         message = str(error.format_message())
@@ -201,29 +201,29 @@ def usage(error: Any, words: list[str]) -> str:
             if near := meant(SHORT.get(error.option_name, error.option_name), [*known, "--help"]):
                 return f"no option named {error.option_name!r}; did you mean {near[0]!r}?"
             return (
-                f"no option named {error.option_name!r} before a command: options come after it, "
+                f"no option named {error.option_name!r} before a command: write options after it, "
                 f"as in: {EXAMPLES['train']} --steps 1000"
             )
         see = f"See {context.command_path} --help"
         if name == "evaluate" and _is_of_loads(error.option_name):
             see = (
-                "A run is evaluated with the arguments that it was trained with; with others: "
+                "A run is evaluated with the arguments of its training. To use other arguments: "
                 f"corral replay TRACE --policies RUN {error.option_name} ..."
             )
             return f"no option named {error.option_name!r}. {see}"
         return unknown_option(error.option_name, known, see)
     message = str(error.format_message()).rstrip(".")
-    if "no whole number;" in message:
+    if "not a whole number;" in message:
         return f"{error.param.opts[0]}: {message.partition(': ')[2]}"
     if (value := _value_of(error, words)) is not None:
         kind = "a whole number" if "integer" in message else "a number"
         return f"{error.param.opts[0]} {value}: give {kind}; see {context.command_path} --help"
-    example = f". Type for example: {EXAMPLES[name]}" if name in EXAMPLES else ""
+    example = f". Example: {EXAMPLES[name]}" if name in EXAMPLES else ""
     return f"{message[:1].lower()}{message[1:]}{example}; see {context.command_path} --help"
 
 
 def _is_of_loads(option: str) -> bool:
-    """Tell whether ``option`` is an argument of dfaas_v0 that a replay takes."""
+    """Whether ``option`` is an argument of dfaas_v0 that corral replay accepts."""
     from corral.cli.commands.loads.replay import replay
 
     taken = inspect.signature(replay).parameters
@@ -231,7 +231,7 @@ def _is_of_loads(option: str) -> bool:
 
 
 def _value_of(error: Any, words: list[str]) -> str | None:
-    """Return the text given for an option that takes a number, where it is none."""
+    """Return the invalid text of a numeric option, or None for another error."""
     options = getattr(getattr(error, "param", None), "opts", [])
     if not re.search("valid (integer|number|float)", str(error.format_message())):
         return None
@@ -243,9 +243,9 @@ def _value_of(error: Any, words: list[str]) -> str | None:
 
 
 def unknown_option(name: str, known: Iterable[str], see: str) -> str:
-    """Return what to say of an option that is not among the ``known``."""
+    """Return the message for an option that is not in ``known``."""
     known = list(known)
-    said = answer(SHORT.get(name, name), known, option_of)
-    if said == "." and "--arg" in known and name.startswith("--"):
-        said = ". An argument of the environment is given as --arg name=value."
-    return f"no option named {name!r}{said} {see}"
+    suggestion = answer(SHORT.get(name, name), known, option_of)
+    if suggestion == "." and "--arg" in known and name.startswith("--"):
+        suggestion = ". Give an argument of the environment as --arg name=value."
+    return f"no option named {name!r}{suggestion} {see}"

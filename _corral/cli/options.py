@@ -1,4 +1,4 @@
-"""Options of the command line: words as values, settings and arguments as options."""
+"""Parsing of command line options: values, settings of trainers, arguments of environments."""
 
 from __future__ import annotations
 
@@ -47,25 +47,27 @@ __all__ = [
 ]
 
 AGENT = re.compile(r"[^/\\:@]+")
-"""What may stand before the "=" of --opponent; a run's folder may have a "=", too."""
+"""An agent's name before the "=" of --opponent. The folder of a run may also contain a "="."""
 
 ANY_OPTION = {"allow_extra_args": True, "ignore_unknown_options": True}
-"""Settings of a command that reads options which are not known beforehand."""
+"""Settings of a command that accepts options which depend on the environment and trainer."""
 
 Capacity = Annotated[
     str | None,
     typer.Option(
-        help="Capacity of a node: requests per step, or 1.25x of its mean load in all the trace."
+        help="Capacity of a node: requests per step, or 1.25x: 1.25 times its mean load in the "
+        "whole trace."
     ),
 ]
 Window = Annotated[
     int | None,
     typer.Option(
-        help="Steps of a window; default: those of a day, or 288 where steps have no length."
+        help="Steps per window; default: one day, or 288 if the trace has no step length."
     ),
 ]
 OptimumWindows = Annotated[
-    int, typer.Option(help="Windows whose optimum is computed, where that takes a linear program.")
+    int,
+    typer.Option(help="Number of windows to compute the optimum for, if that needs an LP solver."),
 ]
 
 
@@ -84,7 +86,7 @@ def arguments_of(pairs: list[str]) -> dict[str, Any]:
 
 
 def value_of(text: str) -> Any:
-    """A number, true, on, false, off, none, LOW:HIGH, numbers with commas, JSON; else the text."""
+    """Return a number, bool, None, range (LOW:HIGH), tuple of ints or JSON value; else the text."""
     words = {"true": True, "on": True, "false": False, "off": False, "none": None}
     if text.lower() in words:
         return words[text.lower()]
@@ -101,25 +103,25 @@ def value_of(text: str) -> Any:
 
 
 def whole_number(text: str | int) -> int:
-    """Return a whole number as the command line writes it: 100000, 100_000 or 1e5."""
+    """Return a whole number in any spelling of the command line: 100000, 100_000 or 1e5."""
     value = _whole(value_of(str(text)))
     if isinstance(value, bool) or not isinstance(value, int):
-        raise typer.BadParameter(f"{text!r} is no whole number; write 100000, 100_000 or 1e5")
+        raise typer.BadParameter(f"{text!r} is not a whole number; write 100000, 100_000 or 1e5")
     return value
 
 
 def whole(help: str) -> Any:
-    """Return an option that takes what ``whole_number`` reads."""
+    """Return a Typer option that parses its text by ``whole_number``."""
     return typer.Option(parser=whole_number, metavar="<int>", help=help)
 
 
 def _whole(value: Any) -> Any:
-    """Return 100000 for 1e5; another value as it is."""
+    """Return a float such as 1e5 as an int; return any other value unchanged."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def row_range(rows: str | None, split: float | None, length: int) -> tuple[int, int] | None:
-    """Return what --rows and --split say of a trace of that length; None: nothing."""
+    """Return the rows that --rows or --split selects in a trace of ``length`` rows, or None."""
     if rows is not None and split is not None:
         raise ValueError("give --rows or --split, not both")
     if split is not None:
@@ -135,22 +137,22 @@ def row_range(rows: str | None, split: float | None, length: int) -> tuple[int, 
 
 
 def names(text: str, is_run: Callable[[str], bool]) -> list[str]:
-    """Return the policies and runs named, each once; "overflow" is the same as "overflow/equal"."""
-    listed: dict[str, str] = {}
+    """Return the named policies and runs without duplicates; "overflow" means "overflow/equal"."""
+    unique: dict[str, str] = {}
     for name in filter(None, map(str.strip, text.split(","))):
-        listed.setdefault(name if "/" in name or is_run(name) else f"{name}/equal", name)
-    if not listed:
-        raise ValueError("--policies names none; leave it out to play all")
-    return list(listed.values())
+        unique.setdefault(name if "/" in name or is_run(name) else f"{name}/equal", name)
+    if not unique:
+        raise ValueError("--policies is empty; omit it to play all policies")
+    return list(unique.values())
 
 
 def capacity_of(text: str | None) -> int | str | None:
-    """Return what --capacity says: a number where it is one, else the text itself."""
+    """Return the value of --capacity as an int if it is a number, else as text."""
     return int(text) if text is not None and text.isdigit() else text
 
 
 def listed(text: str) -> list[str]:
-    """Return the names in a text with commas."""
+    """Return the names in a comma-separated text."""
     return [name for name in map(str.strip, text.split(",")) if name]
 
 
@@ -159,7 +161,7 @@ def keep_of(text: str) -> int | str:
 
 
 def share_or_rows(option: str, text: str | None) -> float | tuple[int, int] | None:
-    """Return what --held-out or --validation says."""
+    """Return the value of --held-out or --validation: a share or a range of rows."""
     value = None if text is None else value_of(text)
     if value is None or isinstance(value, int | float | tuple):
         return value
@@ -167,28 +169,33 @@ def share_or_rows(option: str, text: str | None) -> float | tuple[int, int] | No
 
 
 def opponents_of(pairs: list[str]) -> dict[str, str]:
-    """agent -> players, of "agent=player" or "agent=player:2,other:1"; several agents may be in
-    one, with commas: the next one begins where a name without slashes and colons has a "="."""
-    found: dict[str, str] = {}
+    """Return agent -> players from "agent=player" or "agent=player:2,other:1".
+
+    One text may hold several agents, separated by commas. A new agent starts at a name with "="
+    that contains no slash and no colon.
+    """
+    players_of: dict[str, str] = {}
     for pair in pairs:
         agent = ""
         for text in listed(pair):
             before, equals, player = (part.strip() for part in text.partition("="))
             if agent and not (equals and AGENT.fullmatch(before)):
-                found[agent] += f",{text}"
+                players_of[agent] += f",{text}"
                 continue
             agent = before
             if not (agent and equals and player):
                 raise ValueError(f"--opponent {text}: give agent=player, such as player_1=random")
-            if agent in found:
-                raise ValueError(f"--opponent {text}: {agent} has {found[agent]} already; give one")
-            found[agent] = player
-    return found
+            if agent in players_of:
+                raise ValueError(
+                    f"--opponent {text}: {agent} already has {players_of[agent]}; give one"
+                )
+            players_of[agent] = player
+    return players_of
 
 
 def settings_of_policies(pairs: list[str]) -> dict[str, dict[str, Any]]:
-    """policy -> setting -> value, of "policy.setting=value"; see ``value_of``."""
-    found: dict[str, dict[str, Any]] = {}
+    """Return policy -> setting -> value from "policy.setting=value"; see ``value_of``."""
+    settings: dict[str, dict[str, Any]] = {}
     for pair in pairs:
         place, equals, text = pair.partition("=")
         policy, dot, name = place.strip().rpartition(".")
@@ -199,8 +206,8 @@ def settings_of_policies(pairs: list[str]) -> dict[str, dict[str, Any]]:
         value = value_of(text)
         if isinstance(value, tuple) and ":" in text:
             value = text  # a schedule
-        found.setdefault(policy, {})[name.replace("-", "_")] = value
-    return found
+        settings.setdefault(policy, {})[name.replace("-", "_")] = value
+    return settings
 
 
 def policies_of(text: str) -> str | Mapping[str, str]:
@@ -210,13 +217,13 @@ def policies_of(text: str) -> str | Mapping[str, str]:
     return {agent.strip(): policy.strip() for agent, _, policy in pairs}
 
 
-# --- Options that are made from settings and arguments -------------------------------------------
+# --- Options from settings and arguments ---------------------------------------------------------
 
 
 def train_options(
     context: typer.Context, env: str, trainer: str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return arguments of the environment and settings of the trainer that were typed."""
+    """Return the environment arguments and the trainer settings on the command line."""
     from corral.trainers.runs.env_config import SET_BY_TRAINING
     from corral.trainers.settings import unknown_setting
 
@@ -225,8 +232,8 @@ def train_options(
             return f"{option_of(name)} is an argument of {env}: give --arg {name}=VALUE"
         see = f"All options: corral train {env} --trainer {trainer} --help"
         if is_third_party(env):
-            see = f"An argument of the environment is given as --arg {name}=VALUE. {see}"
-        known = known if is_third_party(env) else [each for each in known if each != "arg"]
+            see = f"Give an argument of the environment as --arg {name}=VALUE. {see}"
+        known = known if is_third_party(env) else [option for option in known if option != "arg"]
         return f"{unknown_setting(name, trainer, known, option_of)} {see}"
 
     return read_options(
@@ -239,7 +246,7 @@ def train_options(
 
 
 def _parameters(env: str) -> Iterable[str]:
-    """Return the arguments of module:function, as far as they can be read."""
+    """Return the argument names of module:function, or an empty tuple if they are unreadable."""
     from corral.envs.registry import NamedEnv
 
     try:
@@ -257,32 +264,36 @@ def read_options(
     unlisted: Iterable[str] = (),
     unknown: Callable[[str, list[str]], str] | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return arguments of an environment and settings of a trainer from a command's other words.
+    """Return the environment arguments and trainer settings among a command's extra words.
 
-    Any other option ends in an error that names the nearest one, but none that is ``unlisted``:
-    ``unknown`` makes its message from a name and the known ones.
+    An unknown option raises UnknownNameError, which suggests the nearest option that is not
+    ``unlisted``. ``unknown`` makes the message from the name and the known names.
     """
     from corral.trainers.settings import type_of
 
-    kinds = {field.name: type_of(field) for field in settings}
-    types = {name: str(parameter.annotation) for name, parameter in arguments.items()} | kinds
+    setting_types = {field.name: type_of(field) for field in settings}
+    types = {
+        name: str(parameter.annotation) for name, parameter in arguments.items()
+    } | setting_types
     env_kwargs: dict[str, Any] = {}
-    chosen: dict[str, Any] = {}
+    settings_given: dict[str, Any] = {}
     typed = context.meta.setdefault("corral.typed", {})
-    options = [each for one in context.command.get_params(context) for each in one.opts]
-    own = [each[2:] for each in options if each.startswith("--")]
-    known = [*own, *(each for each in types if each not in unlisted)]
+    options = [
+        option for parameter in context.command.get_params(context) for option in parameter.opts
+    ]
+    command_options = [option[2:] for option in options if option.startswith("--")]
+    known = [*command_options, *(option for option in types if option not in unlisted)]
     see = f"See {context.command_path} --help"
-    for name, given in _named_options(context.args, types, map(option_of, known), see):
-        key, text = name.replace("-", "_"), given
-        if given is None and key.startswith("no_") and key[3:] in types:
+    for name, raw in _named_options(context.args, types, map(option_of, known), see):
+        key, text = name.replace("-", "_"), raw
+        if raw is None and key.startswith("no_") and key[3:] in types:
             key, text = key[3:], "false"
         if key not in types:
             if unknown is not None:
                 raise UnknownNameError(unknown(key, known))
             raise UnknownNameError(unknown_option(f"--{name}", map(option_of, known), see))
         kind = types[key].partition(" | ")[0]
-        if kind != "bool" and given is None:
+        if kind != "bool" and raw is None:
             raise ValueError(f"{option_of(name)}: give a value after it")
         value = (text or "") if key == "trace" else value_of("true" if text is None else text)
         if kind == "int":
@@ -291,18 +302,18 @@ def read_options(
             value = text  # 0:1 is a point of a schedule
         if isinstance(value, str) and (remedy := _remedy(key, kind, value)):
             raise ValueError(f"{option_of(name)} {text}: {remedy}")
-        typed[key] = (value, given)
-        if key in kinds:
+        typed[key] = (value, raw)
+        if key in setting_types:
             if kind.startswith("tuple") and not isinstance(value, tuple | None):
                 value = tuple(value) if isinstance(value, list) else (value,)
-            chosen[key] = value
+            settings_given[key] = value
         else:
             env_kwargs[key] = value
-    return env_kwargs, chosen
+    return env_kwargs, settings_given
 
 
 def _remedy(key: str, kind: str, text: str) -> str | None:
-    """Return what to give instead of a text, where numbers are taken; None: its check says it."""
+    """Return advice for a text given to a numeric option; None leaves it to the later check."""
     if kind.startswith("tuple["):
         return "give whole numbers with commas, such as 64,64"
     if kind == "float" and (number := text.removeprefix("lin_")) != text:
@@ -313,7 +324,7 @@ def _remedy(key: str, kind: str, text: str) -> str | None:
 
 @contextlib.contextmanager
 def named_as_options(context: typer.Context, names: Iterable[str]) -> Iterator[None]:
-    """Spell ``names`` and values as they were typed in an error: queue=-1 as --queue -1."""
+    """In errors, spell ``names`` and values as the user typed them: queue=-1 as --queue -1."""
     try:
         yield
     except (CorralError, ValueError) as error:
@@ -321,16 +332,17 @@ def named_as_options(context: typer.Context, names: Iterable[str]) -> Iterator[N
         for name, (value, text) in context.meta.get("corral.typed", {}).items():
             if text is not None and not isinstance(value, str):
                 message = message.replace(f"{name}={value!r}:", f"{name}={text}:")
-        if (said := in_options(message, names)) == str(error):
+        if (spelled_message := in_options(message, names)) == str(error):
             raise
-        spelled = ValueError(said)
-        raise spelled.with_traceback(error.__traceback__) from error  # whose code it is, stays
+        spelled = ValueError(spelled_message)
+        # The traceback still shows the code that raised the error.
+        raise spelled.with_traceback(error.__traceback__) from error
 
 
 def _named_options(
     words: list[str], types: Mapping[str, str], known: Iterable[str], see: str
 ) -> list[tuple[str, str | None]]:
-    """(name, text) of "--name text", "--name=text" and "--name" alone, whose text is None."""
+    """Return (name, text) of "--name text" and "--name=text"; for "--name" alone, text is None."""
     pairs: list[tuple[str, str | None]] = []
     rest = list(words)
     while rest:
@@ -342,7 +354,7 @@ def _named_options(
             if text and word.isdigit() and "tuple" in types.get(name.replace("-", "_"), ""):
                 more = itertools.takewhile(str.isdigit, rest)
                 raise ValueError(f"--{name} {text} {word}: give {','.join([text, word, *more])}")
-            raise ValueError(_alone(word))
+            raise ValueError(_stray_word(word))
         name, equals, after = word.removeprefix("--").partition("=")
         text = after
         if not equals:
@@ -352,23 +364,23 @@ def _named_options(
     return pairs
 
 
-def _alone(word: str) -> str:
-    """Return what to say of a word that is neither an option nor the value of one."""
+def _stray_word(word: str) -> str:
+    """Return the message for a word that is neither an option nor an option's value."""
     name, equals, text = word.lstrip("-").partition("=")
     if equals and name.isidentifier():
-        return f"options are --name value: give {option_of(name)} {text}"
+        return f"write options as --name value: give {option_of(name)} {text}"
     if word.startswith("-") and len(word) > 2:
         return f"{word}: options have two dashes; give -{word}"
     kinds = {"trainer": "--trainer", "trace": "--trace", "run": "--resume"}
     if (kind := kind_of(word)) == "environment":
-        return f"{word!r} stands alone; give one environment at a time"
+        return f"{word!r} is a second environment; give only one"
     if (option := kinds.get(kind or "")) is not None:
-        return f"{word!r} stands alone; give {option} {word}"
-    return f"{word!r} stands alone; options are --name value"
+        return f"{word!r} has no option before it; give {option} {word}"
+    return f"{word!r} has no option before it; write --name value"
 
 
 def arguments_known(env: str) -> Mapping[str, inspect.Parameter]:
-    """Return the arguments of an environment of ours; those of others are given by --arg."""
+    """Return the arguments of a built-in environment; {} for a third-party one, which has --arg."""
     from corral.envs.registry import rules_class
 
     return {} if is_third_party(env) else inspect.signature(rules_class(env)).parameters
@@ -382,18 +394,17 @@ def settings_of(trainer: str) -> tuple[Field[Any], ...]:
     return fields(find_trainer(trainer).kind.Settings)
 
 
-# --- Environments of others ----------------------------------------------------------------------
+# --- Third-party environments --------------------------------------------------------------------
 
 
 def is_third_party(env: str) -> bool:
-    """Return whether the text names an environment of others: an id, a module, module:function."""
+    """Whether the text names a third-party environment: an id, a module, or module:function."""
     from corral.envs.registry import NamedEnv, registered_name
 
     return registered_name(env) is None and NamedEnv.is_one(env)
 
 
 def import_from_here() -> None:
-    """Let module:function find modules in the folder that the command was called in, as python -m
-    does."""
+    """Let module:function import modules from the current folder, as python -m does."""
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())

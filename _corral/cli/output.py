@@ -1,4 +1,4 @@
-"""Output that all commands share: consoles, messages of mistakes, and tables."""
+"""Output of all commands: consoles, error messages, tables and progress bars."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ __all__ = [
 ]
 
 RESULTS = ("report.html", "results.json", "results.csv")
-"""Files that evaluate and replay write."""
+"""Files that corral evaluate and corral replay write."""
 
 
 class Screen(Console):
-    """A console to which every text is plain: no markup, no emoji, no raw control character."""
+    """A console that prints text literally: no markup, no emoji, no raw control characters."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, emoji=False, highlight=False, **options)
@@ -80,14 +80,14 @@ err = Screen(stderr=True)
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 LARGE = 10_000_000
-"""Bytes of a file from which on a bar shows how far it is read."""
+"""File size in bytes from which a progress bar is shown during reading."""
 
 LINES = 200
-"""Lines of a message that are shown."""
+"""Maximum number of lines of a message."""
 
 
 def plain_streams() -> None:
-    """Let stdout and stderr take every character: where an encoding lacks one, its nearest sign."""
+    """Make stdout and stderr accept every character; replace one that the encoding lacks."""
     codecs.register_error("corral", _substitute)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -107,22 +107,21 @@ def _substitute(error: UnicodeError) -> tuple[str, int]:
 
 
 def _in_ascii(sign: str) -> str:
-    """Return o for ö; the escape of a sign that is no letter with an accent."""
+    """Return the base letter of an accented letter (o for ö); escape any other character."""
     letter = unicodedata.normalize("NFKD", sign).encode("ascii", "ignore").decode("ascii")
     return letter or sign.encode("ascii", "backslashreplace").decode("ascii")
 
 
-# --- Mistakes ------------------------------------------------------------------------------------
+# --- Error messages ------------------------------------------------------------------------------
 
 show_tracebacks = ContextVar("show_tracebacks", default=False)
-"""Whether --traceback was given."""
+"""Whether the command line has --traceback."""
 
 
 def reported(command: Command) -> Command:
-    """End the command with one message, without a traceback, at mistakes that a user can mend.
+    """Print an error that the user can fix as one message without a traceback, and exit.
 
-    An error that comes out of somebody else's code, such as a third-party environment's, keeps its
-    traceback.
+    An error raised in third-party code, such as an environment, keeps its traceback.
     """
 
     @functools.wraps(command)
@@ -134,7 +133,7 @@ def reported(command: Command) -> Command:
         except Exception as error:
             place = foreign_place(error)
             if isinstance(error, ModuleNotFoundError) and (part := missing_part(error)):
-                complain(f"this is done by {part}, which is not installed")
+                complain(f"this command needs {part}, which is not installed")
                 raise typer.Exit(2) from None
             mistake = isinstance(error, CorralError | ValueError | OSError)
             if isinstance(error, typer.Exit | typer.Abort) or not (mistake or place):
@@ -154,7 +153,7 @@ def reported(command: Command) -> Command:
 
 
 def complain(message: str) -> None:
-    """Print a message of corral on stderr, of bounded length."""
+    """Print a message with the prefix "corral:" on stderr, of limited length."""
     _complain(f"corral: {message}")
 
 
@@ -167,10 +166,10 @@ def _complain(text: str) -> None:
 
 
 def foreign_place(error: BaseException) -> str | None:
-    """Return file and line of the innermost code in an error's traceback that is neither corral's
-    nor of Python and the libraries that corral calls; None where there is none.
+    """Return file and line of the innermost third-party code in an error's traceback, or None.
 
-    The error's cause does not count: what corral raises from it says all there is to say.
+    Third-party code is outside corral, Python and the libraries that corral calls. The cause of
+    the error is not examined, because an error that corral raises from it repeats its message.
     """
     place = None
     for frame, line in traceback.walk_tb(error.__traceback__):
@@ -178,7 +177,7 @@ def foreign_place(error: BaseException) -> str | None:
         module = str(frame.f_globals.get("__name__", ""))
         if not (f"{module}.".startswith(OWN) or file.startswith("<")):
             place = f"{file}:{line}"
-    if isinstance(error, SyntaxError) and error.filename:  # no frame: nothing of it ran
+    if isinstance(error, SyntaxError) and error.filename:  # no frame: the file was not executed
         place = f"{error.filename}:{error.lineno}"
     return place
 
@@ -189,14 +188,14 @@ CALLED = (
     *("tensorboard", "torch", "typer"),
 )
 OWN = ("corral.", *(f"{name}." for name in (*CALLED, *sys.stdlib_module_names)))
-"""Packages whose errors may be due to what a user gave corral."""
+"""Packages that raise errors for invalid values which a user passed to corral."""
 
 
 def in_options(message: str, names: Iterable[str]) -> str:
-    """A message of the library, with arguments as this command spells them: queue=-1 -> --queue."""
+    """Replace arguments of the library in a message by options: queue=-1 by --queue -1."""
     for name in names:
         option = "--" + name.replace("_", "-")
-        message = re.sub(rf"{option} \({name}=(True)?\)", option, message)  # says both
+        message = re.sub(rf"{option} \({name}=(True)?\)", option, message)  # the message names both
         message = re.sub(rf" \({name}=\)", "", message)
         message = re.sub(rf"\b{name}=True\b", option, message)
         message = re.sub(rf"\b{name}=False\b", option.replace("--", "--no-"), message)
@@ -205,31 +204,31 @@ def in_options(message: str, names: Iterable[str]) -> str:
     return re.sub(r"\['[\w-]+'(?:, '[\w-]+')*\]", _with_commas, message)
 
 
-def _with_commas(found: re.Match[str]) -> str:
-    return found[0][1:-1].replace("'", "")
+def _with_commas(match: re.Match[str]) -> str:
+    return match[0][1:-1].replace("'", "")
 
 
 def last_of(episodes: int) -> str:
-    """Return which of so many episodes a mean of the log is over."""
+    """Return which episodes a mean in the log covers, in words."""
     from corral.trainers.runs.log import RECENT
 
-    every = f"{episodes:,} episode" + "s" * (episodes != 1)
-    return every if episodes <= RECENT else f"the last {RECENT} of {every}"
+    count = f"{episodes:,} episode" + "s" * (episodes != 1)
+    return count if episodes <= RECENT else f"the last {RECENT} of {count}"
 
 
 def print_json(values: Any) -> None:
-    """Print JSON values, each on a line of its own."""
+    """Print values as indented JSON."""
     out.print(json_text(values, 1).rstrip(), soft_wrap=True)
 
 
 def show_table(table: Table) -> None:
-    """Print a table as wide as it is: a terminal may wrap its lines, but no number is cut."""
+    """Print a table at its full width. The terminal may wrap lines, but no number is cut."""
     width = Measurement.get(out, out.options.update(width=10_000), table).maximum
     Screen(width=max(out.width, width)).print(table)
 
 
 def show_replay(replay: Replay, options: Iterable[str] = ()) -> None:
-    """Print the tables of a replay, and how it was played; settings are spelled as ``options``."""
+    """Print a replay's tables and how it was played, with settings spelled as ``options``."""
     from corral.loads.text import describe, score_tables
 
     for table in score_tables(replay):
@@ -239,46 +238,46 @@ def show_replay(replay: Replay, options: Iterable[str] = ()) -> None:
 
 
 def show_verdicts(replay: Replay) -> None:
-    """Print what each team costs beside the best rule."""
+    """Print each team's cost compared with the best rule."""
     from corral.loads.paired import verdicts
 
-    for number, said in enumerate(verdicts(replay).values()):
-        out.print(f"\n{said}" if number == 0 else said)
+    for number, sentence in enumerate(verdicts(replay).values()):
+        out.print(f"\n{sentence}" if number == 0 else sentence)
 
 
 @contextlib.contextmanager
 def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
-    """Show a bar on stderr; give the function that moves it: what goes on, how much of how much."""
+    """Show a bar on stderr. Yield the function that updates it: label, amount done, total."""
     if not err.is_terminal:  # even a disabled bar leaves an empty line in a file, with rich 13.0
-        yield lambda what, done, total: None
+        yield lambda label, done, total: None
         return
-    with _bar(MofNCompleteColumn()) as bar, telling(None):  # there is room for one bar
+    with _bar(MofNCompleteColumn()) as bar, telling(None):  # only one bar is shown at a time
         task = bar.add_task("reading", total=None)
 
-        def show(what: str, done: int, total: int) -> None:
-            bar.update(task, description=one_line(what), completed=done, total=total)
+        def show(label: str, done: int, total: int) -> None:
+            bar.update(task, description=one_line(label), completed=done, total=total)
 
         yield show
 
 
 @contextlib.contextmanager
 def reading_bar() -> Iterator[None]:
-    """Show a bar on stderr while a large trace or export is read, by whatever runs inside."""
+    """Show a bar on stderr while code in this block reads a large trace or export."""
     if not err.is_terminal:
         yield
         return
     with contextlib.ExitStack() as stack:
         bars: list[Progress] = []
 
-        def show(what: str, done: int, total: int) -> None:
+        def show(label: str, done: int, total: int) -> None:
             if total <= LARGE:
                 return
             if not bars and done < total:
                 bars.append(stack.enter_context(_bar(DownloadColumn())))
-                bars[0].add_task(what, total=total)
+                bars[0].add_task(label, total=total)
             for bar in bars:
                 bar.update(bar.task_ids[0], completed=done, total=total)
-            if done >= total:  # what follows may show a bar of its own
+            if done >= total:  # the code that follows may show another bar
                 stack.close()
                 bars.clear()
 
@@ -300,25 +299,25 @@ def _bar(amount: ProgressColumn) -> Progress:
 def check_new(
     path: Path, *, folder: bool = False, files: Iterable[str] = (), overwrite: bool = False
 ) -> None:
-    """Raise ValueError, before any work is done, where ``path`` could not be written.
+    """Raise ValueError if ``path`` cannot be written. Call it before any work is done.
 
-    Of a folder: where one of its ``files`` would be replaced.
+    For a folder, also raise if one of its ``files`` exists and ``overwrite`` is False.
     """
     if folder and path.exists() and not path.is_dir():
-        raise ValueError(f"--out {path} is a file; give a folder")
+        raise ValueError(f"--out {path} is a file; name a folder")
     if not folder and path.is_dir():
-        raise ValueError(f"--out {path} is a folder; give a file")
+        raise ValueError(f"--out {path} is a folder; name a file")
     for file in [path / name for name in files] if folder else [path]:
         if os.path.lexists(file) and not overwrite:
-            raise ValueError(f"{file} exists; --overwrite replaces it")
+            raise ValueError(f"{file} already exists; pass --overwrite to replace it")
     parent = path.absolute() if folder else path.absolute().parent
     while folder and not parent.exists():
         parent = parent.parent
     if not (parent.is_dir() and os.access(parent, os.W_OK)):
-        raise ValueError(f"--out {path}: {parent} is no folder that can be written to")
+        raise ValueError(f"--out {path}: {parent} is not a writable folder")
 
 
 def written(folder: Path) -> dict[str, tuple[int, int]]:
-    """Return which results are in a folder, and what tells each from another of its name."""
-    found = {name: folder / name for name in RESULTS if (folder / name).exists()}
-    return {name: (p.stat().st_ino, p.stat().st_mtime_ns) for name, p in found.items()}
+    """Return each result file in a folder with its inode and time, which identify the version."""
+    paths = {name: folder / name for name in RESULTS if (folder / name).exists()}
+    return {name: (path.stat().st_ino, path.stat().st_mtime_ns) for name, path in paths.items()}

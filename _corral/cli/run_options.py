@@ -1,6 +1,6 @@
-"""Options of commands that read a run: they name again what is not corral's own.
+"""Options of commands that read a run: they name its third-party and custom parts again.
 
-Nothing is imported because a file names it.
+No command imports code only because a file of the run names it.
 """
 
 from __future__ import annotations
@@ -9,36 +9,36 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["OwnApi", "OwnArguments", "OwnEnv", "OwnModel", "OwnTrainer"]
+__all__ = ["RunApi", "RunArguments", "RunEnv", "RunModel", "RunTrainer"]
 
-OwnEnv = Annotated[
+RunEnv = Annotated[
     str | None,
     typer.Option(
         "--env",
-        help="For runs in environments of others: what was trained in, by name; nothing is "
-        "imported because a file names it.",
+        help="Third-party environment of the run, by name. Required for such runs, because corral "
+        "does not import code that only a file names.",
     ),
 ]
-OwnArguments = Annotated[
+RunArguments = Annotated[
     list[str] | None,
     typer.Option(
         "--arg",
         metavar="<key=value>",
-        help="An argument of --env; may be repeated. Default: the run's.",
+        help="Argument of --env; may be repeated. Default: as in the run.",
     ),
 ]
-OwnApi = Annotated[str | None, typer.Option("--api", help="parallel or aec, as in training.")]
-OwnModel = Annotated[
+RunApi = Annotated[
+    str | None, typer.Option("--api", help="API of --env as in training: parallel or aec.")
+]
+RunModel = Annotated[
     str | None,
     typer.Option(
         "--model",
         metavar="<file.py:make>",
-        help="For runs with networks of your own: the function that makes them, as in training.",
+        help="For runs with custom networks: the function that creates them, as in training.",
     ),
 ]
-OwnTrainer = Annotated[
+RunTrainer = Annotated[
     str | None,
-    typer.Option(
-        "--trainer", help="file.py:name, for runs by a trainer of your own, as in training."
-    ),
+    typer.Option("--trainer", help="For runs of a custom trainer: file.py:name, as in training."),
 ]

@@ -1,7 +1,7 @@
 """Options of ``corral train`` that are arguments of ``corral.train`` or ``corral.resume``.
 
-One more is one more ``TrainOption`` in ``OPTIONS``. Settings of trainers and arguments of
-environments stand nowhere here: they are made from their own declarations (``options.py``).
+To add an option, add a ``TrainOption`` to ``OPTIONS``. Settings of trainers and arguments of
+environments are not listed here: ``options.py`` makes options from their declarations.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ __all__ = ["OPTIONS", "TrainOption", "arguments_given", "given_options", "with_o
 
 @dataclass(frozen=True)
 class TrainOption:
-    """An option of ``corral train``, and the argument of the library that it becomes."""
+    """An option of ``corral train`` that becomes an argument of the library."""
 
     name: str  # --held-out for held_out
-    help: Any  # a sentence, or an option as Typer takes it
-    kind: Any = str  # what is typed: str, int, bool, Path, or list[str] where it may be repeated
-    read: Callable[[Any], Any] = lambda value: value  # what was typed -> the argument's value
+    help: Any  # a sentence, or a Typer option
+    kind: Any = str  # type on the command line: str, int, bool, Path, or list[str] if repeatable
+    read: Callable[[Any], Any] = lambda value: value  # converts the command line's value
     default: Any = None
-    argument: str | None = None  # its name in the library, where it is not ``name``
+    argument: str | None = None  # name of the library's argument, if it is not ``name``
     used: Literal["train", "resume", "both", "command"] = "train"
-    """Which function takes it; with --resume one of ``train`` alone is refused, as what a run is
-    stays what it was. What only the ``command`` reads goes to neither."""
+    """The function that takes the argument: train, resume, or both. --resume rejects an option of
+    ``train`` alone, because it would change the run. Only the CLI reads ``command`` options."""
 
     @property
     def parameter(self) -> inspect.Parameter:
-        """It as a parameter of a function that Typer makes a command of."""
+        """The option as a parameter, for the signature that Typer reads."""
         option = typer.Option(help=self.help) if isinstance(self.help, str) else self.help
         optional = self.kind if self.default is not None else self.kind | None
         return inspect.Parameter(
@@ -70,8 +70,8 @@ def metrics_of(pairs: list[str]) -> dict[str, str]:
 OPTIONS = (
     TrainOption(
         "config",
-        "A TOML or JSON file with what is not given here, or the config.json of a run, to repeat "
-        "it in a new folder.",
+        "TOML or JSON file with values for options that are not given here; or the config.json of "
+        "a run, to repeat that run in a new folder.",
         Path,
         used="command",
     ),
@@ -79,7 +79,7 @@ OPTIONS = (
         "print_config",
         typer.Option(
             "--print-config",
-            help="Print all that would be used, defaults too, as TOML for --config, and end.",
+            help="Print all values, including defaults, as TOML for --config, and exit.",
         ),
         bool,
         default=False,
@@ -87,21 +87,21 @@ OPTIONS = (
     ),
     TrainOption(
         "trainer",
-        "What learns: corral trainers lists them, or file.py:name of your own; with --resume only "
-        "one of your own.",
+        "Trainer: a name that corral trainers lists, or file.py:name for a custom trainer; with "
+        "--resume only a custom trainer.",
         default="mappo",
     ),
     TrainOption(
         "steps",
-        whole("Env steps over all environments together, in whole rollouts; default: 100000."),
+        whole("Env steps of all environment copies together, in whole rollouts; default: 100000."),
         int,
         used="both",
     ),
     TrainOption(
         "minutes",
         typer.Option(
-            help="How long it may take, in place of --steps, which are planned from the speed of "
-            "the first rollouts.",
+            help="Time budget in minutes, instead of --steps. The speed of the first rollouts "
+            "decides how many steps fit.",
         ),
         float,
     ),
@@ -109,9 +109,9 @@ OPTIONS = (
         "from_rule",
         typer.Option(
             "--from-rule",
-            help="Of dfaas_v0: clone the best rule of the load, go on by policy iteration, and say "
-            "which to play, team or rule, by days of validation. Takes --minutes (default: 5) or "
-            "--steps.",
+            help="For dfaas_v0: clone the best rule for the load, improve it by policy iteration, "
+            "and recommend the team or the rule, based on validation days. Takes --minutes "
+            "(default: 5) or --steps.",
         ),
         bool,
         default=False,
@@ -120,44 +120,44 @@ OPTIONS = (
     TrainOption(
         "horizon",
         whole(
-            "Env steps that are planned in all, where --steps is a first portion: what is "
-            "annealed ends there. Default: --steps."
+            "Planned env steps in total, if --steps is only the first part. Annealing ends at "
+            "this step. Default: --steps."
         ),
         int,
     ),
-    TrainOption("seed", whole("Seed of everything that is drawn."), int, default=0),
+    TrainOption("seed", whole("Seed of all random numbers."), int, default=0),
     TrainOption(
         "held_out",
-        "Rows of a trace that are kept for evaluation: a share of them, taken from the "
-        "end, or LOW:HIGH; default: 0.3.",
+        "Rows of the trace held out for evaluation: a share, taken from the end, or LOW:HIGH; "
+        "default: 0.3.",
         read=partial(share_or_rows, "--held-out"),
     ),
     TrainOption(
         "validation",
-        "Rows of the rest that are kept for validation: a share, in whole windows, or LOW:HIGH; "
-        "0: none; default: 0.2.",
+        "Rows kept for validation, of the rows that are not held out: a share, in whole windows, "
+        "or LOW:HIGH; 0: none; default: 0.2.",
         read=partial(share_or_rows, "--validation"),
     ),
     TrainOption(
         "policies",
-        "shared: one for all agents; separate: one each; or agent=policy,agent=policy. "
-        "Default: shared where the spaces of all agents are equal, else separate, or where "
-        "--preset says so.",
+        "shared: one policy for all agents; separate: one per agent; or a list "
+        "agent=policy,agent=policy. Default: shared if the spaces of all agents are equal, else "
+        "separate; a preset may set it.",
         read=policies_of,
     ),
     TrainOption(
         "policies_to_train",
-        "Policies that learn, with commas; the others only play. Default: all.",
+        "Policies to train, separated by commas; the other policies stay frozen. Default: all.",
         read=listed,
     ),
     TrainOption(
         "opponent",
         typer.Option(
             metavar="<agent=player>",
-            help="Who plays this agent, which then never learns: a reference player "
-            "(player_1=beat-last), a run (player_1=runs/a@best), or a mix with weights, drawn for "
-            "each episode (player_1=runs/a@best:2,random:1); may be repeated. For the trainers in "
-            "corral itself (mappo, ippo, a2c, ...).",
+            help="Player of an agent that does not learn: a reference player (player_1=beat-last), "
+            "a run (player_1=runs/a@best), or a weighted mix, drawn per episode "
+            "(player_1=runs/a@best:2,random:1); may be repeated. Only for corral's own trainers "
+            "(mappo, ippo, a2c, ...).",
         ),
         list[str],
         read=opponents_of,
@@ -168,16 +168,17 @@ OPTIONS = (
         typer.Option(
             metavar="<past=0.2,...>",
             help="Play a share of the episodes against frozen snapshots: past=0.2,every=20000,"
-            "keep=20,draw=pfsp (or uniform, latest); also seat=player_1 (who learns then) and "
-            "also=perfect:0.1 (other players among them). For the trainers in corral itself.",
+            "keep=20,draw=pfsp (or uniform, latest). Optional: seat=player_1 (the only agent that "
+            "learns in these episodes) and also=perfect:0.1 (more opponents). Only for corral's "
+            "own trainers.",
         ),
     ),
     TrainOption(
         "model",
         typer.Option(
             metavar="<file.py:make>",
-            help="A function that makes the networks, file.py:name or module:name; with --resume "
-            "again. For the trainers in corral itself (mappo, ippo, a2c, ...).",
+            help="Function that creates the networks, file.py:name or module:name; with --resume "
+            "give it again. Only for corral's own trainers (mappo, ippo, a2c, ...).",
         ),
         used="both",
     ),
@@ -185,47 +186,48 @@ OPTIONS = (
         "init",
         typer.Option(
             metavar="<RUN>",
-            help="Start from the weights of another run, RUN or RUN@best, with a fresh optimizer. "
-            "For the trainers in corral itself (mappo, ippo, a2c, ...).",
+            help="Start from the weights of another run, RUN or RUN@best, with a new optimizer. "
+            "Only for corral's own trainers (mappo, ippo, a2c, ...).",
         ),
     ),
     TrainOption(
         "init_critic",
         typer.Option(
-            "--init-critic/--no-init-critic", help="With --init: take the critic too, if it fits."
+            "--init-critic/--no-init-critic",
+            help="With --init: also start from the critic's weights, if they fit.",
         ),
         bool,
         default=True,
     ),
     TrainOption(
         "preset",
-        "Settings that suit the kind of game: auto, none, or the name of one, which corral "
-        "trainers NAME lists.",
+        "Settings for a kind of game: auto, none, or the name of a preset. corral trainers NAME "
+        "lists the presets.",
         default="auto",
     ),
     TrainOption(
         "arg",
         typer.Option(
             metavar="<key=value>",
-            help="An argument of an environment of others; may be repeated.",
+            help="Argument for a third-party environment; may be repeated.",
         ),
         list[str],
         read=arguments_of,
         argument="env_kwargs",
         used="both",
     ),
-    TrainOption("api", "parallel or aec, for one of others that has both.", used="both"),
+    TrainOption("api", "API of a third-party environment: parallel or aec.", used="both"),
     TrainOption(
         "out",
-        "Folder of the run; default: a new one in runs/.",
+        "Folder of the run; default: a new folder in runs/.",
         Path,
     ),
-    TrainOption("resume", "Go on with the run in this folder.", Path, used="command"),
+    TrainOption("resume", "Resume the run in this folder.", Path, used="command"),
     TrainOption(
         "stretch",
         typer.Option(
             "--stretch",
-            help="With --resume and --steps: plan anew, so that what is annealed ends at --steps.",
+            help="With --resume and --steps: plan annealing again, so that it ends at --steps.",
         ),
         bool,
         default=False,
@@ -239,7 +241,7 @@ OPTIONS = (
     ),
     TrainOption(
         "keep",
-        "Checkpoints to keep, besides the best: a number, or all; default: 3.",
+        "Number of checkpoints to keep besides the best, or all; default: 3.",
         read=keep_of,
         used="both",
     ),
@@ -248,7 +250,7 @@ OPTIONS = (
         typer.Option(
             "--set",
             metavar="<policy.setting=value>",
-            help="A setting of one policy, such as agent_0.learning_rate=1e-3; may be repeated.",
+            help="Setting of one policy, such as agent_0.learning_rate=1e-3; may be repeated.",
         ),
         list[str],
         read=settings_of_policies,
@@ -269,8 +271,8 @@ OPTIONS = (
         "metric",
         typer.Option(
             metavar="<name=file.py:name>",
-            help="A function that gives a number of each whole episode: its mean, min and max go "
-            "into progress.csv. May be repeated.",
+            help="Function that returns a number for each complete episode; progress.csv gets its "
+            "mean, min and max. May be repeated.",
         ),
         list[str],
         read=metrics_of,
@@ -281,7 +283,8 @@ OPTIONS = (
         "sink",
         typer.Option(
             metavar="<name>",
-            help="Where rows of progress.csv go besides: a name, or file.py:name; may be repeated.",
+            help="Additional destination of the rows of progress.csv: a name, or file.py:name; "
+            "may be repeated.",
         ),
         list[str],
         argument="sinks",
@@ -291,8 +294,8 @@ OPTIONS = (
         "stop",
         typer.Option(
             metavar="<column>=number>",
-            help="Stop when a column of progress.csv meets a bound: --stop 'return_team>=15' or "
-            "'wall_s>=600', in quotation marks; may be repeated.",
+            help="Stop when a column of progress.csv reaches a bound, quoted: --stop "
+            "'return_team>=15' or 'wall_s>=600'; may be repeated.",
         ),
         list[str],
         used="both",
@@ -300,7 +303,8 @@ OPTIONS = (
     TrainOption(
         "evaluate_every",
         whole(
-            "Evaluate greedy play every so many env steps; the best checkpoint is the best by it."
+            "Evaluate greedy play every N env steps. @best is then the checkpoint with the best "
+            "evaluation."
         ),
         int,
         used="both",
@@ -309,20 +313,20 @@ OPTIONS = (
 
 
 def with_options(options: Iterable[TrainOption]) -> Callable[..., Any]:
-    """Return a decorator that puts ``options`` in place of a command's ``**options``."""
+    """Return a decorator that replaces ``**options`` of a command by ``options``."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         signature = inspect.signature(command, eval_str=True)
-        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
         more = [option.parameter for option in options]
-        command.__signature__ = signature.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
+        command.__signature__ = signature.replace(parameters=[*parameters, *more])  # type: ignore[attr-defined]
         return command
 
     return decorate
 
 
 def given_options(context: typer.Context) -> list[TrainOption]:
-    """Return those of ``OPTIONS`` that were typed, in this order."""
+    """Return the elements of ``OPTIONS`` that are on the command line, in their order."""
 
     def is_given(name: str) -> bool:
         source = context.get_parameter_source(name)
@@ -332,7 +336,7 @@ def given_options(context: typer.Context) -> list[TrainOption]:
 
 
 def arguments_given(given: Mapping[TrainOption, Any]) -> dict[str, Any]:
-    """Return the arguments of the library that options and what was typed for them make."""
+    """Return the library's arguments from options and their values on the command line."""
     return {
         option.argument or option.name: option.read(typed)
         for option, typed in given.items()

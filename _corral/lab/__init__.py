@@ -1,1 +1,1 @@
-"""Many trainings as one study: settings tuned, trainers compared."""
+"""Studies of many training runs: tuning, comparisons, duels, exploitation and diagnosis."""

@@ -1,4 +1,4 @@
-"""Plots with two axes, as SVG for light and dark pages: no library, nothing loaded."""
+"""Plots with two axes, as SVG for light and dark pages, without a plotting library."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from corral.trainers.report import svg as pen
 __all__ = ["COLORS", "Axes", "decades", "picture", "words"]
 
 COLORS = (pen.BLUE, pen.RED, pen.GREEN, pen.PURPLE, pen.SKY, pen.ORANGE, pen.GRAY)
-"""Okabe and Ito's colors, which people with any color vision tell apart."""
+"""Colors of Okabe and Ito, distinguishable with any color vision."""
 
 STYLE = f"""<style>
 .paper {{ fill: #ffffff }} .ink {{ fill: #222222 }} .soft {{ fill: #6b6b6b }}
@@ -26,33 +26,33 @@ STYLE = f"""<style>
 .grid {{ stroke: #33373f }} [stroke="{pen.BLUE}"] {{ stroke: #3f9bd8 }}
 [fill="{pen.BLUE}"] {{ fill: #3f9bd8 }} }}
 </style>"""
-"""Colors of both themes. The blue is too dark for a dark page; the others fit either."""
+"""Colors of both themes. The blue is too dark for a dark page; the other colors fit both."""
 
 
 def picture(height: float, parts: Sequence[str], title: str) -> str:
-    """Return a picture in the colors of the reader's theme."""
+    """Return an SVG picture in the colors of the reader's theme."""
     paper = f'<rect class="paper" width="{pen.WIDTH}" height="{height:.0f}"/>'
     return pen.svg(height, [STYLE, paper, *parts], title)
 
 
 def words(
-    x: float, y: float, said: str, *, soft: bool = False, color: str = "", **style: Any
+    x: float, y: float, text: str, *, soft: bool = False, color: str = "", **style: Any
 ) -> str:
-    """Return words at a point, in the theme's color or another, see ``svg.text``."""
-    drawn = pen.text(x, y, visible(said), **style)
-    chosen = f'fill="{color}"' if color else f'class="{"soft" if soft else "ink"}"'
-    return drawn.replace(f'fill="{pen.INK}"', chosen, 1)
+    """Return text at a point, in the theme's color or in ``color``; see ``svg.text``."""
+    drawn = pen.text(x, y, visible(text), **style)
+    fill = f'fill="{color}"' if color else f'class="{"soft" if soft else "ink"}"'
+    return drawn.replace(f'fill="{pen.INK}"', fill, 1)
 
 
 def decades(low: float, high: float) -> list[float]:
-    """Return the powers of ten in ``low`` .. ``high``: the marks of a logarithmic axis."""
+    """Return the powers of ten in ``low`` .. ``high``, for the marks of a logarithmic axis."""
     first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
     return [10.0**power for power in range(first, last + 1)]
 
 
 @dataclass
 class Axes:
-    """A plot: its place in the picture, what its edges stand for, and what was drawn so far."""
+    """A plot: its position in the picture, the ranges of its axes, and the parts drawn so far."""
 
     left: float
     top: float
@@ -72,19 +72,19 @@ class Axes:
         return self.top + self.height
 
     def across(self, values: Any) -> Array:
-        """Return where values of x stand in the picture."""
+        """Return the horizontal positions of x values in the picture."""
         (low, high), x = self.x, np.asarray(values, dtype=float)
         if self.log:
             low, high, x = math.log(low), math.log(high), np.log(x)
         return np.asarray(self.left + (x - low) / (high - low) * self.width)
 
     def up(self, values: Any) -> Array:
-        """Return where values of y stand in the picture."""
+        """Return the vertical positions of y values in the picture."""
         (low, high), y = self.y, np.asarray(values, dtype=float)
         return np.asarray(self.bottom - (y - low) / (high - low) * self.height)
 
     def rows(self, marks: Iterable[float], size: int = 12) -> None:
-        """Draw a line across at each mark of y, with its number beside it."""
+        """Draw a horizontal line at each mark of y, with its number to the left."""
         for mark in marks:
             at = float(self.up(mark))
             self._grid(self.left, at, self.right, at)
@@ -93,7 +93,7 @@ class Axes:
             )
 
     def columns(self, marks: Iterable[float], size: int = 12, *, lines: bool = False) -> None:
-        """Draw a tick at each mark of x, or a line up to the top, with its number below."""
+        """Draw a tick, or with ``lines`` a full vertical line, at each mark of x; number below."""
         for mark in marks:
             at = float(self.across(mark))
             self._grid(at, self.top if lines else self.bottom, at, self.bottom + 4)
@@ -105,7 +105,7 @@ class Axes:
         self.parts.append(f'<path class="grid" d="M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}"/>')
 
     def titles(self, below: str, beside: str = "", size: int = 12) -> None:
-        """Name the axes."""
+        """Write the titles of the axes."""
         middle = self.left + self.width / 2
         self.parts.append(words(middle, self.bottom + 40, below, anchor="middle", size=size))
         if beside:
@@ -122,10 +122,10 @@ class Axes:
         *,
         steps: bool = False,
     ) -> None:
-        """Draw a line through points; there is a gap where one is NaN."""
+        """Draw a line through points, with a gap at NaN."""
         x, y = _as_steps(x, y) if steps else (np.asarray(x, float), np.asarray(y, float))
-        there = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
-        for piece in np.split(there, np.flatnonzero(np.diff(there) > 1) + 1):
+        finite = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
+        for piece in np.split(finite, np.flatnonzero(np.diff(finite) > 1) + 1):
             if len(piece):
                 points = _points(self.across(x[piece]), self.up(y[piece]))
                 self.parts.append(
@@ -136,26 +136,28 @@ class Axes:
     def band(
         self, x: Any, low: Any, high: Any, color: str, opacity: float = 0.2, *, steps: bool = False
     ) -> None:
-        """Fill what lies between two curves."""
-        ways = [_as_steps(x, y) if steps else (np.asarray(x), np.asarray(y)) for y in (low, high)]
-        (there, below), (back, above) = ways
+        """Fill the area between two curves."""
+        outlines = [
+            _as_steps(x, y) if steps else (np.asarray(x), np.asarray(y)) for y in (low, high)
+        ]
+        (forward, lower), (backward, upper) = outlines
         points = _points(
-            self.across(np.concatenate([there, back[::-1]])),
-            self.up(np.concatenate([below, above[::-1]])),
+            self.across(np.concatenate([forward, backward[::-1]])),
+            self.up(np.concatenate([lower, upper[::-1]])),
         )
         self.parts.append(f'<path d="M{points}Z" fill="{color}" fill-opacity="{opacity:g}"/>')
 
     def dots(self, x: Any, y: Any, color: str, radius: float = 3, opacity: float = 1) -> None:
         """Draw a dot at each point."""
-        across, up = np.broadcast_arrays(self.across(x), self.up(y))
+        columns, rows = np.broadcast_arrays(self.across(x), self.up(y))
         self.parts += [
             f'<circle cx="{a:.1f}" cy="{b:.1f}" r="{radius:g}" fill="{color}" '
             f'fill-opacity="{opacity:g}"/>'
-            for a, b in zip(across.ravel().tolist(), up.ravel().tolist(), strict=True)
+            for a, b in zip(columns.ravel().tolist(), rows.ravel().tolist(), strict=True)
         ]
 
     def key(self, names: Sequence[str], colors: Sequence[str], heights: Sequence[float]) -> None:
-        """Write names to the right of the plot, at ``heights`` as far as they have room."""
+        """Write names to the right of the plot, at ``heights``, moved apart where they overlap."""
         for name, color, at in zip(
             names, colors, pen.apart(heights, 17, self.top + 6, self.bottom), strict=True
         ):
@@ -171,5 +173,5 @@ def _points(x: Array, y: Array) -> str:
 
 
 def _as_steps(x: Any, y: Any) -> tuple[Array, Array]:
-    """Return the corners of a line that keeps each value until the next x."""
+    """Return the corners of a step function that keeps each value until the next x."""
     return np.repeat(np.asarray(x, float), 2)[1:], np.repeat(np.asarray(y, float), 2)[:-1]

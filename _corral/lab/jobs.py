@@ -1,10 +1,10 @@
-"""Runs trained side by side, each by a process of its own.
+"""Train runs in parallel, each in a separate process.
 
     jobs = [Job(Path(f"runs/seed{seed}"), ("arena_v0", "--seed", str(seed))) for seed in range(5)]
     for ended in play(jobs, processes=2): ...
 
-A job is a command of ``corral train`` that anyone can type. What is in its folder is the truth: a
-job whose run is finished is not played again, and one that was killed goes on from its checkpoint.
+A job is a ``corral train`` command that a user could type. Its state is in its folder: a job with a
+finished run is not trained again, and a killed one resumes from its checkpoint.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from corral.trainers.runs.run import CHECKPOINTS, PROGRESS, Run, is_run, load_ru
 from corral.trainers.runs.run_config import config_values
 
 __all__ = [
-    "AGAIN",
+    "REPEATED",
     "Ended",
     "Job",
     "finished",
@@ -44,78 +44,79 @@ __all__ = [
 ]
 
 POLL_S = 0.1
-OF_A_JOB = 2**10
-"""Bytes of a run that is planned, at the least."""
-MOST_LOG, MOST_PROGRESS = 2**26, 2**28
-"""Bytes of what a process prints, and of progress.csv, that are read."""
+MIN_BYTES = 2**10
+"""Minimum bytes that a planned run needs."""
+MAX_LOG, MAX_PROGRESS = 2**26, 2**28
+"""Maximum bytes to read of a process's output and of progress.csv."""
 
-AGAIN = (
+REPEATED = (
     *("--model", "--arg", "--api", "--checkpoint-every", "--callback", "--metric", "--sink"),
     *("--stop", "--evaluate-every"),
 )
-"""Options that a run does not keep: who goes on with it gives them again."""
+"""Options that a run does not store, so they must be repeated with --resume."""
 
 
 def require_room(**numbers: int) -> None:
-    """Raise SizeError where so many runs, the product of ``numbers``, cannot even be listed."""
-    words = " x ".join(f"{name}={number}" for name, number in numbers.items())
-    require_memory({words: OF_A_JOB * math.prod(numbers.values())})
+    """Raise SizeError if the list of runs, as many as the product of ``numbers``, is too large."""
+    product = " x ".join(f"{name}={number}" for name, number in numbers.items())
+    require_memory({product: MIN_BYTES * math.prod(numbers.values())})
 
 
 @dataclass(frozen=True)
 class Job:
-    """A run to be trained: its folder, and words of ``corral train``, the environment first."""
+    """A run to train: its folder, and the arguments of ``corral train``, environment first."""
 
     folder: Path
     arguments: tuple[str, ...]
 
     @property
     def log(self) -> Path:
-        """What its process prints, beside the run."""
+        """File with the output of the process, next to the run."""
         return self.folder.with_name(f"{self.folder.name}.log")
 
-    def words(self) -> list[str]:
-        """Return the words after ``corral`` that begin the run, or go on with it."""
+    def cli_arguments(self) -> list[str]:
+        """Return the arguments of ``corral`` that start or resume the run."""
         if not is_run(self.folder):
             return ["train", *self.arguments, "--out", str(self.folder)]
         env, *options = self.arguments
-        own = [] if registered_name(env) is not None else [env]  # nothing is imported unasked
-        return ["train", *own, "--resume", str(self.folder), *_again(options)]
+        # A third-party environment must be named again: a run's files import nothing.
+        third_party = [] if registered_name(env) is not None else [env]
+        return ["train", *third_party, "--resume", str(self.folder), *_again(options)]
 
     def command(self, threads: int | None = None) -> str:
-        """Return what to type to train the same run anew, but for where it is written."""
-        before = [] if threads is None else [f"{THREADS}={threads}"]
-        return shlex.join([*before, "corral", "train", *self.arguments])
+        """Return the command that trains the same run again, except for its folder."""
+        variables = [] if threads is None else [f"{THREADS}={threads}"]
+        return shlex.join([*variables, "corral", "train", *self.arguments])
 
 
 def _again(options: list[str]) -> Iterator[str]:
-    """Yield those of ``options`` that a run which goes on is given again, with their values."""
+    """Yield the ``options`` that must be repeated with --resume, with their values."""
     for at, word in enumerate(options):
         name, equals, value = word.partition("=")
         value = value if equals else " ".join(options[at + 1 : at + 2])
-        if name in AGAIN or (name == "--trainer" and ":" in value):
+        if name in REPEATED or (name == "--trainer" and ":" in value):
             yield from [word] if equals else [name, value]
 
 
 @dataclass(frozen=True)
 class Ended:
-    """A job that ended: exit status of its process (0: all is well; None: it was done before)."""
+    """A finished job with the exit status of its process; None if the run was already finished."""
 
     job: Job
     code: int | None
 
     @property
-    def words(self) -> str:
-        """The last line that its process printed: what went wrong, where something did."""
+    def last_line(self) -> str:
+        """Last line that the process printed, which is the error message after a failure."""
         try:
-            text = read_file(self.job.log, MOST_LOG).decode("utf-8", errors="replace")
+            text = read_file(self.job.log, MAX_LOG).decode("utf-8", errors="replace")
         except OSError:
             return ""
         return next((line for line in reversed(text.split("\n")) if line.strip()), "")
 
 
 def finished(folder: Path) -> Run | None:
-    """Return the run in ``folder``, where its training came to an end; None where it did not."""
+    """Return the run in ``folder`` if its training is complete, else None."""
     try:
         return load_run(folder) if is_finished(folder) else None
     except (CorralError, OSError):
@@ -123,19 +124,19 @@ def finished(folder: Path) -> Run | None:
 
 
 def is_finished(folder: Path) -> bool:
-    """Return whether the run in ``folder`` came to its end; it need not be one of corral's own
-    environments.
+    """Whether the training of the run in ``folder`` is complete.
 
-    It did where a stop criterion ended it, or no further rollout fits into its steps.
+    It is complete if a stop criterion ended it, or if no further rollout fits into its steps. The
+    run may be in a third-party environment.
     """
     try:
         planned = int(config_values(folder)["steps"])
         latest = latest_checkpoint(folder / CHECKPOINTS)
         saved = int(latest.name.split("_")[1])
-        table = read_text(folder / PROGRESS, MOST_PROGRESS, folder=folder)
+        table = read_text(folder / PROGRESS, MAX_PROGRESS, folder=folder)
         steps = pd.read_csv(io.StringIO(table))["env_steps"]
         rollout = int(steps.diff().iloc[-1]) if len(steps) > 1 else int(steps.iloc[-1])
-        if saved != int(steps.iloc[-1]):  # killed between a row and its checkpoint
+        if saved != int(steps.iloc[-1]):  # killed between writing a row and its checkpoint
             return False
         stopped = load_checkpoint(latest).documents["progress"].get("stopped")
     except (CorralError, OSError, ValueError, LookupError, TypeError, ArithmeticError):
@@ -144,9 +145,9 @@ def is_finished(folder: Path) -> bool:
 
 
 def threads_of_each(processes: int) -> int:
-    """Return the threads of torch in each of so many processes: as many as there are cores for."""
-    given = os.environ.get(THREADS, "")
-    return int(given) if given.isdigit() else max(1, (os.cpu_count() or 1) // processes)
+    """Return the number of torch threads per process: the cores divided by ``processes``."""
+    threads = os.environ.get(THREADS, "")
+    return int(threads) if threads.isdigit() else max(1, (os.cpu_count() or 1) // processes)
 
 
 def play(
@@ -156,27 +157,27 @@ def play(
     watch: Callable[[Job], bool] | None = None,
     threads: int | None = None,
 ) -> Generator[Ended, None, None]:
-    """Train the runs of ``jobs``, ``processes`` at a time, and yield each as it ends.
+    """Train the runs of ``jobs``, ``processes`` at a time, and yield each one when it ends.
 
-    ``jobs`` may be a generator: the next is asked for when there is room for it; None stands for
-    "nothing yet". ``watch`` is asked about each that is being trained, several times a second;
-    where it gives False, the process is asked to save and end (SIGTERM), and is yielded as others
-    are. ``threads`` are those of torch in each process, see ``threads_of_each``.
+    ``jobs`` may be a generator: its next job is requested when a process is free. A job of None
+    means "no job is ready yet". ``watch`` is called with each running job several times a second.
+    If it returns False, the process receives SIGTERM, saves and ends. ``threads`` is the number of
+    torch threads per process, see ``threads_of_each``.
 
-    A run that a process of somebody else trains, such as one whose parent was killed, is waited
-    for. Ctrl-C reaches all processes, which save and end; KeyboardInterrupt is raised after that.
-    Where the generator is closed, or an error is raised, the processes are ended in the same way.
+    If another process trains a run, for example a process that outlived its parent, ``play`` waits
+    for it. Ctrl-C reaches all processes, which save and end; then KeyboardInterrupt is raised. The
+    processes are ended in the same way if the generator is closed or an error is raised.
     """
-    waiting, over = iter(jobs), Ended(Job(Path(), ()), None)
-    running: dict[Job, subprocess.Popen[bytes] | None] = {}  # None: a process of somebody else
+    waiting, end = iter(jobs), Ended(Job(Path(), ()), None)
+    running: dict[Job, subprocess.Popen[bytes] | None] = {}  # None: trained by another program
     threads = threads_of_each(processes) if threads is None else threads
-    more = True
+    has_more = True
     try:
-        while more or running:
-            while more and len(running) < processes:
-                job = next(waiting, over)
+        while has_more or running:
+            while has_more and len(running) < processes:
+                job = next(waiting, end)
                 if isinstance(job, Ended):
-                    more = False
+                    has_more = False
                 elif job is None:
                     break
                 elif is_locked(job.folder):
@@ -184,17 +185,17 @@ def play(
                 elif is_finished(job.folder):
                     yield Ended(job, None)
                 else:
-                    running[job] = _begun(job, threads)
+                    running[job] = _start(job, threads)
             for job, process in [*running.items()]:
                 if process is None:
                     if not is_locked(job.folder):
                         done = is_finished(job.folder)
-                        running[job] = None if done else _begun(job, threads)
+                        running[job] = None if done else _start(job, threads)
                         if done:
                             del running[job]
                             yield Ended(job, None)
                 elif (code := process.poll()) is not None:
-                    if code and is_locked(job.folder):  # somebody else was there first
+                    if code and is_locked(job.folder):  # another program trains the run
                         running[job] = None
                     else:
                         del running[job]
@@ -203,20 +204,20 @@ def play(
                     process.terminate()
             time.sleep(POLL_S)
     finally:
-        begun = [process for process in running.values() if process is not None]
-        for process in begun:
+        processes_left = [process for process in running.values() if process is not None]
+        for process in processes_left:
             process.terminate()
-        for process in begun:
+        for process in processes_left:
             process.wait()
 
 
-def _begun(job: Job, threads: int) -> subprocess.Popen[bytes]:
+def _start(job: Job, threads: int) -> subprocess.Popen[bytes]:
     make_folder(job.folder.parent)
     if not (job.folder / PROGRESS).exists() and job.log.exists():
-        job.log.unlink()  # of a start that failed
+        job.log.unlink()  # the log of a failed start
     with append_to(job.log, folder=job.folder.parent) as log:
         return subprocess.Popen(
-            [sys.executable, "-m", "corral", *job.words()],
+            [sys.executable, "-m", "corral", *job.cli_arguments()],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

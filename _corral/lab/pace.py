@@ -1,4 +1,4 @@
-"""How long runs side by side take: what is said before the first, and when it ended."""
+"""Time estimates for runs in parallel: before the first run, and after it has ended."""
 
 from __future__ import annotations
 
@@ -9,28 +9,32 @@ __all__ = ["Pace"]
 
 
 class Pace:
-    """So many runs that are trained, so many at a time."""
+    """The number of runs to train, their env steps, and the number of processes."""
 
     def __init__(self, runs: int, env_steps: int, processes: int) -> None:
         self.runs, self.env_steps, self.processes = runs, env_steps, processes
-        self.begun: float | None = time.monotonic()  # None: the first has ended
+        self.begun: float | None = time.monotonic()  # None: the first run has ended
 
     def planned(self) -> str:
-        """Return "8 runs of 4,096 env steps, 2 at a time"."""
+        """Return a text such as "8 runs of 4,096 env steps, 2 at a time"."""
         runs = f"{self.runs} run{'s' * (self.runs != 1)} of {self.env_steps:,} env steps"
-        many = min(self.runs, self.processes)
-        return f"{runs}, {many} at a time" if many > 1 else runs
+        parallel = min(self.runs, self.processes)
+        return f"{runs}, {parallel} at a time" if parallel > 1 else runs
 
     def ended(self) -> str | None:
-        """Return, when the first run ended, how long the others will take; None at the others.
+        """Return, after the first run, a text with the remaining time; after later runs, None.
 
-        Runs count as equally long.
+        All runs are assumed to take equally long.
         """
         if self.begun is None:
             return None
-        took, self.begun = time.monotonic() - self.begun, None
-        left = took * (math.ceil(self.runs / self.processes) - 1)
-        return f"The first run took {_long(took)}: about {_long(left)} are left" if left else None
+        duration, self.begun = time.monotonic() - self.begun, None
+        remaining = duration * (math.ceil(self.runs / self.processes) - 1)
+        return (
+            f"The first run took {_long(duration)}: about {_long(remaining)} remaining"
+            if remaining
+            else None
+        )
 
 
 def _long(seconds: float) -> str:

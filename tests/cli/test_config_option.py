@@ -112,7 +112,7 @@ MISTAKES = [
     (["arena_v0"], "", "run.toml: [env_kwargs] no key named 'queue'"),
     (["--trainer", "sb3_ppo"], "huber_delta = 1.0", "trainer sb3_ppo has no huber_delta"),
     (["--horizon", "0"], "", "--horizon 0: give a whole number"),
-    (["--stretch"], "", "--stretch is for --resume"),
+    (["--stretch"], "", "--stretch requires --resume"),
 ]
 
 

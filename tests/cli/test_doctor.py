@@ -110,14 +110,14 @@ def test_json_holds_all_of_it_and_nothing_else_is_printed(zeroed: tuple[Path, st
 # --- Refusals ------------------------------------------------------------------------------------
 
 REFUSED = (
-    ([], "name the folder of a run, as in: corral doctor runs/NAME; or a learner: corral doctor"),
+    ([], "corral doctor runs/NAME"),
     (["no/such/run"], "no/such/run is no run: it has no config.json"),
     (["dfaas_v0"], "corral check dfaas_v0 --learnable"),
     (["run", "--learner", "mappo"], "give run or --learner mappo, not both"),
-    (["run", "--probes", "P4"], "--probes belongs to --learner"),
-    (["run", "--budget", "2"], "--budget belongs to --learner"),
-    (["--learner", "mappo", "--env", "x:y"], "--env belongs to a run"),
-    (["--learner", "mappo", "--arg", "a=1"], "--arg belongs to a run"),
+    (["run", "--probes", "P4"], "--probes requires --learner"),
+    (["run", "--budget", "2"], "--budget requires --learner"),
+    (["--learner", "mappo", "--env", "x:y"], "--env applies to runs"),
+    (["--learner", "mappo", "--arg", "a=1"], "--arg applies to runs"),
 )
 
 

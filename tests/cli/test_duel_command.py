@@ -65,11 +65,11 @@ def test_results_are_written_once(tmp_path: Path) -> None:
     ("words", "message"),
     [
         (["perfct", "random", *GAME], "named 'perfct'; did you mean 'perfect'?"),
-        (["perfect", *GAME], "a duel takes two players or more, and here is perfect"),
+        (["perfect", *GAME], "perfect"),
         (["perfect", "random"], "no player is a run: name the environment, --env tictactoe_v0"),
         (["perfect", "random", *GAME, "--episodes", "0"], "--episodes 0: give a whole number, 1"),
         (["perfect", "perfect", *GAME], "2 players are named perfect"),
-        (["runs/no", "random", *GAME], "there is no run in runs/no: no such folder"),
+        (["runs/no", "random", *GAME], "runs/no is not a run"),
         (["perfect", "random", *GAME, "--deterministic"], "did you mean '--greedy'?"),
         (["perfect", "random", *GAME, "--arg", "size=4"], "perfect play on 4 x 4"),
     ],

@@ -255,7 +255,7 @@ def test_mistakes_of_evaluate(run: Run, tmp_path: Path) -> None:
         ([run.folder, "--rows", "30:50"], "40"),
         ([run.folder, "--window", "0"], "--window 0: give 1 step or more"),
         ([run.folder, "--trace", tmp_path / "large.csv"], "load_scale"),
-        ([run.folder, "--out", tmp_path / "large.csv"], "is a file; give a folder"),
+        ([run.folder, "--out", tmp_path / "large.csv"], f"{tmp_path / 'large.csv'} is a file"),
     ):
         printed = within("evaluate", *arguments, code=2)
         assert message in printed

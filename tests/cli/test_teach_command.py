@@ -51,9 +51,9 @@ def test_a_team_is_recorded_cloned_and_started_from(
         ),
         (("clone", "dfaas_v0", "--from", "local", "--smoothing", "-1"), "--smoothing"),
         (("clone", "dfaas_v0", "--from", "local", "--own-ply", "1"), "did you mean '--own-play'?"),
-        (("clone", "dfaas_v0", "--from", "local", "--teacher", "x"), "give it as --from"),
-        (("clone", "--resume", "runs/a"), "goes on cloning: corral train --resume runs/a"),
-        (("record", "dfaas_v0"), "name who plays"),
+        (("clone", "dfaas_v0", "--from", "local", "--teacher", "x"), "--from"),
+        (("clone", "--resume", "runs/a"), "corral train --resume runs/a"),
+        (("record", "dfaas_v0"), "corral record dfaas_v0 --policies"),
         (("record", "dfaas_v0", "--policies", "local"), "name the file to write"),
         (
             ("record", "dfaas_v0", "--policies", "local", "--out", "a.csv"),

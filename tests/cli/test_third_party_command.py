@@ -56,10 +56,10 @@ def test_arguments_and_the_interface_are_remembered_too(tmp_path: Path) -> None:
     [
         (("train", "support.zoo_envs:RingEnv", "--arg", "sides=3"), "unexpected keyword argument"),
         (("train", "classic/no_such-v3"), "no environment of PettingZoo named"),
-        (("train", "support.zoo_envs:RingEnv", "--sides", "3"), "given as --arg sides="),
+        (("train", "support.zoo_envs:RingEnv", "--sides", "3"), "--arg sides="),
         (("train", "no_such_module:env"), "give module:function, or an id such as"),
-        (("train", "arena_v0", "--arg", "width=3"), "give --name value for corral's own"),
-        (("train", "arena_v0", "--api", "aec"), "give --name value for corral's own"),
+        (("train", "arena_v0", "--arg", "width=3"), "write --name value for built-in"),
+        (("train", "arena_v0", "--api", "aec"), "write --name value for built-in"),
         (("check", "support.zoo_envs:RingEnv", "--api", "both"), 'give "parallel" or "aec"'),
     ],
 )

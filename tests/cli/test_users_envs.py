@@ -108,7 +108,7 @@ def test_cartpole_is_one_word(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("missing_for_tests.py:Pair", "there is no file missing_for_tests.py"),
+        ("missing_for_tests.py:Pair", "file missing_for_tests.py"),
         ("pair_for_tests.py", "give pair_for_tests.py:NAME"),
         ("{file}:Pear", "did you mean 'Pair'"),
         ("Cartpole-v1", "did you mean 'CartPole-v1'"),

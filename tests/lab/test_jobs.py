@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from corral.cli.train_options import OPTIONS
-from corral.lab.jobs import AGAIN, Ended, Job, finished, play, threads_of_each
+from corral.lab.jobs import REPEATED, Ended, Job, finished, play, threads_of_each
 from corral.trainers.runs.folders import locked
 from corral.trainers.runs.run import CHECKPOINTS, load_run
 
@@ -28,7 +28,7 @@ def test_jobs_are_played_once_and_a_failure_says_why(tmp_path: Path) -> None:
     ended = {each.job.folder.name: each for each in play(jobs, processes=2)}
     assert ended["first"].code == 0
     assert ended["wrong"].code == 2
-    assert "no-such-option" in ended["wrong"].words
+    assert "no-such-option" in ended["wrong"].last_line
     run = finished(tmp_path / "first")
     assert run is not None
     assert run.config.seed == 1
@@ -74,7 +74,7 @@ def test_a_job_that_is_stopped_is_not_finished_and_goes_on(tmp_path: Path) -> No
     assert finished(job.folder) is None
     before = load_run(job.folder).progress["env_steps"].iloc[-1]
     assert 0 < before < 4000
-    assert "--resume" in job.words()
+    assert "--resume" in job.cli_arguments()
     [ended] = play([job])
     assert ended.code == 0
     assert finished(job.folder) is not None
@@ -83,7 +83,7 @@ def test_a_job_that_is_stopped_is_not_finished_and_goes_on(tmp_path: Path) -> No
 
 def test_the_command_is_what_was_run() -> None:
     job = Job(Path("runs/a b"), ("arena_v0", "--arg", "x=a b"))
-    assert job.words() == ["train", "arena_v0", "--arg", "x=a b", "--out", "runs/a b"]
+    assert job.cli_arguments() == ["train", "arena_v0", "--arg", "x=a b", "--out", "runs/a b"]
     assert job.command(2) == "OMP_NUM_THREADS=2 corral train arena_v0 --arg 'x=a b'"
 
 
@@ -101,16 +101,16 @@ def test_a_run_that_goes_on_is_told_again_what_it_does_not_keep(tmp_path: Path) 
     job = Job(tmp_path, ("two_step_v0", *words))
     (tmp_path / "config.json").write_text("{}")
     again = ("--stop", "return_team>=1", "--api=aec")
-    assert job.words() == ["train", "--resume", str(tmp_path), *again]
+    assert job.cli_arguments() == ["train", "--resume", str(tmp_path), *again]
     others = Job(tmp_path, ("my_game:make", *words[:2], "--trainer", "my.py:mine"))
-    assert job.words()[1] == "--resume"
+    assert job.cli_arguments()[1] == "--resume"
     mine = ["my_game:make", "--resume", str(tmp_path), "--trainer", "my.py:mine"]
-    assert others.words() == ["train", *mine]
+    assert others.cli_arguments() == ["train", *mine]
 
 
 def test_every_option_that_a_resumed_run_takes_is_told_again() -> None:
     both = {"--" + each.name.replace("_", "-") for each in OPTIONS if each.used == "both"}
-    assert both - {"--steps", "--keep"} == set(AGAIN)  # those two are kept with the run
+    assert both - {"--steps", "--keep"} == set(REPEATED)  # those two are kept with the run
 
 
 @pytest.mark.slow

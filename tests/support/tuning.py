@@ -34,7 +34,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
             code = None
             if not is_finished(job.folder):
                 begun.append(job)
-                result = CliRunner().invoke(app, job.words())
+                result = CliRunner().invoke(app, job.cli_arguments())
                 job.log.write_text(result.output)
                 code = result.exit_code
             yield Ended(job, code)

@@ -111,7 +111,7 @@ def test_the_nearest_name_counts_where_no_spelling_is_known() -> None:
     assert meant("x" * 10**6, ["x" * 10**6 + "y"]) == []
     assert hint("xyz", ["gamma"]) == "."
     assert hint("--lr", ["--learning-rate"]) == "; did you mean '--learning-rate'?"
-    assert answer("eval_freq", ["ent_coef"]).startswith(". Evaluation is a step of its own")
+    assert answer("eval_freq", ["ent_coef"]).startswith(". Evaluation is a separate step")
 
 
 def test_a_name_of_a_trainer_is_never_taken_for_another() -> None:

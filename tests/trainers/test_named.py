@@ -34,7 +34,7 @@ def test_an_object_of_a_file_and_of_a_module(file: Path) -> None:
     ("text", "said"),
     [
         ("nothing_here_at_all:make", "no module named 'nothing_here_at_all'"),
-        ("missing_file.py:make", "there is no file missing_file.py"),
+        ("missing_file.py:make", "missing_file.py"),
         (":make", "give module:name, or file.py:name"),
         ("collections:", "give module:name, or file.py:name"),
         ("collections:OrderedDikt", "OrderedDict"),

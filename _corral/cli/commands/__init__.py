@@ -1,1 +1,1 @@
-"""The commands of ``corral``, a module each, or one for those of a kind."""
+"""The commands of ``corral``. Each module holds one command or a few related ones."""

@@ -1,4 +1,4 @@
-"""``corral check``: whether an environment, ours or anybody's, keeps what learners rely on."""
+"""``corral check``: test whether an environment satisfies what RL algorithms assume."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from corral.envs.conformance import CHECKS, check_env
 __all__ = ["add_to"]
 
 SECONDS = 20.0
-"""Time that a check of one form of an environment may take, unless --seconds says otherwise."""
+"""Default of --seconds: time in seconds to check one form of an environment."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -32,18 +32,19 @@ def check(
     environment: Annotated[
         str | None,
         typer.Argument(
-            help="An environment (corral envs lists them), an id of PettingZoo, or module:function "
-            "of any other."
+            help="An environment (corral envs lists them), a PettingZoo id, or module:function."
         ),
     ] = None,
     arg: Annotated[
         list[str] | None,
-        typer.Option(metavar="<key=value>", help="An argument of it; may be repeated."),
+        typer.Option(metavar="<key=value>", help="Argument of the environment; may be repeated."),
     ] = None,
     api: Annotated[
-        str | None, typer.Option(help="parallel or aec, for one of others that has both.")
+        str | None, typer.Option(help="API of a third-party environment: parallel or aec.")
     ] = None,
-    seeds: Annotated[str, typer.Option(help="Seeds of the episodes, with commas.")] = "0,1,2",
+    seeds: Annotated[
+        str, typer.Option(help="Seeds of the episodes, separated by commas.")
+    ] = "0,1,2",
     limit: DeclaredNumber = ...,
     stochastic: Annotated[Declared, typer.Option("--stochastic/--deterministic")] = ...,
     processes: Declared = ...,
@@ -51,44 +52,44 @@ def check(
         float | None,
         typer.Option(
             metavar="<s>",
-            help="About how long it may take for each form; default: 20. What was left out is "
-            "said.",
+            help="Approximate time limit for each form; default: 20. Checks left out are listed.",
         ),
     ] = None,
     learnable: Annotated[
         bool,
         typer.Option(
             "--learnable",
-            help="Instead: do choices matter, and does the observation show which is best?",
+            help="Instead, test whether choices matter and whether the observation shows which "
+            "action is best.",
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
-    list_checks: Annotated[bool, typer.Option("--list", help="List the checks, and end.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+    list_checks: Annotated[bool, typer.Option("--list", help="List the checks and exit.")] = False,
 ) -> None:
     """Check an environment for faults.
 
-    Plays whole episodes, and reports every fault in masks, spaces, seeds, resets, copies and the
-    accounting of AEC. Environments of corral are checked in each of their forms, parallel and AEC.
-    Ends with 1 where there are errors, with 0 where there are only warnings.
+    Plays whole episodes and reports every fault in masks, spaces, seeds, resets, copies and AEC
+    bookkeeping. Environments of corral are checked in each form, parallel and AEC. The exit code
+    is 1 for errors, and 0 for warnings only.
 
-    With --learnable it plays scripts (the lowest legal action, each constant one, reference teams)
-    on common episodes, forks moments of play to see which action is best there, and asks how much
-    of that the observation shows. Ends with 1 where there is nothing to learn.
+    With --learnable, plays scripts (lowest legal action, each constant action, reference teams) on
+    the same episodes. It then forks states to find the best action, and measures how well the
+    observation predicts it. The exit code is 1 if there is nothing to learn.
     """
     if list_checks:
-        for name, kept in CHECKS.items():
-            lines = textwrap.wrap(kept, max(20, out.width - 20))
+        for name, description in CHECKS.items():
+            lines = textwrap.wrap(description, max(20, out.width - 20))
             out.print(f"{name:<20}" + ("\n" + " " * 20).join(lines))
         return
     expect("check", environment)
-    assert environment is not None  # else ``expect`` has said so
+    assert environment is not None  # ``expect`` raises for None
     allowed = SECONDS if seconds is None else seconds
     if learnable:
         _learnable(environment, arguments_of(arg or []), api, _seeds(seeds), allowed, as_json)
         return
     results = []
     for make in _makes(environment, arguments_of(arg or []), api):
-        # What an environment prints is no part of the report.
+        # Output that the environment prints is not part of the report.
         with progress_bar() as progress, contextlib.redirect_stdout(sys.stderr):
             result = check_env(
                 make,
@@ -107,7 +108,7 @@ def check(
     if as_json:
         print_json({"results": [result.to_json() for result in results]})
     if any(result.not_run for result in results) and processes:
-        complain("not all checks were run, see NOT RUN")
+        complain("some checks were not run; see NOT RUN")
     if any(result.errors for result in results):
         raise typer.Exit(1)
 
@@ -120,7 +121,7 @@ def _learnable(
     seconds: float,
     as_json: bool,
 ) -> None:
-    """Say whether choices matter in an environment; exit with 1 where there are faults."""
+    """Print whether choices matter in an environment. Exit with 1 if a fault is found."""
     from corral.adapters.sources import rules_of
     from corral.lab.doctor.choices import learnable
 
@@ -128,24 +129,24 @@ def _learnable(
         import_from_here()
     with progress_bar() as progress, contextlib.redirect_stdout(sys.stderr):
         rules = rules_of(environment, arguments, api=api)
-        found = learnable(rules, seed=(seeds or [0])[0], seconds=seconds, progress=progress)
+        report = learnable(rules, seed=(seeds or [0])[0], seconds=seconds, progress=progress)
     if as_json:
-        print_json(found.to_json())
+        print_json(report.to_json())
     else:
-        out.print(found.text(out.width), soft_wrap=True)
-    if found.faults:
+        out.print(report.text(out.width), soft_wrap=True)
+    if report.faults:
         raise typer.Exit(1)
 
 
 def _makes(environment: str, arguments: dict[str, Any], api: Any) -> list[Any]:
-    """Return a maker for each form of an environment."""
+    """Return a maker of each form of an environment."""
     from corral.envs.arguments import known_arguments
     from corral.envs.registry import PROBES, NamedEnv, env_spec, rules_class
 
     if is_third_party(environment):
         import_from_here()
         make = NamedEnv(environment, arguments, api)
-        make.find()  # a name that does not exist is the user's mistake, not the environment's
+        make.find()  # an unknown name is a mistake of the user, not a fault of the environment
         return [make]
     spec = env_spec(environment)
     try:
@@ -156,7 +157,7 @@ def _makes(environment: str, arguments: dict[str, Any], api: Any) -> list[Any]:
         arguments = {"name": spec.name, **arguments}
     kinds = ["parallel_env", "env"] if spec.simultaneous else ["env"]
     makes = [NamedEnv(f"{spec.module}:{kind}", arguments) for kind in kinds]
-    makes[0]()  # an argument out of range is the user's mistake, not the environment's
+    makes[0]()  # an argument out of range is a mistake of the user, not a fault
     return makes
 
 

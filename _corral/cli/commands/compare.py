@@ -1,4 +1,4 @@
-"""``corral compare``: groups of runs, or trainers over several seeds, beside each other."""
+"""``corral compare``: compare groups of runs, or trainers over several seeds."""
 
 from __future__ import annotations
 
@@ -22,26 +22,28 @@ from corral.cli.options import (
     whole,
 )
 from corral.cli.output import check_new, out, progress_bar, reported, show_table
-from corral.cli.run_options import OwnApi, OwnArguments, OwnEnv, OwnModel, OwnTrainer
+from corral.cli.run_options import RunApi, RunArguments, RunEnv, RunModel, RunTrainer
 from corral.errors import RunError, StudyError, UnknownNameError
 from corral.files import write_file
 
 __all__ = ["add_to"]
 
 STUDY = "study.json"
-"""What the runs in a folder were trained as, so that no others are taken for them."""
+"""File with the training command of the runs in a folder, to detect runs of another study."""
 
 
 class Study(TypedDict):
-    """What it holds."""
+    """Content of the file STUDY."""
 
     env: str
     options: list[str]
 
 
 class CompareCommand(Command):
-    """A command whose --against takes all words up to the next option: a shell writes many for
-    runs/b-*."""
+    """A command in which --against takes all words up to the next option.
+
+    The shell expands a pattern such as runs/b-* to many words.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         joined: list[str] = []
@@ -68,7 +70,7 @@ def compare(
     runs: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Folders of finished runs, the first group; or an environment, with --trainers, "
+            help="Folders of finished runs: the first group. Or, with --trainers, an environment "
             "and options of corral train.",
             metavar="RUNS... | ENV",
         ),
@@ -78,24 +80,24 @@ def compare(
         typer.Option(
             metavar="RUNS...",
             help="Another group of runs, up to the next option; may be repeated. LABEL=FILE.json "
-            "is a file of marl-eval's form, which BenchMARL writes.",
+            "reads a file in marl-eval format, which BenchMARL writes.",
         ),
     ] = None,
     name: Annotated[
         list[str] | None,
         typer.Option(
-            help="What a group is called, in their order; may be repeated. Default: what its "
-            "folders' names have in common."
+            help="Name of a group, in the order of the groups; may be repeated. Default: the "
+            "common part of its folders' names."
         ),
     ] = None,
     trainers: Annotated[
         str | None,
         typer.Option(
-            metavar="<mappo,ippo>", help="Trainers to compare in ENV: missing runs are trained."
+            metavar="<mappo,ippo>", help="Trainers to compare in ENV. Missing runs are trained."
         ),
     ] = None,
-    seeds: Annotated[int, whole("Of --trainers: runs of each, seeds 0, 1, ...")] = 5,
-    jobs: Annotated[int, whole("Of --trainers: runs trained side by side.")] = 1,
+    seeds: Annotated[int, whole("With --trainers: runs per trainer, with seeds 0, 1, ...")] = 5,
+    jobs: Annotated[int, whole("With --trainers: number of runs trained in parallel.")] = 1,
     episodes: Declared = ...,
     seed: Declared = ...,
     unequal_steps: Declared = ...,
@@ -105,33 +107,33 @@ def compare(
         Path | None,
         typer.Option(
             "--out",
-            help="Folder for tables and pictures; default: none, with --trainers "
-            "runs/compare-ENV, which holds the runs, too.",
+            help="Folder for tables and pictures; default: none. With --trainers, it also holds "
+            "the runs; default: runs/compare-ENV.",
         ),
     ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the results in the folder of --out.")
     ] = False,
-    env: OwnEnv = None,
-    arg: OwnArguments = None,
-    api: OwnApi = None,
-    model: OwnModel = None,
-    trainer: OwnTrainer = None,
+    env: RunEnv = None,
+    arg: RunArguments = None,
+    api: RunApi = None,
+    model: RunModel = None,
+    trainer: RunTrainer = None,
 ) -> None:
-    """Say which group of runs is better, and how sure that is.
+    """Compare groups of runs, with intervals and a verdict.
 
-    Finished runs: corral compare runs/a-seed* --against runs/b-seed*. Or trainers: corral compare
-    arena_v0 --trainers mappo,ippo --seeds 5 --jobs 2 trains what is missing first; called again, it
-    goes on. Every run plays the same episodes, greedily, on a seed that no training saw; a load is
-    replayed on held-out rows. Below 5 runs in a group nothing is claimed.
+    For finished runs: corral compare runs/a-seed* --against runs/b-seed*. For trainers: corral
+    compare arena_v0 --trainers mappo,ippo --seeds 5 --jobs 2. This trains the missing runs first;
+    repeat the command to resume it. All runs play the same episodes, greedily, on a seed unused in
+    training. A load is replayed on held-out rows. No verdict is given below 5 runs in a group.
     """
     from corral.lab.comparing.comparison import FILES
     from corral.lab.comparing.tables import comparison_tables
 
     import_from_here()
     words = runs or []
-    own: dict[str, Any] = {"env_kwargs": arguments_of(arg) if arg else None, "api": api}
-    own |= {"model": model, "trainer": trainer}
+    api_options: dict[str, Any] = {"env_kwargs": arguments_of(arg) if arg else None, "api": api}
+    api_options |= {"model": model, "trainer": trainer}
     if trainers is None:
         groups = _groups(context, words, against or [], name or [])
         if out_dir is not None:
@@ -139,7 +141,7 @@ def compare(
     else:
         if against or not words:
             raise ValueError(
-                "--trainers takes an environment, and no --against, as in: "
+                "--trainers takes an environment and excludes --against, as in: "
                 "corral compare arena_v0 --trainers mappo,ippo"
             )
         env, options = words[0], words[1:]
@@ -152,7 +154,7 @@ def compare(
         result = corral.compare(
             groups,
             env,
-            **own,
+            **api_options,
             episodes=episodes,
             seed=seed,
             workers=workers,
@@ -168,15 +170,15 @@ def compare(
         out.print(f"Results: {out_dir}, {', '.join(written)}", soft_wrap=True)
         if "curves.svg" not in written:
             out.print(
-                "No learning curves: they need two rows or more of each run, which differ, at env "
-                "steps that all have in common."
+                "No learning curves: each run needs at least two different rows, at env steps "
+                "that all runs share."
             )
 
 
 def _groups(
     context: typer.Context, first: list[str], against: list[str], names: list[str]
 ) -> dict[str, list[str]]:
-    """Return label -> runs, or the files of one group."""
+    """Return label -> runs, or label -> files for a group of result files."""
     from corral.lab.comparing.groups import labels_of
     from corral.trainers.runs.run import but_logs
 
@@ -190,32 +192,32 @@ def _groups(
             "name two groups of runs: corral compare runs/a-* --against runs/b-*; or trainers: "
             "corral compare arena_v0 --trainers mappo,ippo"
         )
-    groups, given = [], []
+    groups, labels = [], []
     for i, named in enumerate([first, *(text.split("\n") for text in against)]):
         if not (words := but_logs(named)):
-            raise RunError(f"{named[0]}: a log, and no run; name folders of runs")
+            raise RunError(f"{named[0]} is a log, not a run; name folders of runs")
         label, equals, path = words[0].partition("=")
         is_labeled = bool(equals) and path.endswith(".json") and not Path(words[0]).exists()
         groups.append([path, *words[1:]] if is_labeled else words)
-        given.append(names[i] if i < len(names) else label if is_labeled else None)
-    return dict(zip(labels_of(groups, [*given, *names[len(groups) :]]), groups, strict=True))
+        labels.append(names[i] if i < len(names) else label if is_labeled else None)
+    return dict(zip(labels_of(groups, [*labels, *names[len(groups) :]]), groups, strict=True))
 
 
 def _trained(
     folder: Path, env: str, trainers: list[str], seeds: int, processes: int, options: Sequence[str]
 ) -> dict[str, list[str]]:
-    """Return label -> folders, after what is missing was trained."""
+    """Train the missing runs. Return label -> folders of the runs."""
     from corral.lab.comparing.training import folders_of, jobs_of, pace_of, trained
     from corral.lab.jobs import require_room
     from corral.trainers.base import find_trainer
 
     if len(trainers) < 2 or len({*trainers}) < len(trainers):
-        raise ValueError(f"--trainers {','.join(trainers)}: give two or more, each once")
+        raise ValueError(f"--trainers {','.join(trainers)}: give two or more different trainers")
     if seeds < 1 or processes < 1:
         raise ValueError(f"--seeds {seeds} --jobs {processes}: give 1 or more of each")
     require_room(trainers=len(trainers), seeds=seeds)
-    for each in trainers:
-        find_trainer(each)
+    for name in trainers:
+        find_trainer(name)
     _require_same_study(folder, {"env": env, "options": list(options)})
     jobs = jobs_of(folder, env, trainers, seeds, options)
     pace = pace_of(jobs, processes, options)
@@ -223,33 +225,35 @@ def _trained(
         out.print(pace.planned())
     try:
         for ended in trained(jobs, processes):
-            did = "was trained before" if ended.code is None else "is trained"
+            did = "already exists" if ended.code is None else "is trained"
             out.print(f"{ended.job.folder} {did}", style="dim", soft_wrap=True)
             if ended.code == 0 and (text := pace.ended()):
                 out.print(text)
     except KeyboardInterrupt:
-        out.print("Stopped; the same command goes on.")
+        out.print("Stopped. Repeat the command to resume.")
         raise typer.Exit(130) from None
     folders = folders_of(folder, trainers, seeds)
-    return {trainer: [str(each) for each in group] for trainer, group in folders.items()}
+    return {trainer: [str(name) for name in group] for trainer, group in folders.items()}
 
 
 def _require_same_study(folder: Path, study: dict[str, Any]) -> None:
-    """Remember what the runs in ``folder`` are; raise StudyError where they are others."""
+    """Write or check the study file of ``folder``. Raises StudyError if its runs differ."""
     from corral.trainers.file_fields import read_fields
     from corral.trainers.runs.run import is_run
 
     file = folder / STUDY
     if folder.is_dir() and any(map(is_run, folder.iterdir())):
         try:
-            before = read_fields(file, Study, most=2**20, error=StudyError, folder=folder)
+            existing = read_fields(file, Study, most=2**20, error=StudyError, folder=folder)
         except FileNotFoundError:
-            before = study
+            existing = study
         except StudyError as error:
-            raise StudyError(f"{error}; if it is of no comparison, give another --out") from error
-        if before != study:
-            said = " ".join([before["env"], *before["options"]])
-            raise StudyError(f"{file} is of corral train {said}: give another --out")
+            raise StudyError(
+                f"{error}; if the folder holds no comparison, give another --out"
+            ) from error
+        if existing != study:
+            command = " ".join([existing["env"], *existing["options"]])
+            raise StudyError(f"{file} belongs to corral train {command}; give another --out")
         if file.exists():
             return
     write_file(file, json.dumps(study, indent=1) + "\n", folder=folder)

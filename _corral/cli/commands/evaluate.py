@@ -1,4 +1,4 @@
-"""``corral evaluate``: what a team learned, beside others."""
+"""``corral evaluate``: evaluate a team against reference policies."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from corral.cli.output import (
     show_verdicts,
     written,
 )
-from corral.cli.run_options import OwnApi, OwnArguments, OwnEnv, OwnModel, OwnTrainer
+from corral.cli.run_options import RunApi, RunArguments, RunEnv, RunModel, RunTrainer
 from corral.extensions import extension
 
 __all__ = ["add_to"]
@@ -46,26 +46,26 @@ def evaluate(
     runs: Annotated[
         list[Path],
         typer.Argument(
-            help="The folder of a run, and of others to compare with it. RUN@best, RUN@latest and "
-            "RUN@N (env steps) are its checkpoints, RUN@0 is the run as it began."
+            help="Folder of a run, and of further runs to compare with it. RUN@best, RUN@latest "
+            "and RUN@N (env steps) are checkpoints of a run; RUN@0 holds its initial weights."
         ),
     ],
     policies: Annotated[
         str | None,
         typer.Option(
-            help="Reference policies of dfaas_v0, pairs with commas; default: 13 of them."
+            help="Reference policies for dfaas_v0, separated by commas; default: 13 of them."
         ),
     ] = None,
     trace: Annotated[
         str | None,
         typer.Option(
-            help="Another trace than the run's held-out rows: a bundled one or a CSV file."
+            help="Trace to play instead of the run's held-out rows: a bundled name or a CSV file."
         ),
     ] = None,
     rows: Annotated[
         str | None,
         typer.Option(
-            metavar="<LOW:HIGH>", help="Rows to play; default: those held out from training."
+            metavar="<LOW:HIGH>", help="Rows to play; default: the rows held out from training."
         ),
     ] = None,
     window: Window = None,
@@ -78,16 +78,16 @@ def evaluate(
         list[str] | None,
         typer.Option(
             metavar="<name>=number>",
-            help="A bound on a column of the first run's greedy row in results.json, such as "
-            "'served>=0.95' or, of its interval, 'served.low>=0.95'; may be repeated. Where one "
-            "does not hold, the command exits with 1.",
+            help="Bound on a column of the first run's greedy row in results.json, such as "
+            "'served>=0.95', or on its interval, 'served.low>=0.95'; may be repeated. If a bound "
+            "does not hold, the exit code is 1.",
         ),
     ] = None,
-    env: OwnEnv = None,
-    arg: OwnArguments = None,
-    api: OwnApi = None,
-    model: OwnModel = None,
-    trainer: OwnTrainer = None,
+    env: RunEnv = None,
+    arg: RunArguments = None,
+    api: RunApi = None,
+    model: RunModel = None,
+    trainer: RunTrainer = None,
     out_dir: Annotated[
         Path | None, typer.Option("--out", help="Folder of the report; default: the run's folder.")
     ] = None,
@@ -95,12 +95,12 @@ def evaluate(
         bool, typer.Option("--overwrite", help="Replace a report in the folder of --out.")
     ] = False,
 ) -> None:
-    """Evaluate a run beside random and reference policies.
+    """Evaluate a run next to random and reference policies.
 
-    The team plays greedily, and with sampled actions. In dfaas_v0 it plays the rows that its
-    training did not see, beside the optimum; in zero-sum games of two, each agent plays against
-    every reference player and the other runs. Of a run on a probe it says what must come out,
-    beside what was found.
+    The team plays greedily and with sampled actions. In dfaas_v0 it plays the held-out rows, and
+    the optimum is computed for comparison. In two-player zero-sum games, each agent plays against
+    every reference player and against the other runs. For a run on a probe, the expected result
+    is printed next to the measured one.
     """
     from corral.data import load_trace
     from corral.trainers.evaluation.judge import judge_of, run_labels
@@ -112,11 +112,12 @@ def evaluate(
     for folder in runs:
         expect("evaluate", str(folder))
     import_from_here()
-    theirs: dict[str, Any] = {"env_kwargs": arguments_of(arg) if arg else None, "api": api}
-    loaded, *others = load_each(runs, env, **theirs, trainer=trainer, model=model)
+    env_options: dict[str, Any] = {"env_kwargs": arguments_of(arg) if arg else None, "api": api}
+    loaded, *others = load_each(runs, env, **env_options, trainer=trainer, model=model)
     folder = loaded.results if out_dir is None else out_dir
-    own = folder.resolve() == loaded.results.resolve()  # its results are made anew
-    check_new(folder, folder=True, files=RESULTS, overwrite=overwrite or own)
+    # An evaluation in the run's folder overwrites earlier results.
+    in_run_folder = folder.resolve() == loaded.results.resolve()
+    check_new(folder, folder=True, files=RESULTS, overwrite=overwrite or in_run_folder)
     before = written(folder)
     load = loaded.config.env_config.trace if trace is None else load_trace(trace)
     options: dict[str, Any] = {
@@ -140,8 +141,8 @@ def evaluate(
         out.print(f"Replaced in {folder}: {', '.join(replaced)}", soft_wrap=True, style="dim")
     if (replay := result.replay) is not None:
         show_replay(replay)
-        if (found := loaded.recommendation) is not None:
-            for line in found.lines():
+        if (recommendation := loaded.recommendation) is not None:
+            for line in recommendation.lines():
                 out.print(line, soft_wrap=True)
         for note in result.details["notes"]:
             out.print(note, style="dim", markup=False)
@@ -155,7 +156,7 @@ def evaluate(
         if examination and (judged := examination.judged_run(loaded, seed=seed)) is not None:
             text = examination.result_text(judged, out.width)
             out.print(f"\n{text}", soft_wrap=True, markup=False)
-    for each in result.details.get("required", ()):
-        out.print(f"Required: {Required(**each)}", soft_wrap=True)
+    for bound in result.details.get("required", ()):
+        out.print(f"Required: {Required(**bound)}", soft_wrap=True)
     if not result.holds:
         raise typer.Exit(1)

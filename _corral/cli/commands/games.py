@@ -1,4 +1,4 @@
-"""``corral watch``: an episode in a window, as a clip, or as text."""
+"""``corral watch``: show an episode in a window, as a clip, or as text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from corral.cli.options import (
     read_options,
 )
 from corral.cli.output import check_new, out, reported
-from corral.cli.run_options import OwnApi, OwnArguments, OwnEnv, OwnModel, OwnTrainer
+from corral.cli.run_options import RunApi, RunArguments, RunEnv, RunModel, RunTrainer
 from corral.errors import CorralError
 from corral.text import one_line
 
@@ -46,23 +46,21 @@ def watch(
     game: Annotated[
         str,
         typer.Argument(
-            help="An environment (corral envs lists them; one of others by its id or "
+            help="An environment (corral envs lists them; third-party: its id or "
             "module:function), a run, or RUN@best."
         ),
     ],
     policies: Annotated[
         str | None,
         typer.Option(
-            help="Who plays: random, nearest/chase and others in arena_v0, overflow/equal and "
-            "others in dfaas_v0, or the folder of a run (RUN@best: a checkpoint of it). Default: "
-            "the run's own team, else random."
+            help="Policy of the agents: random, nearest/chase and others in arena_v0, "
+            "overflow/equal and others in dfaas_v0, or the folder of a run (RUN@best: a "
+            "checkpoint). Default: the run's team, else random."
         ),
     ] = None,
     out_path: Annotated[
         Path | None,
-        typer.Option(
-            "--out", help="Write a clip: FILE.gif, or FILE.mp4 where ffmpeg is installed."
-        ),
+        typer.Option("--out", help="Write a clip: FILE.gif, or FILE.mp4 if ffmpeg is installed."),
     ] = None,
     ansi: Annotated[bool, typer.Option("--ansi", help="Print each step as text.")] = False,
     seed: Declared = ...,
@@ -70,36 +68,36 @@ def watch(
     fps: Declared = ...,
     sampled: Declared = ...,
     pixels: DeclaredNumber = ...,
-    env: OwnEnv = None,
-    arg: OwnArguments = None,
-    api: OwnApi = None,
-    model: OwnModel = None,
-    trainer: OwnTrainer = None,
+    env: RunEnv = None,
+    arg: RunArguments = None,
+    api: RunApi = None,
+    model: RunModel = None,
+    trainer: RunTrainer = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the clip.")] = False,
 ) -> None:
-    """Watch an episode, in a window or as a clip.
+    """Show an episode in a window or as a clip.
 
-    With --out it is written as a clip, with --ansi printed as text. Arguments of the environment
-    are options too: --height 6 --walls mask. See corral envs NAME. Environments of others draw
-    themselves, and take theirs as --arg key=value.
+    --out writes a clip instead, --ansi prints text. Arguments of the environment are options too:
+    --height 6 --walls mask. See corral envs NAME. Third-party environments draw themselves; give
+    their arguments as --arg key=value.
     """
     expect("watch", game)
     if out_path is not None:
         if ansi:
             raise ValueError("give --out or --ansi, not both")
         check_new(out_path, overwrite=overwrite)
-    if out_path is not None or ansi:  # no window: SDL is not to look for a screen, and complain
+    if out_path is not None or ansi:  # no window: keep SDL from looking for a screen
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
-    others = env is not None or is_third_party(game)
-    if others or any(each is not None for each in (model, trainer)):
+    third_party = env is not None or is_third_party(game)
+    if third_party or any(option is not None for option in (model, trainer)):
         import_from_here()
     arguments = {} if env is not None else _arguments(game, model, trainer)
-    # Else ``watch`` says that there is no such.
-    known = bool(arguments) or others or Path(game).is_dir()
+    # For an unknown name, ``corral.watch`` raises the error.
+    known = bool(arguments) or third_party or Path(game).is_dir()
     env_kwargs = read_options(context, arguments)[0] if known and context.args else {}
     if arg:
         if arguments:
-            raise ValueError(f"--arg {arg[0]}: give --name value for corral's own environments")
+            raise ValueError(f"--arg {arg[0]}: write --name value for built-in environments")
         env_kwargs |= arguments_of(arg)
     with named_as_options(context, ["out", *arguments]):
         shown = corral.watch(
@@ -115,33 +113,33 @@ def watch(
             model=model,
             trainer=trainer,
             env=env,
-            api=api,  # type: ignore[arg-type]  # checked there
+            api=api,  # type: ignore[arg-type]  # checked by ``corral.watch``
             **env_kwargs,
         )
-    _tell(shown)
+    _print_summary(shown)
 
 
 def _print_text(fps: float | None, text: str) -> None:
-    """Print a picture as text; in a terminal, at the pace asked for."""
+    """Print a frame as text. In a terminal, wait between frames to keep ``fps``."""
     out.print(text, soft_wrap=True)
     out.print()
     time.sleep(1 / fps if fps and out.is_terminal else 0.0)
 
 
-def _tell(shown: Watched) -> None:
+def _print_summary(shown: Watched) -> None:
     from corral.envs.registry import REGISTERED
     from corral.trainers.evaluation.tables import MOST_AGENTS
 
     returns = list(shown.returns.values())
-    each = ", ".join(f"{one_line(agent)} {value:.4g}" for agent, value in shown.returns.items())
+    by_agent = ", ".join(f"{one_line(agent)} {value:.4g}" for agent, value in shown.returns.items())
     if len(returns) > MOST_AGENTS:
-        each = f"{len(returns)} agents: {min(returns):.4g} to {max(returns):.4g}"
-    said = f"team return {sum(returns):.4g} ({each})"
+        by_agent = f"{len(returns)} agents: {min(returns):.4g} to {max(returns):.4g}"
+    summary = f"team return {sum(returns):.4g} ({by_agent})"
     zero_sum = shown.env in REGISTERED and REGISTERED[shown.env].zero_sum
     if zero_sum or (shown.env not in REGISTERED and not sum(returns)):
-        said = f"returns: {each}"
+        summary = f"returns: {by_agent}"
     steps = f"{shown.steps} step" + "s" * (shown.steps != 1) + ", not over" * (not shown.over)
-    out.print(f"{shown.env}, {shown.policies}: {steps}, {said}", soft_wrap=True)
+    out.print(f"{shown.env}, {shown.policies}: {steps}, {summary}", soft_wrap=True)
     if shown.path is not None:
         size = shown.path.stat().st_size / 1000
         out.print(f"Clip: {shown.path} ({shown.frames} frames, {size:,.0f} kB)", soft_wrap=True)
@@ -150,7 +148,7 @@ def _tell(shown: Watched) -> None:
 def _arguments(
     game: str, model: str | None, trainer: str | None
 ) -> Mapping[str, inspect.Parameter]:
-    """Return the arguments of an environment of ours, or of that of a run; else none."""
+    """Return the arguments of a built-in environment, or of a run's environment; else {}."""
     from corral.envs.registry import registered_name, rules_class
     from corral.trainers.runs.run import is_run, load_run
 
@@ -158,5 +156,5 @@ def _arguments(
         known = registered_name(game) is not None or not is_run(game)
         name = game if known else load_run(game, model=model, trainer=trainer).config.env_config.env
         return inspect.signature(rules_class(name)).parameters
-    except (CorralError, OSError, ValueError):  # ``watch`` says what is wrong
+    except (CorralError, OSError, ValueError):  # ``corral.watch`` reports the error
         return {}

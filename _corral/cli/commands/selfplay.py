@@ -1,4 +1,4 @@
-"""``corral duel`` and ``corral exploit``: players against each other, and who beats a team."""
+"""``corral duel``: rate players against each other. ``corral exploit``: attack a frozen team."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from corral.cli.declared import Declared, DeclaredNumber, declared
 from corral.cli.mistakes import expect
 from corral.cli.options import arguments_of, import_from_here, named_as_options
 from corral.cli.output import check_new, out, progress_bar, reported, show_table
-from corral.cli.run_options import OwnApi, OwnArguments, OwnEnv, OwnModel, OwnTrainer
+from corral.cli.run_options import RunApi, RunArguments, RunEnv, RunModel, RunTrainer
 from corral.extras import require
 
 __all__ = ["add_to"]
@@ -32,25 +32,25 @@ def duel(
         list[str],
         typer.Argument(
             help="Two or more: folders of runs, RUN@best, RUN@N (env steps), and reference players "
-            "or teams of the game, such as perfect and random."
+            "or teams of the environment, such as perfect and random."
         ),
     ],
     episodes: Declared = ...,
     env: Annotated[
         str | None,
         typer.Option(
-            help="What is played, where no player is a run; of runs in environments of others, "
-            "what they were trained in."
+            help="Environment to play, if no player is a run. For runs in a third-party "
+            "environment: its name."
         ),
     ] = None,
-    arg: OwnArguments = None,
-    api: OwnApi = None,
+    arg: RunArguments = None,
+    api: RunApi = None,
     seed: Declared = ...,
     greedy: Annotated[
         bool,
         typer.Option(
             "--greedy/--sampled",
-            help="Runs play their likeliest actions, or sample them, as they do in training.",
+            help="Runs play greedily, or sample their actions as in training.",
         ),
     ] = False,
     itself: Declared = ...,
@@ -65,14 +65,14 @@ def duel(
         bool, typer.Option("--overwrite", help="Replace the results in the folder of --out.")
     ] = False,
     workers: DeclaredNumber = ...,
-    model: OwnModel = None,
-    trainer: OwnTrainer = None,
+    model: RunModel = None,
+    trainer: RunTrainer = None,
 ) -> None:
     """Let players play each other in every seat, and rate them.
 
-    Every ordered pair plays the same episodes. Of two agents, whoever earns more has won; ratings
-    are on Elo's scale, with intervals, and it is said where who beats whom runs in circles. Of more
-    agents each player sits in each seat once, and another's team in the rest.
+    Every ordered pair plays the same episodes. With two agents, the higher return wins. Ratings
+    are on the Elo scale, with intervals; cycles, such as A beats B beats C beats A, are reported.
+    With more agents, each player takes each seat once, and the other player's team the rest.
     """
     from corral.lab.duels.driver import FILES
     from corral.lab.duels.tables import duel_tables
@@ -82,12 +82,12 @@ def duel(
     if out_dir is not None:
         check_new(out_dir, folder=True, files=FILES, overwrite=overwrite)
     import_from_here()
-    theirs: dict[str, Any] = {"env_kwargs": arguments_of(arg) if arg else None, "api": api}
+    env_options: dict[str, Any] = {"env_kwargs": arguments_of(arg) if arg else None, "api": api}
     with named_as_options(context, ["env", "out", "anchor"]), progress_bar() as show:
         result = corral.duel(
             *players,
             env=env,
-            **theirs,
+            **env_options,
             episodes=episodes,
             seed=seed,
             sampled=not greedy,
@@ -113,19 +113,19 @@ def exploit(
     run: Annotated[
         str | None,
         typer.Argument(
-            help="The folder of a run, RUN@best or RUN@N; or, with --env, a reference player."
+            help="Folder of a run, RUN@best or RUN@N; or, with --env, a reference player."
         ),
     ] = None,
     seat: Annotated[
         list[str] | None,
         typer.Option(
-            help="The agent that the opponent plays; may be repeated. Default: every one from "
-            "which it meets a policy that learned."
+            help="Agent that the attacker plays; may be repeated. Default: every agent that faces "
+            "a trained policy."
         ),
     ] = None,
     greedy: Annotated[
         bool,
-        typer.Option("--greedy", help="The team plays its likeliest actions; else it samples."),
+        typer.Option("--greedy", help="The team plays greedily; default: it samples its actions."),
     ] = False,
     exact: Annotated[Declared, typer.Option("--exact/--attackers")] = ...,
     steps: Declared = ...,
@@ -134,24 +134,24 @@ def exploit(
     attacker: Declared = ...,
     seed: Declared = ...,
     show: Annotated[
-        bool, typer.Option("--show", help="Show how it is done, where the answer is exact.")
+        bool, typer.Option("--show", help="Print the attack, if the result is exact.")
     ] = False,
     out_dir: Annotated[
         Path | None,
-        typer.Option("--out", help="Folder of results and attackers' runs; default: RUN/exploit."),
+        typer.Option("--out", help="Folder for results and attackers' runs; default: RUN/exploit."),
     ] = None,
     overwrite: Declared = ...,
-    env: OwnEnv = None,
-    arg: OwnArguments = None,
-    api: OwnApi = None,
-    model: OwnModel = None,
-    trainer: OwnTrainer = None,
+    env: RunEnv = None,
+    arg: RunArguments = None,
+    api: RunApi = None,
+    model: RunModel = None,
+    trainer: RunTrainer = None,
 ) -> None:
-    """Say how much an opponent can win that knows a frozen team.
+    """Measure how exploitable a frozen team is.
 
-    Where the game is small this is exact: the best response to the policies, as probabilities. In
-    other games attackers are trained against them, and the best one counts. One seat is attacked
-    at a time. Attackers are kept as runs, as opponents for more training.
+    In small games the result is exact: a best response to the policies' action probabilities. In
+    other games, attackers are trained against the policies, and the best attacker counts. One seat
+    is attacked at a time. Attackers are kept as runs, for use as opponents in further training.
     """
     from corral.lab.exploit.text import parts, shown
 
@@ -163,10 +163,10 @@ def exploit(
         check_new(out_dir, folder=True)
     if exact is False:
         require("torch", extra="mappo", purpose="train attackers")
-    theirs: dict[str, Any] = {"api": api, "trainer": trainer, "model": model}
-    theirs["env_kwargs"] = arguments_of(arg) if arg else None
+    env_options: dict[str, Any] = {"api": api, "trainer": trainer, "model": model}
+    env_options["env_kwargs"] = arguments_of(arg) if arg else None
     with progress_bar() as bar:
-        found = corral.exploit(
+        result = corral.exploit(
             run,
             env,
             seats=seat,
@@ -180,16 +180,16 @@ def exploit(
             out=out_dir,
             overwrite=overwrite,
             progress=bar,
-            **theirs,
+            **env_options,
         )
-    for i, part in enumerate(parts(found)):
+    for i, part in enumerate(parts(result)):
         if isinstance(part, str):
             out.print(part, style=None if i == 0 else "dim", soft_wrap="corral train" in part)
         else:
             show_table(part)
-    for row in found.rows if show else ():
+    for row in result.rows if show else ():
         out.print()
         for line in shown(row):
             out.print(line, soft_wrap=True)
-    if found.folder is not None:
-        out.print(f"Results: {found.folder / 'exploit.json'}", soft_wrap=True)
+    if result.folder is not None:
+        out.print(f"Results: {result.folder / 'exploit.json'}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""``corral clone`` and ``corral record``: learn what a teacher decides, and keep it in a file."""
+"""``corral clone`` and ``corral record``: imitate a teacher, or write its decisions to a file."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ __all__ = ["add_to"]
 
 TRAINER = "clone"
 POOR = 0.9
-"""Share of agreement below which a line says what may help."""
+"""Share of agreement below which advice is printed."""
 
 
 class CloneCommand(TrainCommand):
-    """``corral clone``: its --help lists the settings of cloning."""
+    """``corral clone``: --help lists the settings of cloning."""
 
     trainer = TRAINER
     stood_for = ("teacher",)
 
 
 class RecordCommand(TrainCommand):
-    """``corral record``: its --help lists the arguments of the environment alone."""
+    """``corral record``: --help lists only the arguments of the environment."""
 
     trainer = None
 
@@ -60,16 +60,16 @@ def add_to(app: typer.Typer) -> None:
 
 Env = Annotated[
     str | None,
-    typer.Argument(help="An environment, as corral train takes it."),
+    typer.Argument(help="An environment, as in corral train."),
 ]
 Arg = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="<key=value>", help="An argument of an environment of others; may be repeated."
+        metavar="<key=value>", help="Argument for a third-party environment; may be repeated."
     ),
 ]
 OneApi = Annotated[
-    str | None, typer.Option(help="parallel or aec, for one of others that has both.")
+    str | None, typer.Option(help="API of a third-party environment: parallel or aec.")
 ]
 
 
@@ -81,19 +81,19 @@ def clone(
         str | None,
         typer.Option(
             "--from",
-            help="Who decides: a reference team or player such as overflow/equal, a run (RUN, "
+            help="Teacher: a reference team or player such as overflow/equal, a run (RUN, "
             "RUN@best), or recorded steps (FILE.npz).",
         ),
     ] = None,
     steps: Annotated[int, whole("Env steps that the teacher plays.")] = 30_000,
-    seed: Annotated[int, whole("Seed of everything that is drawn.")] = 0,
+    seed: Annotated[int, whole("Seed of all random numbers.")] = 0,
     episodes: Annotated[
-        int, whole("Episodes, not cloned from, in which both are compared at the end.")
+        int, whole("Episodes of the final comparison; cloning does not use them.")
     ] = 64,
     held_out: Annotated[
         str | None,
         typer.Option(
-            help="Rows of a trace that are kept to compare on: a share, taken from the end, or "
+            help="Rows of the trace held out for the comparison: a share, taken from the end, or "
             "LOW:HIGH; default: 0.3."
         ),
     ] = None,
@@ -102,49 +102,50 @@ def clone(
         typer.Option(help="shared, separate, or agent=policy,agent=policy, as in training."),
     ] = None,
     policies_to_train: Annotated[
-        str | None, typer.Option(help="Policies that learn, with commas. Default: all.")
+        str | None, typer.Option(help="Policies to train, separated by commas. Default: all.")
     ] = None,
     arg: Arg = None,
     api: OneApi = None,
     out_dir: Annotated[
-        Path | None, typer.Option("--out", help="Folder of the run; default: a new one in runs/.")
+        Path | None,
+        typer.Option("--out", help="Folder of the run; default: a new folder in runs/."),
     ] = None,
     checkpoint_every: Annotated[
         int | None, whole("Env steps between checkpoints; default: a tenth of --steps.")
     ] = None,
 ) -> None:
-    """Train policies that decide as a teacher does.
+    """Train policies to imitate a teacher.
 
-    They go to a folder, a run like any other: corral evaluate judges it, corral train --init RUN
-    goes on from its weights, corral train --resume RUN goes on cloning. At the end a table says in
-    which share of decisions, on episodes not cloned from, the greedy action is one that the teacher
-    counts as best. Arguments of the environment and settings are options too.
+    The result is a run: corral evaluate evaluates it, corral train --init RUN starts from its
+    weights, and corral train --resume RUN continues cloning. At the end, a table shows the
+    agreement: the share of decisions, in new episodes, in which the greedy action is a best action
+    of the teacher. Arguments of the environment and settings are options too.
     """
     if "--resume" in context.args or env == "--resume":
         words = [*([env] if env == "--resume" else []), *context.args]
         folder = next((word for word in words if not word.startswith("-") and word != env), "RUN")
-        raise ValueError(f"a run goes on cloning: corral train --resume {folder}")
+        raise ValueError(f"to resume cloning, type corral train --resume {folder}")
     expect("clone", env)
-    assert env is not None  # else ``expect`` has said so
+    assert env is not None  # ``expect`` raises for None
     if teacher is None:
         raise ValueError(f"name a teacher, as in: corral clone {env} --from {_example(env)}")
     from corral.trainers.cloning.driver import cloned
 
     arguments, settings = train_options(context, env, TRAINER)
     if settings.pop("teacher", None) is not None:
-        raise ValueError("--teacher: give it as --from")
-    theirs = _of_others(env, arg, api)
-    known = [*arguments_known(env), *(field.name for field in settings_of(TRAINER))]
-    found: list[Agreement] = []
+        raise ValueError("--teacher: name the teacher with --from")
+    env_options = _third_party_options(env, arg, api)
+    option_names = [*arguments_known(env), *(field.name for field in settings_of(TRAINER))]
+    agreements: list[Agreement] = []
 
     def begin() -> Any:
         run, agreement = cloned(
             env,
             teacher,
             steps,
-            theirs["env_kwargs"] or arguments,
+            env_options["env_kwargs"] or arguments,
             episodes,
-            api=theirs["api"],
+            api=env_options["api"],
             seed=seed,
             held_out=share_or_rows("--held-out", held_out),
             policies=None if policies is None else policies_of(policies),
@@ -154,24 +155,23 @@ def clone(
             progress=True,
             **settings,
         )
-        found.append(agreement)
+        agreements.append(agreement)
         return run
 
-    with named_as_options(context, known):
+    with named_as_options(context, option_names):
         run = interruptible(begin)
-    _show(found[0])
-    if found[0].share < POOR:
-        spread = "--smoothing, " if found[0].unit else ""
+    _show(agreements[0])
+    if agreements[0].share < POOR:
+        spread = "--smoothing, " if agreements[0].unit else ""
         out.print(
             f"Poor agreement: try more --steps, a larger --net-arch, {spread}--own-play 0.5, or "
-            "--memory where the teacher remembers. A teacher that draws at random cannot be "
-            "agreed with"
+            "--memory if the teacher has memory. A teacher with random actions cannot be matched."
         )
     folder = run.config.named(run.folder)
     out.print(f"Run: {run.folder}", soft_wrap=True)
-    again = "" if theirs["api"] is None else f" --api {theirs['api']}"
+    again = "" if env_options["api"] is None else f" --api {env_options['api']}"
     out.print(
-        f"Start another from it: corral train {env} --init {pasted(run.folder)}{again}",
+        f"Start training from it: corral train {env} --init {pasted(run.folder)}{again}",
         soft_wrap=True,
     )
     out.print(f"Evaluate it: corral evaluate {folder}", soft_wrap=True)
@@ -183,33 +183,37 @@ def record(
     env: Env = None,
     policies: Annotated[
         str | None,
-        typer.Option(help="Who plays: a reference team or player, or a run (RUN, RUN@best)."),
+        typer.Option(
+            help="Policy of the agents: a reference team or player, or a run (RUN, RUN@best)."
+        ),
     ] = None,
     episodes: Annotated[int, whole("Episodes to record.")] = 100,
-    seed: Annotated[int, whole("Seed of the episodes, and of who draws.")] = 0,
+    seed: Annotated[int, whole("Seed of the episodes and of random policies.")] = 0,
     arg: Arg = None,
     api: OneApi = None,
     out_file: Annotated[
-        Path | None, typer.Option("--out", help="The file to write, .npz; it must be new.")
+        Path | None, typer.Option("--out", help="File to write, .npz; it must not exist.")
     ] = None,
 ) -> None:
-    """Record what a team observes and decides.
+    """Record the observations and decisions of a team.
 
-    corral clone ENV --from FILE.npz learns from the file. The format is open: docs/cloning.md says
-    how to make such a file of one's own logs.
+    corral clone ENV --from FILE.npz learns from the file. docs/cloning.md describes the file
+    format, so that other logs can be converted to it.
     """
     expect("record", env)
-    assert env is not None  # else ``expect`` has said so
+    assert env is not None  # ``expect`` raises for None
     if policies is None:
-        raise ValueError(f"name who plays: corral record {env} --policies {_example(env)}")
+        raise ValueError(
+            f"name the policies, as in: corral record {env} --policies {_example(env)}"
+        )
     if out_file is None:
         raise ValueError("name the file to write, as in --out steps.npz")
     from corral.cli.options import read_options
     from corral.trainers.cloning.driver import record as recorded
     from corral.trainers.runs.env_config import SET_BY_TRAINING
 
-    given, _ = read_options(context, arguments_known(env), unlisted=SET_BY_TRAINING)
-    theirs = _of_others(env, arg, api)
+    arguments, _ = read_options(context, arguments_known(env), unlisted=SET_BY_TRAINING)
+    env_options = _third_party_options(env, arg, api)
     with named_as_options(context, arguments_known(env)):
         path = recorded(
             env,
@@ -217,22 +221,25 @@ def record(
             out=out_file,
             episodes=episodes,
             seed=seed,
-            env_kwargs=theirs["env_kwargs"] or given,
-            api=theirs["api"],
+            env_kwargs=env_options["env_kwargs"] or arguments,
+            api=env_options["api"],
         )
     size = path.stat().st_size
     out.print(f"Recorded {episodes:,} episodes of {policies} in {path}, {size:,} bytes")
-    out.print(f"Clone them: corral clone {env} --from {pasted(path)}", soft_wrap=True)
+    out.print(f"Clone from it: corral clone {env} --from {pasted(path)}", soft_wrap=True)
 
 
-def _of_others(env: str, arg: list[str] | None, api: str | None) -> dict[str, Any]:
-    """Return arguments and interface of an environment of others. Raises ValueError for ours."""
+def _third_party_options(env: str, arg: list[str] | None, api: str | None) -> dict[str, Any]:
+    """Return the arguments and API of a third-party environment.
+
+    Raises ValueError if they are given for a built-in environment.
+    """
     if is_third_party(env):
         import_from_here()
         return {"env_kwargs": arguments_of(arg) if arg else None, "api": api}
     if arg or api:
         raise ValueError(
-            "--arg and --api are for environments of others; give --name value for corral's own"
+            "--arg and --api are for third-party environments; write --name value for built-in ones"
         )
     return {"env_kwargs": None, "api": None}
 
@@ -244,7 +251,7 @@ def _example(env: str) -> str:
 
 
 def _show(agreement: Agreement) -> None:
-    """Print agreement by agent, and of all."""
+    """Print the agreement of each agent and of all agents together."""
     unit = agreement.unit
     columns = ["agent", "decisions", "agree, %", "95 % interval"]
     table = Table(*columns, *([f"difference, {unit}"] if unit else []), box=box.SIMPLE_HEAD)
@@ -254,10 +261,10 @@ def _show(agreement: Agreement) -> None:
         low, high = row.interval
         interval = "" if low is None or high is None else f"{100 * low:.2f} to {100 * high:.2f}"
         cells = [row.agent, f"{row.decisions:,}", f"{100 * row.share:.2f}", interval]
-        apart = [] if row.difference is None else [f"{row.difference:.3g}"]
-        table.add_row(*cells, *apart)
+        difference = [] if row.difference is None else [f"{row.difference:.3g}"]
+        table.add_row(*cells, *difference)
     out.print(
-        f"Decisions of {agreement.teacher} in {agreement.episodes} episodes not cloned from:",
+        f"Decisions of {agreement.teacher} in {agreement.episodes} new episodes:",
         soft_wrap=True,
     )
     show_table(table)

@@ -1,4 +1,4 @@
-"""``corral train``: from an environment to a trained team."""
+"""``corral train``: train a team in an environment."""
 
 from __future__ import annotations
 
@@ -56,42 +56,46 @@ def train(
     env: Annotated[
         str | None,
         typer.Argument(
-            help="An environment (corral envs lists them), an id of PettingZoo such as "
-            "classic/connect_four-v3, or module:function; with --resume only one of others."
+            help="An environment (corral envs lists them), a PettingZoo id such as "
+            "classic/connect_four-v3, or module:function; with --resume only a third-party one."
         ),
     ] = None,
     **options: Any,
 ) -> None:
     """Train a team and write it to a folder.
 
-    The folder (a run) holds weights, checkpoints and the progress of learning. Arguments of the
+    The folder (a run) holds weights, checkpoints and the training progress. Arguments of the
     environment and settings of the trainer are options too, such as --trace loads.csv --queue 50
-    --gamma 0.9. With both names, as in corral train dfaas_v0 --trainer mappo --help, all of them
-    are listed below. Ctrl-C saves and ends.
+    --gamma 0.9. Help on a pair lists all of them: corral train dfaas_v0 --trainer mappo --help.
+    Ctrl-C saves and ends.
     """
     folder, file = options["resume"], options["config"]
-    if env is not None and env.startswith("-") and file is not None:  # an option; the file has env
+    if env is not None and env.startswith("-") and file is not None:
+        # ``env`` is an option; the file names the environment.
         context.args.insert(0, env)
         env = None
     import_from_here()
     third_party = env is not None and is_third_party(env)
-    again = options["arg"] and folder is not None  # names what the run does not look up
+    # With --resume, --arg is for the third-party environment of the run.
+    again = options["arg"] and folder is not None
     if not third_party and not again and (options["arg"] or options["api"]):
         raise ValueError(
-            "--arg and --api are for environments of others; give --name value for corral's own"
+            "--arg and --api are for third-party environments; write --name value for built-in ones"
         )
     given = {option: options[option.name] for option in given_options(context)}
     if folder is not None:
-        _summarize(_resumed(context, folder, env, given))
+        _summarize(_resume(context, folder, env, given))
         return
     values, spelled = _arguments(context, env, file, given)
     with spelled:
         if options["print_config"]:
             if options["from_rule"]:
-                raise ValueError("--print-config says nothing of --from-rule; leave one out")
+                raise ValueError(
+                    "--print-config does not support --from-rule; leave out one of them"
+                )
             _print_config(values)
             return
-        begin = _begun_from_rule if options["from_rule"] else _begun
+        begin = _train_from_rule if options["from_rule"] else _train
         run = interruptible(functools.partial(begin, values))
     _summarize(run)
 
@@ -99,16 +103,16 @@ def train(
 def _arguments(
     context: typer.Context, env: str | None, file: Path | None, given: Mapping[TrainOption, Any]
 ) -> tuple[dict[str, Any], contextlib.AbstractContextManager[None]]:
-    """Return arguments of ``corral.train``, the options over the file, and a block in which errors
-    name an argument by where it was given.
+    """Return the arguments of ``corral.train`` and a context manager for its errors.
 
-    Traces and arrays of the file are still named as they are there.
+    Options override the file. In the context, errors name an argument as it was given: as an
+    option, or as a key of the file. Traces and arrays keep their names in the file.
     """
     from corral.trainers.config_files.read import load_config
 
     values = arguments_given(given)
     if "stretch" in values:
-        raise ValueError("--stretch is for --resume")
+        raise ValueError("--stretch requires --resume")
     if env is not None or file is None:
         expect("train", env)
         values["env"] = _environment(env, context)
@@ -128,7 +132,7 @@ def _arguments(
 def _spelled(
     context: typer.Context, options: Iterable[str], file: Path | None, keys: Iterable[str]
 ) -> Iterator[None]:
-    """Spell ``options`` as they were typed in an error, and name the file that holds ``keys``."""
+    """In errors, spell ``options`` as the user typed them; name the file that holds ``keys``."""
     with named_as_options(context, options):
         try:
             yield
@@ -139,17 +143,18 @@ def _spelled(
             if message == str(error):
                 raise
             named = ConfigError(f"{file}: {message}")
-            raise named.with_traceback(error.__traceback__) from error  # whose code it is, stays
+            # The traceback still shows the code that raised the error.
+            raise named.with_traceback(error.__traceback__) from error
 
 
-def _begun(values: Mapping[str, Any]) -> Run:
+def _train(values: Mapping[str, Any]) -> Run:
     from corral.trainers import driver as training
     from corral.trainers.config_files.read import decoded
 
     return training.train(**{"progress": True, **decoded(values)})
 
 
-def _begun_from_rule(values: Mapping[str, Any]) -> Run:
+def _train_from_rule(values: Mapping[str, Any]) -> Run:
     from corral.loads.from_rule.driver import from_rule
     from corral.trainers.config_files.read import decoded
 
@@ -166,23 +171,31 @@ def _print_config(values: Mapping[str, Any]) -> None:
     typer.echo(config_text(resolved(run.config, values)), nl=False)
 
 
-def _resumed(
+def _resume(
     context: typer.Context, folder: Path, env: str | None, given: Mapping[TrainOption, Any]
 ) -> Run:
-    """Go on with the run in ``folder``; what it is, stays."""
+    """Resume the run in ``folder`` without changing its setup."""
     from corral.trainers import driver as training
     from corral.trainers.runs.run import has_own
 
     expect("--resume", str(folder))
     fixed = [env] if env is not None and not is_third_party(env) else []
     fixed += context.args[:1]
-    # A trainer of one's own is asked for again; of such a run the library says what is wrong.
-    own = bool(has_own(folder, "trainer_source"))
-    again = {o: text for o, text in given.items() if o.name == "trainer" and (own or ":" in text)}
-    others = [option for option in given if option.name != "resume" and option not in again]
-    fixed += [option_of(o.name.rstrip("_")) for o in others if o.used not in ("resume", "both")]
+    # A custom trainer must be named again. The library reports the errors of such runs.
+    custom_trainer = bool(has_own(folder, "trainer_source"))
+    again = {
+        option: value
+        for option, value in given.items()
+        if option.name == "trainer" and (custom_trainer or ":" in value)
+    }
+    new_options = [option for option in given if option.name != "resume" and option not in again]
+    fixed += [
+        option_of(option.name.rstrip("_"))
+        for option in new_options
+        if option.used not in ("resume", "both")
+    ]
     if fixed:
-        raise ValueError(f"--resume goes on with what the run is; leave out {fixed[0]}")
+        raise ValueError(f"--resume keeps the setup of the run; leave out {fixed[0]}")
     values = {"env": env, "progress": True, **arguments_given(given)}
     plan_of = extension("from_rule.plan")
     if len(given) == 1 and plan_of is not None and plan_of(folder) is not None:
@@ -193,15 +206,15 @@ def _resumed(
 
 
 def interruptible(begin: Callable[[], Made]) -> Made:
-    """Return what ``begin`` makes; Ctrl-C, which says itself what was saved, ends the command."""
+    """Return the result of ``begin``. Ctrl-C, on which ``begin`` prints its own message, exits."""
     try:
         return begin()
     except KeyboardInterrupt:
-        raise typer.Exit(128 + signal.SIGINT) from None  # as shells have it: not done, and why
+        raise typer.Exit(128 + signal.SIGINT) from None  # exit code of a shell for SIGINT
 
 
 def _environment(env: str | None, context: typer.Context) -> str:
-    """Return ``env``. Raises ValueError where an option stands before it."""
+    """Return ``env``. Raises ValueError if an option stands in its place."""
     if env is None or env.startswith("-"):
         words = [word for word in context.args if kind_of(word) == "environment"]
         name = words[0] if words else "dfaas_v0"
@@ -210,13 +223,13 @@ def _environment(env: str | None, context: typer.Context) -> str:
 
 
 def _rows_in_words(task: EnvConfig) -> str:
-    """Return which rows of its load a run trains on, validates on, and is judged on."""
+    """Return in words which rows of its load a run trains, validates and evaluates on."""
     low, high = task.env_kwargs["rows"]
     first, end = task.held_out["rows"]
-    again = "played again to evaluate it" if first < high and low < end else "held out"
-    kept = "{}:{} for validation".format(*task.validation.get("rows", ("", "")))
+    again = "reused for evaluation" if first < high and low < end else "held out"
+    validated = "{}:{} for validation".format(*task.validation.get("rows", ("", "")))
     return (
-        f"{low}:{high} to train on, {kept if task.validation else 'none for validation'}, "
+        f"{low}:{high} to train on, {validated if task.validation else 'none for validation'}, "
         f"{first}:{end} {again}"
     )
 
@@ -237,26 +250,26 @@ def _summarize(run: Run) -> None:
     )
     columns = {"team return": "return_team"}
     agents = [f"return_{agent}" for agent in run.config.policies]
-    # A sum that is the same whatever they play says nothing.
+    # A constant sum of returns carries no information.
     if is_constant_sum(task.rules(), progress[agents].dropna().to_numpy()):
         learned = [agent for agent in run.config.policies if agent not in run.config.opponents]
         columns = {f"return of {one_line(agent)}": f"return_{agent}" for agent in learned}
     if "points_past" in progress and progress["points_past"].notna().any():
         columns = {"share of the points against its pool, mean": "points_past"}
-    for what, column in columns.items():
-        known = progress.dropna(subset=[column])
-        if len(known):
+    for label, column in columns.items():
+        rows = progress.dropna(subset=[column])
+        if len(rows):
             (value, ended), (first, before) = (
-                known.iloc[at][[column, "episodes"]] for at in (-1, 0)
+                rows.iloc[at][[column, "episodes"]] for at in (-1, 0)
             )
             change = f" (at first {first:.4g})" if before < ended else ""
-            out.print(f"{what} of {last_of(int(ended))}: {value:.4g}{change}")
+            out.print(f"{label} of {last_of(int(ended))}: {value:.4g}{change}")
     if not progress["episodes"].iloc[-1]:
-        out.print("No episode ended: there are no returns yet.")
+        out.print("No episode has ended yet, so returns are missing.")
     if run.best_by is not None:
         out.print(f"@best is {Run(run.folder, run.config, 'best').source()}")
-    if (found := run.recommendation) is not None:
-        for line in found.lines():
+    if (recommendation := run.recommendation) is not None:
+        for line in recommendation.lines():
             out.print(line, soft_wrap=True)
     out.print(f"Run: {run.folder}", soft_wrap=True)
     out.print(f"Evaluate it: corral evaluate {run.config.named(run.folder)}", soft_wrap=True)

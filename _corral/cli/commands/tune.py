@@ -1,4 +1,4 @@
-"""``corral tune``: settings tried, and the best of them by validation."""
+"""``corral tune``: search settings and choose the best trial by validation."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ if TYPE_CHECKING:
 
 __all__ = ["add_to"]
 
-OWN = ("config", "print_config", "out", "resume", "stretch", "seed")
-"""Options of ``corral train`` that are another thing here, or none."""
+EXCLUDED = ("config", "print_config", "out", "resume", "stretch", "seed")
+"""Options of ``corral train`` that ``corral tune`` lacks or defines differently."""
 
 RESUME = re.compile(r"; with --resume[^.]*\.")
-"""What options say of an option that is not here."""
+"""The part of a help text about --resume, which ``corral tune`` lacks."""
 
 SEVERAL = ("--grid", "--search", "--point")
-"""Options that take several words."""
+"""Options that take several words on the command line."""
 
 SHOWN = 20
-"""Trials in the table; all are in trials.csv."""
+"""Maximum number of trials in the printed table. trials.csv holds all trials."""
 
 WIDTH = 80
 
@@ -64,7 +64,7 @@ class TuneCommand(TrainCommand):
 
 
 def _spread(words: Iterable[str]) -> Iterator[str]:
-    """Yield ``words`` with the option before each that belongs to one of ``SEVERAL``."""
+    """Yield ``words``; repeat an option of ``SEVERAL`` before each of its further values."""
     option, has_value = "", False
     for word in words:
         if word.startswith("-"):
@@ -85,9 +85,9 @@ def add_to(app: typer.Typer) -> None:
 
 
 def _options() -> Iterator[TrainOption]:
-    """Yield those of corral train that all trials have, without what is said of its --resume."""
+    """Yield the options of corral train that apply to all trials, without notes on --resume."""
     for option in OPTIONS:
-        if option.name in OWN:
+        if option.name in EXCLUDED:
             continue
         shown = copy(option.help)
         if isinstance(shown, str):
@@ -103,13 +103,13 @@ def _options() -> Iterator[TrainOption]:
 def tune(
     context: typer.Context,
     env: Annotated[
-        str, typer.Argument(help="An environment, as corral train takes it: its name comes first.")
+        str, typer.Argument(help="An environment, as in corral train; it must be the first word.")
     ],
     grid: Annotated[
         list[str] | None,
         typer.Option(
             metavar="<setting=a,b>",
-            help="Values of a setting, each point of the grid a trial: --grid "
+            help="Values of a setting; each combination is a trial: --grid "
             "learning_rate=1e-4,5e-4 n_epochs=2,4",
         ),
     ] = None,
@@ -117,16 +117,15 @@ def tune(
         list[str] | None,
         typer.Option(
             metavar="<setting=low..high>",
-            help="A range that Optuna's TPE draws from, or values: --search gae_lambda=0.9..1 "
-            "clip_range=log:0.005..0.3 activation=relu,tanh",
+            help="Range or values of a setting, sampled by Optuna's TPE: --search "
+            "gae_lambda=0.9..1 clip_range=log:0.005..0.3 activation=relu,tanh",
         ),
     ] = None,
     point: Annotated[
         list[str] | None,
         typer.Option(
             metavar="<setting=value,...>",
-            help="Values that are tried first: --point learning_rate=3e-4,n_epochs=4; may be "
-            "repeated.",
+            help="Values to try first: --point learning_rate=3e-4,n_epochs=4; may be repeated.",
         ),
     ] = None,
     trials: Declared = ...,
@@ -140,16 +139,18 @@ def tune(
     ] = None,
     **options: Any,
 ) -> None:
-    """Try many settings, and find the best by validation.
+    """Search settings and find the best trial by validation.
 
-    Each trial is trained with all its seeds, by processes of their own, and judged on what is kept
-    for validation, never on what is held out. All other options are those of corral train, and hold
-    for every trial. A study that was stopped or killed goes on when its command is repeated.
+    Each trial trains all its seeds in separate processes. Its value is measured on validation data,
+    never on held-out data. All other options are options of corral train and apply to every trial.
+    Repeat the command to resume a study that was stopped or killed.
     """
     expect("train", env)
     import_from_here()
     trainer = options["trainer"]
-    given = {each: options[each.name] for each in given_options(context) if each.name in options}
+    given = {
+        option: options[option.name] for option in given_options(context) if option.name in options
+    }
     values = arguments_given(given)
     arguments, settings = train_options(context, env, trainer)
     kwargs = {**(values.pop("env_kwargs", None) or {}), **arguments}
@@ -159,7 +160,11 @@ def tune(
         "search": _pairs("--search", search),
         "points": [_point(text) for text in point or ()],
     }
-    names = {*tried["grid"], *tried["search"], *(name for each in tried["points"] for name in each)}
+    names = {
+        *tried["grid"],
+        *tried["search"],
+        *(name for option in tried["points"] for name in option),
+    }
     known = [*arguments_known(env), *(field.name for field in settings_of(trainer))]
     known = [*(name for name in known if name not in names), "points"]
     known += ["trials", "seeds", "jobs", "out"]
@@ -174,12 +179,12 @@ def tune(
                 jobs=jobs,
                 prune=prune,
                 out=out_dir,
-                on_trial=_tell,
+                on_trial=_print_trial,
                 tell=out.print,
                 **values,
             )
     except (KeyboardInterrupt, SystemExit) as stopped:
-        complain("stopped; the same command goes on")
+        complain("stopped; repeat the command to resume")
         by = signal.SIGTERM if isinstance(stopped, SystemExit) else signal.SIGINT
         raise typer.Exit(128 + by) from None
     _show(study)
@@ -188,41 +193,44 @@ def tune(
 
 
 def _pairs(option: str, texts: list[str] | None) -> dict[str, str]:
-    """setting -> text, of "setting=text"."""
-    found: dict[str, str] = {}
+    """Return setting -> text from "setting=text"."""
+    pairs: dict[str, str] = {}
     for text in texts or ():
         name, equals, value = text.partition("=")
         if not equals or not name or not value:
             raise ValueError(
                 f"{option} {text}: give setting=values, such as learning_rate=1e-4,5e-4"
             )
-        if (key := name.strip().replace("-", "_")) in found:
-            raise ValueError(f"{option} {text}: {name} stands there already; give it once")
-        found[key] = value
-    return found
+        if (key := name.strip().replace("-", "_")) in pairs:
+            raise ValueError(f"{option} {text}: {name} is repeated; give it once")
+        pairs[key] = value
+    return pairs
 
 
 def _point(text: str) -> dict[str, str]:
-    """Return the point that "learning_rate=3e-4,net_arch=64,64" is: a word with "=" begins one."""
-    found: dict[str, str] = {}
+    """Return setting -> text from "learning_rate=3e-4,net_arch=64,64".
+
+    A part with "=" starts a new setting.
+    """
+    point: dict[str, str] = {}
     last = ""
     for part in text.split(","):
         name, equals, value = part.partition("=")
         if equals:
             last = name.strip().replace("-", "_")
-            found[last] = value
+            point[last] = value
         elif last:
-            found[last] += f",{part}"
+            point[last] += f",{part}"
         else:
             raise ValueError(f"--point {text}: give setting=value,setting=value")
-    return found
+    return point
 
 
-# --- What is printed -----------------------------------------------------------------------------
+# --- Printed results -----------------------------------------------------------------------------
 
 
-def _tell(trial: Trial, study: Study) -> None:
-    """Print a line for a trial that ended."""
+def _print_trial(trial: Trial, study: Study) -> None:
+    """Print a line for a finished trial."""
     text = f"Trial {trial.number}, {_parameters(trial)}: "
     if trial.value is None:
         text += f"{trial.state}, {one_line(trial.reason)}"
@@ -245,24 +253,26 @@ def _short(value: Any) -> str:
 
 
 def _show(study: Study) -> None:
-    """Print the study: table, counts, what matters, and how to repeat the best."""
+    """Print the study: table, counts, importance of settings, and how to repeat the best trial."""
     from corral.lab.tuning.phrases import in_numbers, percents
     from corral.lab.tuning.result import CURVES
 
     if not study.played:
-        out.print(f"{study.folder} is complete; nothing was left to train.", soft_wrap=True)
+        out.print(f"{study.folder} is complete; no run was left to train.", soft_wrap=True)
     show_table(_table(study))
-    left = f"; the best {SHOWN} are shown" if len(study.trials) > SHOWN else ""
-    out.print(f"{study.counted()}{left}.")
-    out.print(f"Value: {study.measure}{_over(study)}; more is better.")
+    excerpt = f"; the best {SHOWN} are shown" if len(study.trials) > SHOWN else ""
+    out.print(f"{study.counted()}{excerpt}.")
+    out.print(f"Value: {study.measure}{_over(study)}; higher is better.")
     shares = percents([*study.importance.values()])
-    said = [f"{name} {share}%" for name, share in zip(study.importance, shares, strict=True)]
-    nothing = ""
+    importances = [f"{name} {share}%" for name, share in zip(study.importance, shares, strict=True)]
+    no_effect = ""
     if study.importance and max(study.importance, key=lambda n: study.importance[n]) == "seeds":
-        nothing = "; nothing is shown to matter: use more seeds"
-    out.print(f"{study.about_importance()}{': ' * bool(said)}{', '.join(said)}{nothing}.")
+        no_effect = "; no setting is shown to matter: use more seeds"
+    out.print(
+        f"{study.about_importance()}{': ' * bool(importances)}{', '.join(importances)}{no_effect}."
+    )
     if not (study.folder / CURVES).exists():
-        out.print(f"No {CURVES}: no run has two rows of progress.csv with an episode that ended.")
+        out.print(f"No {CURVES}: no run has two rows of progress.csv with finished episodes.")
     for sentence in _warnings(study):
         out.print(sentence)
     best = study.best
@@ -275,27 +285,30 @@ def _show(study: Study) -> None:
         named = study.config.named(best.run) if study.config else pasted(best.run)
         if study.equal:
             equal = in_numbers(study.equal)
-            out.print(f"{equal[:1].upper()}{equal[1:]} are equal; below is trial {best.number}.")
+            out.print(
+                f"{equal[:1].upper()}{equal[1:]} are equal; these commands use trial {best.number}."
+            )
         out.print(
-            f"The best of {complete} by validation is flattered by choosing. What it is worth:"
+            f"The value of the best of {complete} trials is biased upward by the selection. "
+            "To evaluate it on held-out data:"
         )
         out.print(f"corral evaluate {named}", soft_wrap=True)
-        out.print("To repeat the best:")
+        out.print("To repeat the best trial:")
         out.print(best.command, soft_wrap=True)
-    out.print(f"Study: {study.folder} (trials.csv, pictures, a run for each seed)", soft_wrap=True)
+    out.print(f"Study: {study.folder} (trials.csv, pictures, one run per seed)", soft_wrap=True)
 
 
 def _warnings(study: Study) -> Iterator[str]:
-    """Yield what is to be known before the best is believed."""
-    if study.best is None or study.beside is None:
+    """Yield warnings about the best trial."""
+    if study.best is None or study.reference_play is None:
         return
-    random, sampled = study.beside.random, study.beside.sampled
+    random, sampled = study.reference_play.random, study.reference_play.sampled
     if study.best.value <= random:
-        yield f"No trial is above random play ({random:.4g}): train longer before tuning."
+        yield f"No trial is better than random play ({random:.4g}): train longer before tuning."
     if sampled is not None:
         yield (
             f"The best trial plays far better with sampled actions ({sampled:.4g}) than greedily "
-            f"({study.beside.greedy:.4g}, its first seed): its policy is not sure yet."
+            f"({study.reference_play.greedy:.4g}, its first seed): its policy is still uncertain."
         )
 
 
@@ -305,7 +318,7 @@ def _over(study: Study) -> str:
 
 
 def _table(study: Study) -> Table:
-    """Return the trials, the best first, at most 80 columns wide."""
+    """Return a table of the trials, best first, at most 80 columns wide."""
     names = study.plan.space.names
     widths = [max(len(name), 9) + 2 for name in names]
     one_each = 50 + sum(widths) <= WIDTH
@@ -321,14 +334,16 @@ def _table(study: Study) -> Table:
         value = "" if trial.value is None else f"{trial.value:.4g}"
         spread = [_spread_of(trial)] if seeds else []
         table.add_row(str(trial.number), *cells, value, *spread, trial.state)
-    if study.beside is not None:
+    if study.reference_play is not None:
         blank = [""] * len(columns)
-        table.add_row("random play", *blank, f"{study.beside.random:.4g}", *[""] * seeds, "")
+        table.add_row(
+            "random play", *blank, f"{study.reference_play.random:.4g}", *[""] * seeds, ""
+        )
     return table
 
 
 def _folded(trial: Trial) -> list[str]:
-    """Return the parameters in lines of at most 30 characters, where names allow it."""
+    """Return the parameters in lines of at most 30 characters, if the names are short enough."""
     lines = [""]
     for name, value in trial.parameters.items():
         text = one_line(f"{name} {_short(value)}")

@@ -1,1 +1,1 @@
-"""Groups of runs beside each other: which trainer is better, and how sure that is."""
+"""Compare groups of runs: which trainer is better, with intervals and tests."""

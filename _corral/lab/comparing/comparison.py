@@ -1,4 +1,4 @@
-"""The ``Comparison`` that ``corral.compare`` returns: a verdict, numbers, and files."""
+"""The ``Comparison`` that ``corral.compare`` returns: verdict, scores and files."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ POINTS = 50  # of a learning curve
 
 @dataclass(frozen=True, eq=False)
 class Comparison(Result):
-    """Groups of runs, and one score for each run: higher is better."""
+    """Groups of runs with one score per run. Higher is better."""
 
     json_file, indent = "compare.json", 1
 
     env: str
-    metric: str  # what a score is, in words
+    metric: str  # description of the score
     groups: Mapping[str, Group]
-    notes: Sequence[str] = ()  # what is to be known when reading it
-    agents: int = 1  # whose returns the curves sum
+    notes: Sequence[str] = ()  # remarks on the comparison
+    agents: int = 1  # number of agents that the returns of the curves sum over
     seed: int = 0  # of episodes and resamples
     versions: Mapping[str, str] = field(default_factory=dict)
 
@@ -56,25 +56,25 @@ class Comparison(Result):
 
     @cached_property
     def scores(self) -> dict[str, list[float]]:
-        """Scores of the runs of each group."""
+        """Group -> scores of its runs."""
         return {name: [run.score for run in group] for name, group in self.groups.items()}
 
     @cached_property
     def pairs(self) -> list[Pair]:
-        """Every two groups: which is better, by how much, how surely."""
+        """Comparisons of all pairs of groups."""
         return pairs_of(self.scores, seed=self.seed)
 
     @property
     def verdict(self) -> str:
-        """What is known of the group with the highest interquartile mean."""
-        said = in_words(self.pairs, [*self.table.index])
+        """Sentences on the group with the highest interquartile mean."""
+        verdict = in_words(self.pairs, [*self.table.index])
         values = {score for scores in self.scores.values() for score in scores}
-        return f"All runs scored {values.pop():.4g}. {said}" if len(values) == 1 else said
+        return f"All runs scored {values.pop():.4g}. {verdict}" if len(values) == 1 else verdict
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """A line for each group, the highest interquartile mean first; ``low`` and ``high`` are its
-        95 % interval, NaN below five runs."""
+        """One row per group, sorted by interquartile mean. ``low`` and ``high`` are its 95 %
+        interval, NaN below five runs."""
         rows = {}
         for name, scores in self.scores.items():
             low = high = None
@@ -83,13 +83,13 @@ class Comparison(Result):
             summary = {"runs": len(scores), "iqm": float(iqm(scores)), "low": low, "high": high}
             summary |= {"mean": float(np.mean(scores)), "median": float(median(scores))}
             rows[name] = {**summary, "min": min(scores), "max": max(scores)}
-        found = pd.DataFrame.from_dict(rows, orient="index")
-        numbers = found.columns.drop("runs")
-        found[numbers] = found[numbers].astype(float)
-        return found.sort_values("iqm", ascending=False, kind="stable")
+        table = pd.DataFrame.from_dict(rows, orient="index")
+        numbers = table.columns.drop("runs")
+        table[numbers] = table[numbers].astype(float)
+        return table.sort_values("iqm", ascending=False, kind="stable")
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Return a line for each run: group, run, seed, env_steps, score."""
+        """Return one row per run: group, run, seed, env_steps, score."""
         return pd.DataFrame(
             [
                 {
@@ -108,7 +108,7 @@ class Comparison(Result):
 
     @cached_property
     def grid(self) -> Array:
-        """Env steps that the curves of all runs cover; empty where some have no curve."""
+        """Env steps that the curves of all runs cover; empty if some run has no curve."""
         runs = [run for group in self.groups.values() for run in group]
         if any(len(run.steps) < 2 for run in runs):
             return np.zeros(0)
@@ -117,9 +117,9 @@ class Comparison(Result):
 
     @cached_property
     def curves(self) -> pd.DataFrame:
-        """Returns of training at common env steps: group, env_steps, iqm, low, high, runs.
+        """Training returns at common env steps: group, env_steps, iqm, low, high, runs.
 
-        ``low`` and ``high`` are 95 % intervals at each point alone, NaN below five runs.
+        ``low`` and ``high`` are pointwise 95 % intervals, NaN below five runs.
         """
         columns = ["group", "env_steps", "iqm", "low", "high", "runs"]
         parts = []
@@ -135,7 +135,7 @@ class Comparison(Result):
     # --- Files -----------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
-        """Return all that was found as JSON values."""
+        """Return the comparison as JSON values."""
         return {
             "environment": self.env,
             "verdict": self.verdict,
@@ -157,29 +157,31 @@ class Comparison(Result):
     as_json = to_json
 
     def texts(self) -> dict[str, str]:
-        theirs = marl_eval_json(self.env, self.groups, self.grid, over=self.agents)
+        marl_eval = marl_eval_json(self.env, self.groups, self.grid, over=self.agents)
         return {
             "report.html": comparison_page(self),
             **super().texts(),
             "curves.csv": csv_text(self.curves),
-            "marl_eval.json": json_text(theirs, self.indent),
+            "marl_eval.json": json_text(marl_eval, self.indent),
         }
 
     def write(self, folder: str | Path) -> dict[str, Path]:
-        """Write report.html, compare.json, curves.csv, marl_eval.json and pictures into ``folder``
-        (made if missing); return their paths by name."""
+        """Write report.html, compare.json, curves.csv, marl_eval.json and pictures into ``folder``.
+
+        A missing folder is created. Return file name -> path.
+        """
         folder = Path(folder)
         written = super().write(folder)
         drawn = pictures(self)
-        for name in (each for each in PICTURES if each not in drawn):
-            (folder / name).unlink(missing_ok=True)  # of what was there before
+        for name in (picture for picture in PICTURES if picture not in drawn):
+            (folder / name).unlink(missing_ok=True)  # from an earlier comparison
         return written | {
             name: write_file(folder / name, drawn[name]) for name in PICTURES if name in drawn
         }
 
 
 def _number(value: Any) -> Any:
-    """Return a number as JSON knows it, 1 for 1.0; None for what is none."""
+    """Return a number for JSON, 1 for 1.0; None for NaN, infinity and None."""
     if isinstance(value, str):
         return value
     if value is None or not np.isfinite(value):

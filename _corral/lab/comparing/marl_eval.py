@@ -1,10 +1,10 @@
-"""The JSON form of marl-eval (Gorsane et al. 2022, arXiv 2209.10485), which BenchMARL writes too.
+"""The JSON format of marl-eval (Gorsane et al. 2022, arXiv 2209.10485), also used by BenchMARL.
 
     {environment: {task: {algorithm: {run: {
         "step_1": {"step_count": 6000, "elapsed_time": 3.2, "return": [an evaluation's episodes]},
         "absolute_metrics": {"return": [...]}}}}}}
 
-A return in these files is the mean over agents, as BenchMARL has it.
+As in BenchMARL, a return in these files is the mean over agents.
 """
 
 from __future__ import annotations
@@ -25,47 +25,47 @@ from corral.trainers.file_fields import fields_of
 __all__ = ["is_file", "marl_eval_json", "read_marl_eval"]
 
 METRIC = "return"
-MOST_BYTES = 2**28
+MAX_BYTES = 2**28
 
 Step = TypedDict(
     "Step", {"step_count": int, "return": list[float] | float, "elapsed_time": NotRequired[float]}
 )
-"""An evaluation, beside whatever else was measured."""
+"""The fields of an evaluation that are read; a file may have more."""
 
 
-def is_file(given: Any) -> bool:
-    """Return whether this names a file of this form, not a run."""
-    return isinstance(given, str | Path) and str(given).endswith(".json")
+def is_file(value: Any) -> bool:
+    """Whether the value names a file in this format, not a run."""
+    return isinstance(value, str | Path) and str(value).endswith(".json")
 
 
 def read_marl_eval(path: str | Path) -> tuple[str, dict[str, Group]]:
-    """Return the task of a file, "environment/task", and its groups: algorithm -> its runs. A score
-    is the mean of the last step.
+    """Return the task of a file, "environment/task", and its groups: algorithm -> runs.
 
-    Raises RunError where it is no file of this form, or holds more than one task.
+    A score is the mean of the last step. Raises RunError if the file is not in this format, or if
+    it holds several tasks.
     """
-    place = Path(path)
+    file = Path(path)
     try:
-        found = read_json(place, MOST_BYTES)
+        content = read_json(file, MAX_BYTES)
     except FileNotFoundError:
         raise RunError(f"{path} does not exist") from None
     except (OSError, ValueError) as error:
         raise RunError(f"{path} cannot be read: {reason(error)}") from None
     tasks = [
         (env, task)
-        for env, within in _items(place, "environments", found)
-        for task, _ in _items(place, env, within)
+        for env, tasks_of in _items(file, "environments", content)
+        for task, _ in _items(file, env, tasks_of)
     ]
     if len(tasks) != 1:
-        named = ", ".join(shortened("/".join(each), 80) for each in tasks[:10])
-        raise RunError(f"{path} holds {len(tasks)} tasks ({named}); give a file of one")
+        named = ", ".join(shortened("/".join(names), 80) for names in tasks[:10])
+        raise RunError(f"{path} holds {len(tasks)} tasks ({named}); give a file with one task")
     ((env, task),) = tasks
     groups = {
         algorithm: tuple(
-            _member(place, f"{algorithm}.{name}", steps)
-            for name, steps in _items(place, algorithm, runs)
+            _member(file, f"{algorithm}.{name}", steps)
+            for name, steps in _items(file, algorithm, runs)
         )
-        for algorithm, runs in _items(place, task, found[env][task])
+        for algorithm, runs in _items(file, task, content[env][task])
     }
     if not all(groups.values()) or not groups:
         raise RunError(f"{path} holds no runs")
@@ -75,8 +75,8 @@ def read_marl_eval(path: str | Path) -> tuple[str, dict[str, Group]]:
 def _items(path: Path, key: str, value: Any) -> list[tuple[str, Any]]:
     if not isinstance(value, dict):
         raise RunError(
-            f"{path}: {key[:200]} is no object: environment, task, algorithm, run and step are "
-            "nested in marl-eval's form"
+            f"{path}: {key[:200]} is not an object. In marl-eval format, environment, task, "
+            "algorithm, run and step are nested objects"
         )
     return [*value.items()]
 
@@ -89,7 +89,9 @@ def _member(path: Path, name: str, steps: Any) -> Member:
             step = fields_of(path, place, values, Step, error=RunError)
             returns = [step[METRIC]] if isinstance(step[METRIC], int | float) else step[METRIC]
             if not returns or not step["step_count"] >= 0:
-                raise RunError(f"{path}: {place[:200]}: give step_count, 0 or more, and returns")
+                raise RunError(
+                    f"{path}: {place[:200]}: step_count must be 0 or more, with at least one return"
+                )
             points.append(
                 (step["step_count"], float(np.mean(returns)), step.get("elapsed_time", math.nan))
             )
@@ -104,18 +106,20 @@ def _member(path: Path, name: str, steps: Any) -> Member:
 def marl_eval_json(
     env: str, groups: Mapping[str, Group], grid: np.ndarray, *, over: int = 1
 ) -> dict[str, Any]:
-    """Return groups in this form, at the env steps of ``grid``; returns are divided by ``over``,
-    the number of agents that they sum. Without a grid there is one step, the last: a run without
-    any curve has its score there."""
-    found: dict[str, Any] = {}
+    """Return groups in this format, at the env steps of ``grid``.
+
+    Returns are divided by ``over``, the number of agents that they sum over. Without a grid, each
+    run has one step: its last return, or its score if it has no curve.
+    """
+    algorithms: dict[str, Any] = {}
     for label, group in groups.items():
         runs: dict[str, Any] = {}
         for i, member in enumerate(group):
             name = f"seed_{i if member.seed is None else member.seed}"
-            name = name if name not in runs else f"{name}_{i}"  # two runs of one seed
+            name = name if name not in runs else f"{name}_{i}"  # two runs with the same seed
             runs[name] = _steps(member, grid, over)
-        found[label] = runs
-    return {"corral": {env: found}}
+        algorithms[label] = runs
+    return {"corral": {env: algorithms}}
 
 
 def _steps(member: Member, grid: np.ndarray, over: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The page of a comparison: its verdict, then every run, in one HTML file that stands alone."""
+"""The report of a comparison as one self-contained HTML file: verdict, groups and runs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 
 __all__ = ["comparison_page"]
 
-LEARNING = """Return in training, of every run: a line for each, a color for each group."""
-READ = """IQM is the interquartile mean over runs. A difference is one of IQMs; P is how likely a
-run of the first scores more than one of the second, ties half; p is of a permutation test."""
+LEARNING = """Training return of every run: one line per run, one color per group."""
+READ = """IQM: interquartile mean over runs. Difference: difference of the IQMs. P: probability that
+a run of the first group scores higher than a run of the second, ties counted half. p: p-value of a
+permutation test."""
 
 
 def comparison_page(comparison: Comparison) -> str:
-    """Return the page: verdict, groups, pairs, the score of every run, and how each learned."""
+    """Return the page: verdict, groups, pairs of groups, scores and learning curves."""
     names = [str(name) for name in comparison.table.index]
     level = f"{100 * comparison.pairs[0].level:.4g} %"
     groups = [
@@ -60,21 +61,21 @@ def comparison_page(comparison: Comparison) -> str:
         if len(run.steps)
     ]
     body = f"""<h2>Groups</h2>
-{table(["group", "runs", "IQM", "95 % interval", "least", "most"], groups)}{controls("Groups")}
+{table(["group", "runs", "IQM", "95 % interval", "min", "max"], groups)}{controls("Groups")}
 {_scores(comparison, names)}<h2>Differences</h2>
 {table(["", "difference", f"{level} interval", "P", "p"], pairs, policies=False)}
 <h2>Every run</h2>
 {table(["group", "run", "score", "seed", "env steps"], runs)}
 {learning_section(curves, {}, LEARNING)}"""
-    said = [f"Score: {comparison.metric}; higher is better.", READ, *comparison.notes]
+    notes = [f"Score: {comparison.metric}; higher is better.", READ, *comparison.notes]
     title = f"Comparison on {comparison.env}"
-    return page(title, said, body, comparison.versions, verdict=[comparison.verdict])
+    return page(title, notes, body, comparison.versions, verdict=[comparison.verdict])
 
 
 def _scores(comparison: Comparison, names: list[str]) -> str:
-    """Return a row for each group: a dot for each run, the IQM and its interval."""
-    every = [score for scores in comparison.scores.values() for score in scores]
-    low, high, marks = pen.ticks(min(every), max(every))
+    """Return one row per group: a dot for each run, the IQM and its interval."""
+    scores = [score for scores in comparison.scores.values() for score in scores]
+    low, high, marks = pen.ticks(min(scores), max(scores))
     x_marks = [((mark - low) / (high - low), f"{mark:g}") for mark in marks]
 
     def x(score: float) -> float:
@@ -90,19 +91,21 @@ def _scores(comparison: Comparison, names: list[str]) -> str:
         shapes.append(f'<path class="{color} thick" d="M{x(row["iqm"]):.5g} 50V90"/>')
         dots = "".join(f"M{x(score):.5g} 25h.01" for score in comparison.scores[name])
         shapes.append(f'<path class="{color} dot" d="{dots}"/>')
-        last = name == names[-1]
-        drawn = frame(
+        is_last = name == names[-1]
+        strip = frame(
             shapes,
             width=1000,
-            x=x_marks if last else (),
-            below="score" if last else "",
-            kind="ends" if last else "",
+            x=x_marks if is_last else (),
+            below="score" if is_last else "",
+            kind="ends" if is_last else "",
             label=f"scores of {name}",
         )
         label = f"<p class='strip'>{html.escape(name)}</p>"
-        rows.append(f"<div{data(policy=name)}>{label}{drawn}</div>")
-    said = note("A dot is the score of a run; below stand the IQM and its 95 % interval.")
-    return f"{said}<figure>{''.join(rows)}</figure>\n"
+        rows.append(f"<div{data(policy=name)}>{label}{strip}</div>")
+    legend = note(
+        "Each dot is the score of a run. The IQM and its 95 % interval are below the dots."
+    )
+    return f"{legend}<figure>{''.join(rows)}</figure>\n"
 
 
 def _number(value: float) -> str:

@@ -1,4 +1,4 @@
-"""Pictures of a comparison, as SVG: learning curves, performance profile, intervals."""
+"""Pictures of a comparison as SVG: learning curves, performance profile, intervals."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LEFT = 76
 
 
 def pictures(comparison: Comparison) -> dict[str, str]:
-    """Return file name -> SVG."""
+    """Return file name -> SVG text."""
     names = [*map(str, comparison.table.index)]
     colors = {name: COLORS[i % len(COLORS)] for i, name in enumerate(names)}
     drawn = {
@@ -41,7 +41,7 @@ def pictures(comparison: Comparison) -> dict[str, str]:
 def _axes(
     x: tuple[float, float], y: tuple[float, float], names: Mapping[str, str], height: float = HEIGHT
 ) -> Axes:
-    """Return axes with room for ``names`` to the right."""
+    """Return axes with room for ``names`` on the right."""
     right = pen.room(names, least=90, letter=7.2)
     return Axes(LEFT, TOP, pen.WIDTH - LEFT - right, height, x, y)
 
@@ -74,15 +74,15 @@ def _curves(comparison: Comparison, colors: Mapping[str, str]) -> str:
         ends[name] = float(axes.up(part["iqm"].iloc[-1]))
     axes.key([cut(name) for name in ends], [colors[name] for name in ends], [*ends.values()])
     axes.titles("env steps", "return in training")
-    return _picture(axes, "Learning: interquartile mean of the runs, with its interval")
+    return _picture(axes, "Learning curves: interquartile mean over runs, with interval")
 
 
 def _profile(comparison: Comparison, colors: Mapping[str, str]) -> str:
     values = np.concatenate([*map(np.asarray, comparison.scores.values())])
-    low, high, below = pen.ticks(float(values.min()), float(values.max()))
+    low, high, marks = pen.ticks(float(values.min()), float(values.max()))
     axes = _axes((low, high), (0.0, 1.0), colors)
     axes.rows((0, 0.25, 0.5, 0.75, 1))
-    axes.columns(below)
+    axes.columns(marks)
     thresholds = np.linspace(low, high, 200)
     for row, (name, color) in enumerate(colors.items()):
         scores = comparison.scores[name]
@@ -94,24 +94,24 @@ def _profile(comparison: Comparison, colors: Mapping[str, str]) -> str:
                 seed=comparison.seed,
             )
             axes.band(thresholds, *band, color, 0.15, steps=True)
-        width = 1.5 + 2.0 * (len(colors) - 1 - row) / len(colors)  # equal ones show each other
+        width = 1.5 + 2.0 * (len(colors) - 1 - row) / len(colors)  # overlapping curves stay visible
         axes.curve(thresholds, performance_profile(scores, thresholds), color, width, steps=True)
     axes.key([cut(name) for name in colors], [*colors.values()], [TOP + 6.0] * len(colors))
     axes.titles(f"score: {comparison.metric}", "share of runs")
-    return _picture(axes, "Share of the runs that score more")
+    return _picture(axes, "Share of runs above each score")
 
 
 def _intervals(comparison: Comparison, colors: Mapping[str, str]) -> str:
     table = comparison.table
     values = [np.asarray(scores, dtype=float) for scores in comparison.scores.values()]
     values += [np.asarray(table[key], dtype=float) for key in ("low", "high")]
-    every = np.concatenate(values)
-    low, high, below = pen.ticks(float(np.nanmin(every)), float(np.nanmax(every)))
+    all_values = np.concatenate(values)
+    low, high, marks = pen.ticks(float(np.nanmin(all_values)), float(np.nanmax(all_values)))
     names = {name: f"{cut(name)} ({int(table['runs'][name])})" for name in colors}
     left = 16 + pen.room(names.values(), least=90, letter=7.2)
     width, height = pen.WIDTH - left - 32, 40.0 * len(names)
     axes = Axes(left, TOP, width, height, (low, high), (len(names) - 0.5, -0.5))
-    axes.columns(below, lines=True)
+    axes.columns(marks, lines=True)
     for row, (name, color) in enumerate(colors.items()):
         group, up = table.loc[name], float(axes.up(row))
         axes.parts.append(words(left - 12, up + 4, names[name], color=color, anchor="end", size=13))

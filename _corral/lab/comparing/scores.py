@@ -1,4 +1,4 @@
-"""One number for each run, on episodes that are the same for all and that none was trained on."""
+"""One score per run. All runs play the same episodes, on a seed unused in training."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from corral.trainers.runs.run import Run
 __all__ = ["SEED", "mean_returns", "require_new_seed", "scores_of"]
 
 SEED = 10_000
-"""Added to the seed that is given: episodes are others than those of training with that seed."""
+"""Offset added to ``seed``, so that episodes differ from those of training with ``seed``."""
 
 
 def require_new_seed(runs: Sequence[Run], seed: int) -> None:
-    """Raise ValueError where a run was trained with the seed of the episodes."""
+    """Raise ValueError if a run was trained with the seed of the evaluation episodes."""
     for run in runs:
         if run.config.seed == seed + SEED:
             raise ValueError(
-                f"seed={seed}: its episodes have the seed {seed + SEED}, with which {run.folder} "
-                "was trained; give another"
+                f"seed={seed}: the episodes use the seed {seed + SEED}, and {run.folder} was "
+                "trained with it; choose another seed"
             )
 
 
@@ -39,29 +39,29 @@ def scores_of(
     workers: int = 0,
     progress: Progress = lambda what, done, total: None,
 ) -> tuple[str, dict[str, float]]:
-    """Return what is measured, in words, and the greedy score of each run; higher is better.
+    """Return a description of the score, and the greedy score of each run; higher is better.
 
-    Where an environment has a judge of its own, a load is replayed on held-out rows: the share of
-    the optimum's gain where that is known, else 1 - cost. In a zero-sum game of two it is the mean
-    return against the reference players and random play, over the seats that learned. Elsewhere it
-    is the team's return.
+    If the environment has its own judge, a load is replayed on held-out rows. The score is the
+    share of the optimum's gain if the optimum is known, else 1 - cost. In a two-player zero-sum
+    game, the score is the mean return against the reference players and random play, over the
+    trained seats. In other environments, it is the team's return.
     """
     first = next(iter(runs.values()))
     if judge_of(first.config.env_config.env):
         return _replayed(runs, seed, progress)
     plan: dict[str, Any] = {"episodes": episodes, "seed": seed + SEED, "workers": workers}
     if is_zero_sum(first.config.env_config.rules()):
-        found = {}
+        scores = {}
         for done, (label, run) in enumerate(runs.items()):
             progress(label, done, len(runs))
-            found[label] = _against_references(run, **plan)
-        return f"return against reference players, {episodes} episodes each", found
-    found = {}
+            scores[label] = _against_references(run, **plan)
+        return f"return against reference players, {episodes} episodes each", scores
+    scores = {}
     for label, run in runs.items():
         rules = run.config.env_config.rules()
         score = evaluate_team(rules, players(run)[0], label=label, progress=progress, **plan)
-        found[label] = score.return_team
-    return f"return of the team, greedy, {episodes} episodes", found
+        scores[label] = score.return_team
+    return f"return of the team, greedy, {episodes} episodes", scores
 
 
 def mean_returns(
@@ -72,33 +72,33 @@ def mean_returns(
     workers: int = 0,
     progress: Progress = lambda what, done, total: None,
 ) -> tuple[str, dict[str, float]]:
-    """Return what BenchMARL writes as "return" for each run: greedy, the mean over agents."""
-    found = {}
+    """Return BenchMARL's "return" for each run: greedy, mean over agents; and its description."""
+    scores = {}
     for label, run in runs.items():
         rules = run.config.env_config.rules()
         plan: dict[str, Any] = {"episodes": episodes, "seed": seed + SEED, "workers": workers}
         score = evaluate_team(rules, players(run)[0], label=label, progress=progress, **plan)
-        found[label] = score.return_team / len(rules.agents)
-    return f"return, mean over agents, greedy, {episodes} episodes", found
+        scores[label] = score.return_team / len(rules.agents)
+    return f"return, mean over agents, greedy, {episodes} episodes", scores
 
 
 def _replayed(
     runs: Mapping[str, Run], seed: int, progress: Progress
 ) -> tuple[str, dict[str, float]]:
-    labels, listed = [*runs], [*runs.values()]
-    with tempfile.TemporaryDirectory() as folder:  # the report of an evaluation is not asked for
+    labels, run_list = [*runs], [*runs.values()]
+    with tempfile.TemporaryDirectory() as folder:  # the report of the evaluation is not kept
         plan: dict[str, Any] = {"seed": seed, "references": [], "progress": progress}
-        result = evaluate(listed[0], beside=listed[1:], out=Path(folder), **plan)
-    # Rows are named by labels of the evaluation's own; those of runs stand in their order.
+        result = evaluate(run_list[0], beside=run_list[1:], out=Path(folder), **plan)
+    # The evaluation labels its rows differently, but keeps the order of the runs.
     rows = [row for row in result if row.mode == "greedy"]
     assert len(rows) == len(runs)
     low, high = result.replay.rows
-    held = f"rows {low:,} to {high:,}"
+    rows_text = f"rows {low:,} to {high:,}"
     if all(row.share_of_optimum is not None for row in rows):
         shares = [row.share_of_optimum for row in rows]
-        return f"share of the optimum's gain, {held}", dict(zip(labels, shares, strict=True))
-    kept = [1.0 - row.cost for row in rows]
-    return f"1 - cost, {held}", dict(zip(labels, kept, strict=True))
+        return f"share of the optimum's gain, {rows_text}", dict(zip(labels, shares, strict=True))
+    scores = [1.0 - row.cost for row in rows]
+    return f"1 - cost, {rows_text}", dict(zip(labels, scores, strict=True))
 
 
 def _against_references(run: Run, *, episodes: int, seed: int, workers: int) -> float:

@@ -1,4 +1,4 @@
-"""The tables of a comparison for the terminal, for 80 columns."""
+"""Tables of a comparison for a terminal with 80 columns."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ if TYPE_CHECKING:
 __all__ = ["comparison_tables", "cut"]
 
 NAME = 20
-"""Letters of a group's name."""
+"""Maximum characters of a group's name."""
 
 PAIR = 24
-"""Letters of two names in one line."""
+"""Maximum characters of two names on one line."""
 
 
 def comparison_tables(comparison: Comparison) -> Iterator[Table | str]:
-    """Yield the groups, every two of them, and the sentences that belong to the numbers."""
+    """Yield the table of groups, the table of pairs, and the notes that explain the numbers."""
     yield _groups(comparison)
     yield f"Score: {comparison.metric}; higher is better. IQM: interquartile mean over runs."
     yield _pairs(comparison)
     yield (
-        "Difference: of IQMs. P: how likely a run of the first scores more, ties half. p: of a "
-        "permutation test."
+        "Difference: difference of the IQMs. P: probability that a run of the first group scores "
+        "higher, ties counted half. p: p-value of a permutation test."
     )
     yield from comparison.notes
 
 
 def _groups(comparison: Comparison) -> Table:
-    table = table_of("group", ["runs", "IQM", "95 % interval", "least", "most"])
+    table = table_of("group", ["runs", "IQM", "95 % interval", "min", "max"])
     for name, row in comparison.table.iterrows():
         numbers = [_number(row[key]) for key in ("min", "max")]
         interval = _interval(row["low"], row["high"])
@@ -47,9 +47,9 @@ def _pairs(comparison: Comparison) -> Table:
     level = 100 * comparison.pairs[0].level
     table = table_of("", ["difference", f"{level:.4g} % interval", "P", "p"])
     for pair in comparison.pairs:
-        both = f"{cut(pair.better)} - {cut(pair.other)}"
+        names = f"{cut(pair.better)} - {cut(pair.other)}"
         table.add_row(
-            both if len(both) <= PAIR else both.replace(" - ", " -\n", 1),
+            names if len(names) <= PAIR else names.replace(" - ", " -\n", 1),
             _number(pair.difference),
             _interval(*pair.interval),
             f"{pair.probability:.2f}",
@@ -69,5 +69,5 @@ def _interval(low: float | None, high: float | None) -> str:
 
 
 def cut(name: str) -> str:
-    """Return the name of a group as tables and pictures have room for it."""
+    """Return a group's name, cut to the space in tables and pictures."""
     return name if len(name) <= NAME else f"{name[: NAME - 1]}…"

@@ -1,4 +1,4 @@
-"""Train the runs of a comparison that are not there yet, side by side."""
+"""Train the missing runs of a comparison in parallel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["folders_of", "jobs_of", "pace_of", "trained"]
 
 
 def folders_of(out: Path, trainers: Sequence[str], seeds: int) -> dict[str, list[Path]]:
-    """Return the folders of each trainer's runs: OUT/mappo-seed0, ..."""
+    """Return trainer -> folders of its runs: OUT/mappo-seed0, ..."""
     return {
         trainer: [out / f"{trainer.replace('/', '_')}-seed{seed}" for seed in range(seeds)]
         for trainer in trainers
@@ -25,8 +25,10 @@ def folders_of(out: Path, trainers: Sequence[str], seeds: int) -> dict[str, list
 def jobs_of(
     out: Path, env: str, trainers: Sequence[str], seeds: int, options: Sequence[str] = ()
 ) -> list[Job]:
-    """Return a run for each trainer and seed, all trainers of a seed before the next: what is
-    there when it is broken off can be compared."""
+    """Return one job per trainer and seed. All trainers of a seed come before the next seed.
+
+    So the finished runs of an interrupted comparison cover all trainers.
+    """
     folders = folders_of(out, trainers, seeds)
     return [
         Job(
@@ -39,7 +41,7 @@ def jobs_of(
 
 
 def pace_of(jobs: Sequence[Job], processes: int, options: Sequence[str]) -> Pace:
-    """Return how many runs are missing, and of how many env steps each."""
+    """Return the pace of the missing runs: their number and their env steps."""
     missing = [job for job in jobs if not is_finished(job.folder)]
     steps = inspect.signature(train).parameters["steps"].default
     for at, word in enumerate(options):
@@ -51,11 +53,11 @@ def pace_of(jobs: Sequence[Job], processes: int, options: Sequence[str]) -> Pace
 
 
 def trained(jobs: Sequence[Job], processes: int = 1) -> Iterator[Ended]:
-    """Train ``jobs`` and yield each as it ends; those that are finished are not trained again.
+    """Train ``jobs`` and yield each one when it ends; finished runs are not trained again.
 
-    Raises RunError at the first that ends badly, with what its process said last.
+    Raises RunError if a run fails, with the last line of its output.
     """
     for ended in play(jobs, processes):
         if ended.code:
-            raise RunError(f"{ended.job.folder} ended with {ended.code}: {ended.words}")
+            raise RunError(f"{ended.job.folder} ended with {ended.code}: {ended.last_line}")
         yield ended

@@ -1,4 +1,4 @@
-"""Which of two groups of runs is better, where their numbers show it."""
+"""Decide which of two groups of runs is better."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ __all__ = ["Pair", "compared", "in_words", "pairs_of", "seeds_needed"]
 
 @dataclass(frozen=True)
 class Pair:
-    """Two groups: ``better`` is the one whose interquartile mean is higher, or the first."""
+    """A comparison of two groups. ``better`` has the higher interquartile mean, or is the first."""
 
     better: str
     other: str
     found: Literal["better", "no difference", "too few seeds"]
     difference: float  # of interquartile means, 0 or more
-    interval: Interval  # of the difference; (None, None) where there are too few seeds
-    probability: float  # that a run of the better scores more than one of the other
+    interval: Interval  # of the difference; (None, None) for too few seeds
+    probability: float  # that a run of ``better`` scores higher than a run of ``other``
     probability_interval: Interval
     p: float  # of the permutation test
-    level: float  # of the intervals: 1 - 0.05 over the number of pairs
+    level: float  # confidence of the intervals: 1 - 0.05 / number of pairs
     runs: tuple[int, int]
 
 
@@ -46,19 +46,19 @@ def compared(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Pair:
-    """Return what scores ``a`` and ``b`` of two groups show, one of so many ``comparisons``.
+    """Return the comparison of scores ``a`` and ``b`` of two groups.
 
-    The first is better where all of this holds: there are enough seeds (``enough_seeds``), the
-    interval of the difference of interquartile means leaves out 0, and the permutation test finds
-    what is rarer than 5 in 100 among equals. The interval alone would claim too much: with few
-    runs it is too narrow. Of several comparisons each must be surer (Bonferroni).
+    A group is better if three conditions hold. There are enough seeds (``enough_seeds``). The
+    interval of the difference of interquartile means excludes 0. The p-value of the permutation
+    test is at most 0.05. The interval alone is not sufficient, because it is too narrow with few
+    runs. For several ``comparisons``, both levels are corrected (Bonferroni).
     """
     if difference(a, b) < 0:
         names, a, b = (names[1], names[0]), b, a
     alpha = (1 - LEVEL) / comparisons
     p = permutation_p(a, b, permutations=resamples, seed=seed)
     interval = chance = Interval(None, None)
-    found: Literal["better", "no difference", "too few seeds"] = "too few seeds"
+    result: Literal["better", "no difference", "too few seeds"] = "too few seeds"
     if enough_seeds(len(a), len(b), alpha):
         interval = bootstrap_interval(
             a, b, statistic=difference, level=1 - alpha, resamples=resamples, seed=seed
@@ -72,11 +72,11 @@ def compared(
             seed=seed,
         )
         assert interval.low is not None
-        found = "better" if interval.low > 0 and p <= alpha else "no difference"
+        result = "better" if interval.low > 0 and p <= alpha else "no difference"
     return Pair(
         better=names[0],
         other=names[1],
-        found=found,
+        found=result,
         difference=float(difference(a, b)),
         interval=interval,
         probability=float(probability_of_improvement(a, b)),
@@ -88,54 +88,54 @@ def compared(
 
 
 def pairs_of(scores: Mapping[str, Sequence[float]], *, seed: int = 0) -> list[Pair]:
-    """Return every two groups, compared."""
-    both = list(itertools.combinations(scores, 2))
+    """Return the comparisons of all pairs of groups."""
+    pairs = list(itertools.combinations(scores, 2))
     return [
-        compared(names, scores[names[0]], scores[names[1]], comparisons=len(both), seed=seed)
-        for names in both
+        compared(names, scores[names[0]], scores[names[1]], comparisons=len(pairs), seed=seed)
+        for names in pairs
     ]
 
 
 def seeds_needed(level: float) -> int:
-    """Return how many runs of each group can show a difference at that level."""
+    """Return the smallest number of runs per group that can show a difference at a level."""
     return next(n for n in itertools.count(2) if enough_seeds(n, n, 1 - level))
 
 
 def in_words(pairs: Sequence[Pair], ranked: Sequence[str]) -> str:
-    """Return the verdict: what is known of the first of ``ranked`` groups beside each other one."""
+    """Return the verdict: the first of ``ranked`` groups compared with each other group."""
     first = ranked[0]
     of_first = {
         pair.other if pair.better == first else pair.better: pair
         for pair in pairs
         if first in (pair.better, pair.other)
     }
-    said = []
+    sentences = []
     better = [name for name, pair in of_first.items() if pair.found == "better"]
     if better:
-        said.append(f"{first} is better than {_listed(better)}")
+        sentences.append(f"{first} is better than {_listed(better)}")
     same = [name for name, pair in of_first.items() if pair.found == "no difference"]
     if same:
         runs = sorted({n for name in same for n in of_first[name].runs})
         seeds = " to ".join(str(n) for n in dict.fromkeys([runs[0], runs[-1]]))
-        said.append(
-            f"between {first} and {_listed(same)} there is no difference that {seeds} seeds show"
+        sentences.append(
+            f"no significant difference between {first} and {_listed(same)} with {seeds} seeds"
         )
     few = [name for name, pair in of_first.items() if pair.found == "too few seeds"]
     if few:
         runs_of = {name: of_first[name].runs for name in few}
-        mine = {n for name in few for n in _own(of_first[name], first)[:1]}
-        counts = [f"{first} {max(mine)}"]
-        counts += [f"{name} {_own(of_first[name], first)[1]}" for name in runs_of]
-        said.append(
-            f"too few seeds to tell {_listed([first, *few])} apart: {', '.join(counts)}; "
-            f"{seeds_needed(of_first[few[0]].level)} each can show something"
+        first_counts = {n for name in few for n in _run_counts(of_first[name], first)[:1]}
+        counts = [f"{first} {max(first_counts)}"]
+        counts += [f"{name} {_run_counts(of_first[name], first)[1]}" for name in runs_of]
+        sentences.append(
+            f"too few seeds to compare {_listed([first, *few])}: {', '.join(counts)}; use at "
+            f"least {seeds_needed(of_first[few[0]].level)} each"
         )
-    text = "; ".join(said) + "."
+    text = "; ".join(sentences) + "."
     return text[0].upper() + text[1:] if not better else text
 
 
-def _own(pair: Pair, first: str) -> tuple[int, int]:
-    """Return how many runs ``first`` has in the pair, and the other one."""
+def _run_counts(pair: Pair, first: str) -> tuple[int, int]:
+    """Return the number of runs of ``first``, and of the other group of the pair."""
     return pair.runs if pair.better == first else (pair.runs[1], pair.runs[0])
 
 

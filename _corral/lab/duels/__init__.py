@@ -1,1 +1,1 @@
-"""Duels: every player against every other, in every seat, and ratings of what came out."""
+"""Duels: every player against every other player in every seat, with ratings."""

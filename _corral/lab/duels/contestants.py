@@ -1,6 +1,6 @@
-"""Contestants of a duel: runs, reference players by name, and players in Python, with a name each.
+"""Contestants of a duel: named runs, reference players and Python players.
 
-A contestant plays all seats of a game, or those that it learned or was written for.
+A contestant plays all seats of an environment, or only those it was trained or written for.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ __all__ = ["Contestant", "Contestants", "contestants"]
 Contestants: TypeAlias = (
     str | Path | Run | Player | PolicyLike | Mapping[str, PolicyLike] | Mapping[str, Any]
 )
-"""A run, its folder or RUN@best; the name of a reference player or team; a policy for every seat;
-a team, agent -> policy; a Player; or a mapping from names to any of these."""
+"""A run, its folder or RUN@best; the name of a reference player or team; a policy for all seats; a
+team, agent -> policy; a Player; or a mapping from names to any of these."""
 
 
 @dataclass(frozen=True, eq=False)
 class Contestant:
-    """Somebody who plays some seats, or all."""
+    """A player of some or all seats."""
 
     name: str
-    team: Mapping[str, Policy]  # of the seats that it plays
+    team: Mapping[str, Policy]  # agent -> policy, for the seats that it plays
     deterministic: bool
-    about: str = ""  # of a run: which checkpoint
+    about: str = ""  # for a run: a sentence about its checkpoint
 
     @property
     def mode(self) -> str:
-        """ "greedy" or "sampled"."""
+        """The action selection: "greedy" or "sampled"."""
         return "greedy" if self.deterministic else "sampled"
 
 
@@ -58,178 +58,189 @@ def contestants(
     trainer: Any = None,
     deterministic: bool = False,
 ) -> tuple[Rules[Any], list[Contestant], Run | None]:
-    """Return the rules of a duel, who plays it, and the run whose game it is.
+    """Return the rules of a duel, its contestants, and the first run, if any player is a run.
 
-    The environment is that of the first run; ``env`` names it where no player is a run, and again
-    for runs in environments of others. ``model`` and ``trainer`` are as of ``corral.load_run``;
-    ``deterministic`` is how all but a Player play.
+    The environment is that of the first run. ``env`` names the environment if no player is a run,
+    and repeats it for runs in third-party environments. ``model`` and ``trainer`` are as in
+    ``corral.load_run``. ``deterministic`` applies to all players except a Player.
 
     Raises:
-        UnknownNameError: no reference player or team of that name.
+        UnknownNameError: an unknown reference player or team.
         RunError, CheckpointError: a folder without a run, a run without a checkpoint.
-        ValueError: fewer than two players, no environment, runs of different games, two players
-            with one name, a seat that no policy plays.
+        ValueError: fewer than two players, no environment, runs of different environments, two
+            players with the same name, a seat without a policy.
     """
-    within: list[list[Any]] = [
-        list(one.values()) if isinstance(one, Mapping) else [one] for one in players
+    members: list[list[Any]] = [
+        list(player.values()) if isinstance(player, Mapping) else [player] for player in players
     ]
-    given = [each for one in within for each in one if _is_run(each)]
+    run_members = [member for player in members for member in player if _is_run(member)]
     runs: list[Run] = []
-    if given:
-        runs = load_each(given, env, env_kwargs=env_kwargs, api=api, trainer=trainer, model=model)
+    if run_members:
+        runs = load_each(
+            run_members, env, env_kwargs=env_kwargs, api=api, trainer=trainer, model=model
+        )
         for other in runs[1:]:
             require_same_game(runs[0], other)
             _require_same_scales(runs[0], other)
         rules = _rules_of(runs[0])
     elif model is not None or trainer is not None:
-        raise ValueError("model and trainer are for runs with one's own; leave them out")
+        raise ValueError(
+            "model and trainer are for runs with a custom model or trainer; leave them out"
+        )
     elif env is None:
-        for each in itertools.chain(*within):
-            _refuse_path(each)
+        for member in itertools.chain(*members):
+            _refuse_path(member)
         raise ValueError("no player is a run: name the environment, env=tictactoe_v0")
     else:
         rules = rules_of(env, env_kwargs, api=api)
     if len(rules.agents) < 2:
-        raise ValueError(f"{rules.name} has one agent; a duel takes two or more")
+        raise ValueError(f"{rules.name} has one agent; a duel needs two or more")
     labels = _labels(runs)
-    loaded = {id(each): (labels[i], runs[i]) for i, each in enumerate(given)}
-    found: list[Contestant] = []
-    for each, name in _flat(players, rules.agents):
-        if id(each) in loaded:
-            label, run = loaded[id(each)]
-            found.append(_of_run(name or label, run, deterministic, runs[0]))
+    loaded = {id(member): (labels[i], runs[i]) for i, member in enumerate(run_members)}
+    entrants: list[Contestant] = []
+    for member, name in _flat(players, rules.agents):
+        if id(member) in loaded:
+            label, run = loaded[id(member)]
+            entrants.append(_run_contestant(name or label, run, deterministic, runs[0]))
         else:
-            found.append(_of_other(name, each, rules, deterministic))
-    if len(found) < 2:
-        here = ", ".join(each.name for each in found) or "nobody"
-        raise ValueError(f"a duel takes two players or more, and here is {here}")
-    _require_names(found)
+            entrants.append(_other_contestant(name, member, rules, deterministic))
+    if len(entrants) < 2:
+        names = ", ".join(entrant.name for entrant in entrants) or "none"
+        raise ValueError(f"a duel needs two or more players; given: {names}")
+    _require_names(entrants)
     for agent in rules.agents:
-        if not any(agent in each.team for each in found):
-            raise ValueError(f"no policy plays {agent}: give a player that does")
-    return rules, found, runs[0] if runs else None
+        if not any(agent in entrant.team for entrant in entrants):
+            raise ValueError(f"no policy plays {agent}: add a player for this seat")
+    return rules, entrants, runs[0] if runs else None
 
 
 def _flat(
     players: Sequence[Contestants], agents: Sequence[str]
 ) -> Iterator[tuple[Any, str | None]]:
-    """Yield each player and the name that it was given: a mapping is a team, or holds several."""
-    for one in players:
-        if isinstance(one, Mapping) and not set(one) & set(agents):
-            yield from ((each, str(name)) for name, each in one.items())
+    """Yield each player and its given name. A mapping is a team, or holds several players."""
+    for player in players:
+        if isinstance(player, Mapping) and not set(player) & set(agents):
+            yield from ((member, str(name)) for name, member in player.items())
         else:
-            yield one, None
+            yield player, None
 
 
-def _require_names(found: Sequence[Contestant]) -> None:
-    """Raise ValueError where two players have one name."""
-    for name, count in Counter(each.name for each in found).items():
+def _require_names(entrants: Sequence[Contestant]) -> None:
+    """Raise ValueError if two players have the same name."""
+    for name, count in Counter(entrant.name for entrant in entrants).items():
         if count > 1:
             raise ValueError(
-                f"{count} players are named {name}: leave one out, or name them yourself in "
-                "Python: corral.duel({'first': ..., 'second': ...})"
+                f"{count} players are named {name}: leave one out, or set their names in Python: "
+                "corral.duel({'first': ..., 'second': ...})"
             )
 
 
 # --- Runs ----------------------------------------------------------------------------------------
 
 
-def _is_run(given: Any) -> bool:
-    return isinstance(given, Run) or (isinstance(given, str | Path) and is_run(given))
+def _is_run(player: Any) -> bool:
+    return isinstance(player, Run) or (isinstance(player, str | Path) and is_run(player))
 
 
 def _rules_of(run: Run) -> Rules[Any]:
-    """Return the rules of a run's game; who plays a masked action there is counted, not stopped."""
+    """Return the rules of a run's environment. They count masked actions and do not raise."""
     env_config = run.config.env_config
     if env_config.own_rules is not None:
         return env_config.own_rules
     parameters = inspect.signature(rules_class(env_config.env)).parameters
-    usual = {"illegal": parameters["illegal"].default} if "illegal" in parameters else {}
-    return env_config.rules(**usual)
+    rules_kwargs = {"illegal": parameters["illegal"].default} if "illegal" in parameters else {}
+    return env_config.rules(**rules_kwargs)
 
 
 def _labels(runs: Sequence[Run]) -> list[str]:
-    """Return the names of runs: their folders' own, or their paths where these repeat."""
+    """Return the names of runs: their folders' names, or their paths if the names repeat."""
     short = [f"{run.folder.resolve().name}{run.suffix}" for run in runs]
     return [
-        own if short.count(own) == 1 else run.name for own, run in zip(short, runs, strict=True)
+        name if short.count(name) == 1 else run.name for name, run in zip(short, runs, strict=True)
     ]
 
 
-def _of_run(name: str, run: Run, deterministic: bool, first: Run) -> Contestant:
-    """Return who plays the seats that the run learned: its opponents are players of their own."""
+def _run_contestant(name: str, run: Run, deterministic: bool, first: Run) -> Contestant:
+    """Return a contestant for the seats that the run learned, without the run's opponents."""
     about = f"{name} is {run.source()}."
-    own, played = run.config.env_config.env_kwargs, first.config.env_config.env_kwargs
-    for key in dict.fromkeys([*own, *played]):
-        if own.get(key) != played.get(key):
-            about += f" It was trained with {key} {own.get(key)}, and plays {played.get(key)}."
+    trained, played = run.config.env_config.env_kwargs, first.config.env_config.env_kwargs
+    for key in dict.fromkeys([*trained, *played]):
+        if trained.get(key) != played.get(key):
+            about += f" It was trained with {key} {trained.get(key)}, but plays {played.get(key)}."
     team = {agent: run.policies[agent] for agent in run.config.policies}
     learned = {agent: policy for agent, policy in team.items() if agent not in run.config.opponents}
     return Contestant(name, learned, deterministic, about)
 
 
 def _require_same_scales(run: Run, other: Run) -> None:
-    """Raise ValueError where what a team brings along to play elsewhere differs."""
-    own, theirs = (carried_by(each.config.env_config.rules()) for each in (run, other))
-    differ = [key for key in {**own, **theirs} if own.get(key) != theirs.get(key)]
-    if differ:
-        said = ", ".join(f"{key} {own.get(key)} and {theirs.get(key)}" for key in differ)
-        raise ValueError(f"{run.folder} and {other.folder} were trained with {said}")
+    """Raise ValueError if the scales that teams use in other environments differ."""
+    scales, other_scales = (carried_by(one.config.env_config.rules()) for one in (run, other))
+    different = [
+        key for key in {**scales, **other_scales} if scales.get(key) != other_scales.get(key)
+    ]
+    if different:
+        values = ", ".join(
+            f"{key} {scales.get(key)} and {other_scales.get(key)}" for key in different
+        )
+        raise ValueError(f"{run.folder} and {other.folder} were trained with {values}")
 
 
-def _refuse_path(given: Any) -> None:
-    """Raise for what looks like a run, and is none: RunError, ValueError for an environment."""
-    if not isinstance(given, str | Path):
+def _refuse_path(player: Any) -> None:
+    """Raise an error for a name that looks like a run, or is an environment."""
+    if not isinstance(player, str | Path):
         return
-    path, text = Path(given), str(given)
+    path, text = Path(player), str(player)
     if registered_name(text) is not None:
-        raise ValueError(f"{text} is an environment, not a player: give it as env={text}")
+        raise ValueError(f"{text} is an environment, not a player: pass env={text}")
     if path.is_dir():
-        raise RunError(f"{text} is a folder, but holds no run")
-    if isinstance(given, Path) or len(path.parts) > 1 or "@" in text:
-        raise RunError(f"there is no run in {text}: no such folder")
+        raise RunError(f"{text} is a folder, but not a run")
+    if isinstance(player, Path) or len(path.parts) > 1 or "@" in text:
+        raise RunError(f"{text} is not a run: the folder does not exist")
 
 
-# --- Others --------------------------------------------------------------------------------------
+# --- Other players -------------------------------------------------------------------------------
 
 
-def _of_other(name: str | None, given: Any, rules: Rules[Any], deterministic: bool) -> Contestant:
-    if isinstance(given, str | Path):
-        return Contestant(name or str(given), _reference(str(given), rules), deterministic)
-    if isinstance(given, Player):
-        given, deterministic = given.team, given.deterministic
-    if not isinstance(given, Mapping):
-        name = name or getattr(given, "__name__", type(given).__name__)
-        given = dict.fromkeys(rules.agents, given)
+def _other_contestant(
+    name: str | None, player: Any, rules: Rules[Any], deterministic: bool
+) -> Contestant:
+    if isinstance(player, str | Path):
+        return Contestant(name or str(player), _reference(str(player), rules), deterministic)
+    if isinstance(player, Player):
+        player, deterministic = player.team, player.deterministic
+    if not isinstance(player, Mapping):
+        name = name or getattr(player, "__name__", type(player).__name__)
+        player = dict.fromkeys(rules.agents, player)
     name = name or "team"
-    if strange := [str(agent) for agent in given if agent not in rules.agents]:
-        raise UnknownNameError.of(f"agent of {rules.name}", strange[0], rules.agents)
+    if unknown := [str(agent) for agent in player if agent not in rules.agents]:
+        raise UnknownNameError.of(f"agent of {rules.name}", unknown[0], rules.agents)
     for agent in rules.agents:
-        if agent not in given:
-            raise ValueError(f"{name}: no policy plays {agent}; give one for every seat")
-    team = {agent: as_policy(given[agent], agent, rules.agents) for agent in rules.agents}
+        if agent not in player:
+            raise ValueError(f"{name}: no policy plays {agent}; add a policy for every seat")
+    team = {agent: as_policy(player[agent], agent, rules.agents) for agent in rules.agents}
     return Contestant(name, team, deterministic)
 
 
 def _reference(name: str, rules: Rules[Any]) -> Mapping[str, Policy]:
-    """Return the reference team of that name, else the players of it, in the seats that have one.
+    """Return the reference team with a name, else the reference players with it, by seat.
 
-    Raises UnknownNameError, InfeasibleError where it is out of reach, RunError for a path.
+    Raises UnknownNameError for an unknown name, InfeasibleError if the player takes too much
+    computation, and RunError for a path.
     """
     if name == "random":
         return {agent: random_policy(rules.action_space(agent)) for agent in rules.agents}
     if name in (teams := teams_of(rules)):
         return dict(teams[name])
-    found, known = {}, {"random", *teams}
+    players, known = {}, {"random", *teams}
     for agent in rules.agents:
-        made, left_out = reference_players(rules, agent)
+        available, left_out = reference_players(rules, agent)
         if name in left_out:
             raise left_out[name]
-        known |= {*made, *left_out}
-        if name in made:
-            found[agent] = made[name]
-    if not found:
-        if Path(name).is_dir() or not any("/" in each for each in known):
+        known |= {*available, *left_out}
+        if name in available:
+            players[agent] = available[name]
+    if not players:
+        if Path(name).is_dir() or not any("/" in known_name for known_name in known):
             _refuse_path(name)
         raise UnknownNameError.of(f"player of {rules.name}", name, known)
-    return found
+    return players

@@ -1,12 +1,12 @@
-"""Duels: every player against every other, in every seat, and ratings of what came out.
+"""Duels: every player against every other player in every seat, with ratings.
 
     duels = corral.duel("runs/new@best", "runs/old", "perfect", "random", episodes=1000)
     duels.matrix, duels.ratings, duels.cycles
     duels.write("duels/monday")
 
-Of two seats each ordered pair plays: A first and B second, and the reverse. Of more seats each
-player sits in each seat once, and the others' team in all the rest; there are returns then, and no
-ratings. All pairings meet the same episodes.
+With two seats, each ordered pair plays: A first and B second, and the reverse. With more seats,
+each player takes each seat once, and the other player's team takes all remaining seats. The result
+then has returns, but no ratings. All pairings play the same episodes.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ from corral.trainers.selfplay.matches import Match, play_match, points_of_side
 __all__ = ["FILES", "Duel", "Duels", "duel"]
 
 FILES = ("matrix.csv", "duels.csv", "ratings.csv", "duels.json", "duels.svg")
-"""What ``Duels.write`` writes; ratings.csv of two seats alone."""
+"""Files that ``Duels.write`` writes; ratings.csv only for two seats."""
 
 
-# --- What came out -------------------------------------------------------------------------------
+# --- Results -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Duel:
-    """One pairing: ``player`` in ``seat``, ``other`` in all other seats; means are over episodes.
+    """A pairing: ``player`` in ``seat``, ``other`` in all other seats. Means are over episodes.
 
-    Of two seats ``seat`` is always the first. Where ``same``, all episodes were one and the same,
-    action by action: there is nothing to be sure or unsure of, and no interval.
+    With two seats, ``seat`` is always the first. If ``same`` is True, all episodes were identical,
+    action by action, and the intervals are None.
     """
 
     player: str
@@ -70,11 +70,11 @@ class Duel:
     mean_length: float  # steps
     illegal_player: int  # masked actions chosen, over all episodes
     illegal_other: int
-    # Of two seats alone; else None:
-    won: int | None = None  # episodes in which the player earned more
+    # Only with two seats; else None:
+    won: int | None = None  # episodes in which the player had the higher return
     drawn: int | None = None
     lost: int | None = None
-    won_low: float | None = None  # 95 % intervals of the shares: Wilson's
+    won_low: float | None = None  # 95 % intervals of the shares (Wilson)
     won_high: float | None = None
     drawn_low: float | None = None
     drawn_high: float | None = None
@@ -89,8 +89,8 @@ class Duel:
 class Duels(Sequence[Duel], Result):
     """The result of ``corral.duel``: a sequence of its pairings.
 
-    ``write`` writes ``FILES``: matrix.csv and ratings.csv are the frames of these names, duels.csv
-    is ``to_dataframe``, duels.json all of it, duels.svg a picture.
+    ``write`` writes ``FILES``. matrix.csv and ratings.csv hold the frames with these names,
+    duels.csv holds ``to_dataframe``, duels.json everything, and duels.svg a picture.
     """
 
     json_file = "duels.json"
@@ -99,9 +99,9 @@ class Duels(Sequence[Duel], Result):
     agents: tuple[str, ...]
     players: tuple[str, ...]
     rows: Sequence[Duel]
-    rated: Sequence[Rating] = ()  # best first; of two seats
-    cycles: Sequence[tuple[str, ...]] = ()  # each beats the next, the last beats the first
-    notes: Sequence[str] = ()  # what has to be said of all this, as sentences
+    rated: Sequence[Rating] = ()  # best first; only with two seats
+    cycles: Sequence[tuple[str, ...]] = ()  # each player beats the next, the last beats the first
+    notes: Sequence[str] = ()  # sentences about the result
     modes: Mapping[str, str] = field(default_factory=dict)  # player -> "greedy", "sampled"
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
@@ -111,7 +111,7 @@ class Duels(Sequence[Duel], Result):
         return f"<Duels of {len(self.players)} in {self.env}: {len(self.rows)} pairings>"
 
     def __str__(self) -> str:
-        """The matrix, the ratings and what has to be said of them."""
+        """Return the matrix, the ratings and the notes as text."""
         frames = [self.matrix, self.ratings] if self.rated else [self.matrix]
         tables = [frame.to_string(float_format="{:.4g}".format) for frame in frames]
         return "\n".join([repr(self), *tables, *self.notes])
@@ -123,52 +123,58 @@ class Duels(Sequence[Duel], Result):
         return self.rows[index]
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Return a line for each pairing, with the fields of ``Duel`` as columns."""
+        """Return a row for each pairing, with the fields of ``Duel`` as columns."""
         return pd.DataFrame([dataclasses.asdict(row) for row in self.rows])
 
     @property
     def matrix(self) -> pd.DataFrame:
-        """The mean return of the row's player; columns are who plays the other seats.
+        """The mean return of the row's player. The column's player plays the other seats.
 
-        Of two seats the row's player sits first, ``matrix.loc["a", "b"]``; of more seats rows are
-        (player, seat). NaN where nobody played.
+        With two seats, the row's player sits first: ``matrix.loc["a", "b"]``. With more seats, the
+        rows are (player, seat). Pairings that were not played are NaN.
         """
         table = self.to_dataframe()
         index = "player" if len(self.agents) == 2 else ["player", "seat"]
-        found = table.pivot(index=index, columns="other", values="return_player")
+        matrix = table.pivot(index=index, columns="other", values="return_player")
         rows = [name for name in self.players if name in set(table["player"])]
         columns = [name for name in self.players if name in set(table["other"])]
         if len(self.agents) > 2:
-            both = pd.MultiIndex.from_product([rows, self.agents], names=["player", "seat"])
-            return found.reindex(both)[columns]
-        return found.loc[rows, columns]
+            player_and_seat = pd.MultiIndex.from_product(
+                [rows, self.agents], names=["player", "seat"]
+            )
+            return matrix.reindex(player_and_seat)[columns]
+        return matrix.loc[rows, columns]
 
     @property
     def points(self) -> pd.DataFrame:
-        """The mean points of row against column over both seat orders: 1 for a win, 1/2 for a draw.
+        """The mean points of row against column over both seat orders: win 1, draw 1/2, loss 0.
 
-        NaN on the diagonal, and where nobody played; of more than two seats everywhere.
+        NaN on the diagonal and for pairs that did not play; all NaN with more than two seats.
         """
-        found = pd.DataFrame(np.nan, index=self.players, columns=self.players)
-        for one, other in itertools.permutations(self.players, 2):
-            own = [row.points for row in self._between(one, other) if row.points is not None]
-            theirs = [1 - row.points for row in self._between(other, one) if row.points is not None]
-            if own or theirs:
-                found.loc[one, other] = np.mean([*own, *theirs])
-        return found
+        points = pd.DataFrame(np.nan, index=self.players, columns=self.players)
+        for player, other in itertools.permutations(self.players, 2):
+            as_first = [
+                row.points for row in self._between(player, other) if row.points is not None
+            ]
+            as_second = [
+                1 - row.points for row in self._between(other, player) if row.points is not None
+            ]
+            if as_first or as_second:
+                points.loc[player, other] = np.mean([*as_first, *as_second])
+        return points
 
     @property
     def ratings(self) -> pd.DataFrame:
         """Ratings by player, best first, with the fields of ``Rating`` as columns."""
-        names = [each.name for each in dataclasses.fields(Rating)]
-        table = pd.DataFrame([dataclasses.asdict(each) for each in self.rated], columns=names)
+        names = [item.name for item in dataclasses.fields(Rating)]
+        table = pd.DataFrame([dataclasses.asdict(item) for item in self.rated], columns=names)
         return table.set_index("player")
 
     def to_json(self) -> dict[str, Any]:
-        """Return all of it as JSON values; the matrix as rows, None where nobody played."""
-        own = super().to_json()
-        own["pairings"], own["ratings"] = own.pop("rows"), own.pop("rated")
-        return {**own, "matrix": plain(self.matrix.to_numpy())}
+        """Return the result as JSON values. The matrix is a list of rows, None if not played."""
+        values = super().to_json()
+        values["pairings"], values["ratings"] = values.pop("rows"), values.pop("rated")
+        return {**values, "matrix": plain(self.matrix.to_numpy())}
 
     def texts(self) -> dict[str, str]:
         from corral.lab.duels.picture import duel_picture
@@ -205,35 +211,36 @@ def duel(
     workers: int = 0,
     progress: Progress = lambda what, done, total: None,
 ) -> Duels:
-    """Let each of ``players`` play each other in every seat, and rate them.
+    """Let ``players`` play each other in every seat, and rate them.
 
     Args:
         players: two or more: runs (a folder, RUN@best, RUN@N), reference players and teams by name
-            (perfect, random, nearest/still), policies (whatever ``corral.envs.policy.as_policy``
+            (perfect, random, nearest/still), policies (anything ``corral.envs.policy.as_policy``
             takes), teams (agent -> policy) or a Player; or mappings from names to any of these. A
-            run plays the seats that it learned, and a reference player those that it is for.
-        env: what is played, where no player is a run; and again for runs in environments of others.
-        episodes: episodes of each pairing; all pairings meet the same.
-        seed: seed of the episodes, and of actions that are drawn.
-        sampled: whether runs and policies sample their actions, as self-play trains them; else
-            they play the likeliest. A Player says so itself. Which plays better depends on the
-            game: bluffs and rock-paper-scissors need chance, board games rarely do.
-        itself: let each also play against itself, in the other seat.
-        anchor: the player whose rating is 0; default: the mean of all is.
+            run plays its trained seats; a reference player plays the seats that it supports.
+        env: the environment, if no player is a run; also required for runs in third-party
+            environments.
+        episodes: number of episodes per pairing; all pairings play the same episodes.
+        seed: seed of the episodes and of sampled actions.
+        sampled: whether runs and policies sample their actions, as in self-play training, or play
+            greedily. A Player has a setting for this. Which plays better depends on the game:
+            bluffing games and rock-paper-scissors need random actions, board games rarely do.
+        itself: let each player also play against itself, in the other seat.
+        anchor: the player with rating 0; default: the mean of all ratings is 0.
         out: a folder to write the results to, see ``Duels.write``.
-        env_kwargs, api, model, trainer: as of ``corral.load_run``.
-        workers: processes that step a third-party environment; 0: this one.
-        progress: is called with who plays, episodes played, and episodes to play.
+        env_kwargs, api, model, trainer: as in ``corral.load_run``.
+        workers: processes that step a third-party environment; 0: this process.
+        progress: called with the names of the players, the episodes played and the total.
 
-    Of two agents, whoever earns more has won. The ratings are Bradley and Terry's on Elo's scale,
+    With two agents, the higher return wins. The ratings are Bradley and Terry's on the Elo scale,
     with bootstrap intervals over episodes; see ``corral.lab.duels.ratings``.
 
-    Raises what ``contestants`` raises, UnknownNameError for an unknown anchor, and ValueError
-    for no episodes, and a player whom nobody can play.
+    Raises the errors of ``contestants``, UnknownNameError for an unknown anchor, and ValueError
+    for no episodes and for a player without a possible pairing.
     """
     episodes = nonnegative_int("episodes", episodes, least=1)
     seed, workers = nonnegative_int("seed", seed), nonnegative_int("workers", workers)
-    rules, found, run = contestants(
+    rules, entrants, run = contestants(
         players,
         env,
         env_kwargs=env_kwargs,
@@ -242,14 +249,16 @@ def duel(
         trainer=trainer,
         deterministic=not sampled,
     )
-    names = tuple(each.name for each in found)
+    names = tuple(entrant.name for entrant in entrants)
     if anchor is not None and anchor not in names:
         raise UnknownNameError.of("player", anchor, names)
-    pairings = _pairings(rules.agents, found, itself)
+    pairings = _pairings(rules.agents, entrants, itself)
     matches = []
-    for i, (one, seat, other) in enumerate(pairings):
-        team, greedy = _cast(rules.agents, one, seat, other)
-        shown = functools.partial(_show, progress, f"{one.name} - {other.name}", i, len(pairings))
+    for i, (player, seat, other) in enumerate(pairings):
+        team, greedy = _cast(rules.agents, player, seat, other)
+        shown = functools.partial(
+            _show, progress, f"{player.name} - {other.name}", i, len(pairings)
+        )
         matches.append(
             play_match(
                 rules,
@@ -266,75 +275,83 @@ def duel(
         tuple(rules.agents),
         names,
         _rows(rules.agents, pairings, matches),
-        modes={each.name: each.mode for each in found},
+        modes={entrant.name: entrant.mode for entrant in entrants},
         env_kwargs=dict(env_kwargs or {}) if run is None else run.config.env_config.env_kwargs,
         seed=seed,
         versions=versions(learning=run is not None),
     )
     result = _rated(result, matches, anchor, seed)
-    result = dataclasses.replace(result, notes=notes_of(result, rules, found, matches))
+    result = dataclasses.replace(result, notes=notes_of(result, rules, entrants, matches))
     if out is not None:
         result.write(out)
     return result
 
 
 Pairing = tuple[Contestant, str, Contestant]
-"""A player, its seat, and who plays all others."""
+"""A player, its seat, and the player of all other seats."""
 
 
-def _pairings(agents: Sequence[str], found: Sequence[Contestant], itself: bool) -> list[Pairing]:
-    """Return every player in every seat (of two: the first) with each other one in the rest.
+def _pairings(agents: Sequence[str], entrants: Sequence[Contestant], itself: bool) -> list[Pairing]:
+    """Return all pairings: each player in each seat (of two: the first), against each other player.
 
-    Raises ValueError where somebody plays none of them.
+    Raises ValueError if a player has no pairing.
     """
     seats = agents[:1] if len(agents) == 2 else agents
     pairs = [
-        (one, seat, other)
-        for one, other in itertools.product(found, repeat=2)
+        (player, seat, other)
+        for player, other in itertools.product(entrants, repeat=2)
         for seat in seats
-        if (one is not other or itself or len(agents) > 2)
-        and seat in one.team
+        if (player is not other or itself or len(agents) > 2)
+        and seat in player.team
         and set(other.team) >= set(agents) - {seat}
     ]
-    for each in found:
-        if not any(each in (one, other) and one is not other for one, _, other in pairs):
+    for entrant in entrants:
+        if not any(
+            entrant in (player, other) and player is not other for player, _, other in pairs
+        ):
             raise ValueError(
-                f"{each.name} plays {', '.join(each.team) or 'no seat'} alone, and nobody here "
-                "the other seats: give a player that does"
+                f"{entrant.name} plays only {', '.join(entrant.team) or 'no seat'}, and no player "
+                "here plays the other seats: add a player that does"
             )
     return pairs
 
 
 def _cast(
-    agents: Sequence[str], one: Contestant, seat: str, other: Contestant
+    agents: Sequence[str], player: Contestant, seat: str, other: Contestant
 ) -> tuple[dict[str, Any], dict[str, bool]]:
-    """Return each agent's policy, and whether it plays greedily."""
-    sides = {agent: one if agent == seat else other for agent in agents}
+    """Return each agent's policy, and whether it acts greedily."""
+    sides = {agent: player if agent == seat else other for agent in agents}
     team = {agent: side.team[agent] for agent, side in sides.items()}
     return team, {agent: side.deterministic for agent, side in sides.items()}
 
 
-def _show(progress: Progress, what: str, before: int, pairings: int, done: int, total: int) -> None:
-    progress(what, before * total + done, pairings * total)
+def _show(
+    progress: Progress, label: str, matches_played: int, pairings: int, done: int, total: int
+) -> None:
+    progress(label, matches_played * total + done, pairings * total)
 
 
 def _rows(
     agents: Sequence[str], pairings: Sequence[Pairing], matches: Sequence[Match]
 ) -> list[Duel]:
     rows = []
-    for (one, seat, other), match in zip(pairings, matches, strict=True):
+    for (player, seat, other), match in zip(pairings, matches, strict=True):
         i = agents.index(seat)
-        own, rest = match.returns[:, i], np.delete(match.returns, i, axis=1)
-        low, high = (None, None) if match.same else bootstrap_ratio(own, np.ones(len(own)))
+        player_returns, other_returns = match.returns[:, i], np.delete(match.returns, i, axis=1)
+        low, high = (
+            (None, None)
+            if match.same
+            else bootstrap_ratio(player_returns, np.ones(len(player_returns)))
+        )
         row = Duel(
-            one.name,
+            player.name,
             seat,
             other.name,
-            return_player=float(own.mean()),
+            return_player=float(player_returns.mean()),
             low=low,
             high=high,
-            return_other=float(rest.mean()),
-            episodes=len(own),
+            return_other=float(other_returns.mean()),
+            episodes=len(player_returns),
             same=match.same,
             mean_length=float(match.lengths.mean()),
             illegal_player=int(match.illegal[i]),
@@ -345,22 +362,22 @@ def _rows(
 
 
 def _with_points(row: Duel, match: Match) -> Duel:
-    """Return the row with what was won, drawn and lost."""
+    """Return the row with games won, drawn and lost, and the points."""
     points = points_of_side(match.returns, [0])
     counts = [int((points == value).sum()) for value in (1.0, 0.5, 0.0)]
     names = ("won", "drawn", "lost")
-    given: dict[str, Any] = dict(zip(names, counts, strict=True))
-    given["points"] = float(points.mean())
+    fields: dict[str, Any] = dict(zip(names, counts, strict=True))
+    fields["points"] = float(points.mean())
     if not row.same:
         for name, count in zip(names, counts, strict=True):
-            given[f"{name}_low"], given[f"{name}_high"] = wilson(count, row.episodes)
+            fields[f"{name}_low"], fields[f"{name}_high"] = wilson(count, row.episodes)
         low, high = points_intervals(counts)
-        given |= {"points_low": float(low), "points_high": float(high)}
-    return dataclasses.replace(row, **given)
+        fields |= {"points_low": float(low), "points_high": float(high)}
+    return dataclasses.replace(row, **fields)
 
 
 def _rated(duels: Duels, matches: Sequence[Match], anchor: str | None, seed: int) -> Duels:
-    """Return the same with ratings and cycles, where the game has two seats."""
+    """Return the result with ratings and cycles, if the game has two seats."""
     if len(duels.agents) > 2:
         return duels
     outcomes, counted = outcomes_of(duels), outcomes_of(duels, counted=True)

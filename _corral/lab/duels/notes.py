@@ -1,4 +1,4 @@
-"""What has to be said of duels beside their tables."""
+"""Notes below the tables of duels."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ __all__ = ["notes_of", "outcomes_of"]
 
 
 def outcomes_of(duels: Duels, *, counted: bool = False) -> Array:
-    """Return games won, drawn and lost by who sits first: int64 [P, P, 3].
+    """Return games won, drawn and lost by the first player: int64 [P, P, 3].
 
-    ``counted``: episodes that are all the same are one.
+    ``counted``: a pairing of identical episodes counts as one game.
     """
     number = {name: i for i, name in enumerate(duels.players)}
     table = np.zeros((len(number), len(number), 3), dtype=np.int64)
@@ -35,53 +35,53 @@ def outcomes_of(duels: Duels, *, counted: bool = False) -> Array:
 
 
 def notes_of(
-    duels: Duels, rules: Rules[Any], found: Sequence[Contestant], matches: Sequence[Match]
+    duels: Duels, rules: Rules[Any], entrants: Sequence[Contestant], matches: Sequence[Match]
 ) -> list[str]:
-    """Return what a reader of the tables has to know, as sentences."""
-    runs = [each for each in found if each.about]
-    notes = [each.about for each in runs]
+    """Return sentences that readers of the tables need."""
+    runs = [entrant for entrant in entrants if entrant.about]
+    notes = [entrant.about for entrant in runs]
     if runs:
         greedy = runs[0].deterministic
         notes.append(f"Runs {'play greedily' if greedy else 'sample their actions'}.")
-    for each in found:
-        if len(each.team) < len(duels.agents):
+    for entrant in entrants:
+        if len(entrant.team) < len(duels.agents):
             notes.append(
-                f"{each.name} plays {', '.join(each.team)} alone"
-                + (", and its rating is of that seat." if len(duels.agents) == 2 else ".")
+                f"{entrant.name} plays only {', '.join(entrant.team)}"
+                + (", and its rating is for that seat." if len(duels.agents) == 2 else ".")
             )
     returns = np.concatenate([match.returns for match in matches])
     if not is_zero_sum(rules):
         notes.append(sum_in_words(returns))
         if len(duels.agents) == 2 and constant_sum(returns) is None:
-            notes[-1] += " Won is an episode in which one earned more than the other."
+            notes[-1] += " The player with the higher return wins an episode."
     if len(duels.agents) > 2:
-        return [*notes, f"{rules.name} has {len(duels.agents)} seats: there are no ratings."]
+        return [*notes, f"{rules.name} has {len(duels.agents)} seats; ratings need two seats."]
     if same := [f"{row.player} - {row.other}" for row in duels.rows if row.same]:
-        every = "every pairing" if len(same) == len(duels) else _some(same)
+        pairings = "every pairing" if len(same) == len(duels) else _some(same)
         notes.append(
-            f"All episodes were the same, action by action, in {every}: such a pairing has no "
-            "interval, and its ratings count it as one game."
+            f"All episodes were identical, action by action, in {pairings}: such a pairing has no "
+            "interval, and the ratings count it as one game."
         )
     above, below = unmeasured(duels.players, outcomes_of(duels))
     if above:
         notes.append(
-            f"{_some(below)} took nothing off {_some(above)}: how far apart they are is no "
-            f"measurement, but due to the {PRIOR:g} drawn game that is added between each two."
+            f"{_some(below)} never won or drew against {_some(above)}: their distance is not "
+            f"measured, but set by the {PRIOR:g} drawn game added between each two players."
         )
     for cycle in list(duels.cycles)[:5]:
-        said = ", ".join(f"{a} beats {b}" for a, b in itertools.pairwise([*cycle, cycle[0]]))
-        notes.append(f"Cycle: {said}.")
+        steps = ", ".join(f"{a} beats {b}" for a, b in itertools.pairwise([*cycle, cycle[0]]))
+        notes.append(f"Cycle: {steps}.")
     if duels.cycles:
-        more = len(duels.cycles) - 5
+        remaining = len(duels.cycles) - 5
         notes.append(
-            (f"And {more} more cycles. " if more > 0 else "")
-            + "Who beats whom runs in circles here: one number for each player misleads, read the "
+            (f"And {remaining} more cycles. " if remaining > 0 else "")
+            + "Beating is not transitive here, so one number per player is misleading: read the "
             "matrix instead."
         )
     return notes
 
 
-def _some(names: Sequence[str], most: int = 4) -> str:
-    """Return names with commas, the first few of many."""
-    rest = len(names) - most
-    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
+def _some(names: Sequence[str], maximum: int = 4) -> str:
+    """Return names with commas, at most ``most`` of them."""
+    rest = len(names) - maximum
+    return ", ".join(names[:maximum]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,4 +1,4 @@
-"""The picture of duels: the matrix of returns and the ratings, as one SVG for light and dark."""
+"""The picture of duels: matrix of returns and ratings, as one SVG for light and dark pages."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ STYLE = """<style>
 @media (prefers-color-scheme: dark) {
 .empty { fill: #1e2126 } .interval { stroke: #ececec } }
 </style>"""
-"""What is filled with color is half transparent, and fits both themes."""
+"""Colored areas are half transparent, so they fit both themes."""
 
 WON, LOST = pen.BLUE, pen.RED
-STRONGEST = 0.6  # opacity of a cell that won, or lost, everything: words on it stay legible
+STRONGEST = 0.6  # opacity of a cell with only wins or only losses; its text stays legible
 MARGIN, TOP, ROW = 24, 92, 34
-WIDEST = 104  # of a cell
+WIDEST = 104  # maximum width of a cell
 
 
 def duel_picture(duels: Duels) -> str:
-    """Return the picture: rows are players in their seat, columns who plays the other seats.
+    """Return the picture. Rows are players in a seat, columns the players of the other seats.
 
-    Cells hold the mean return of the row's player; blue ones won more than they lost, red ones the
-    reverse (of more than two seats: have the larger, and the lesser, returns in their seat). Below
-    are the ratings with their 95 % intervals, best first.
+    Cells hold the mean return of the row's player. A blue cell has more wins than losses, a red
+    cell fewer. With more than two seats, blue means a high return for the seat, red a low return.
+    Below the matrix are the ratings with 95 % intervals, best first.
     """
     matrix = duels.matrix
     names = [" as ".join(key) if isinstance(key, tuple) else str(key) for key in matrix.index]
     grid = _Grid.of(names, [str(name) for name in matrix.columns])
     seats = f"{duels.agents[0]} in rows, {duels.agents[1]} in columns"
     if len(duels.agents) > 2:
-        seats = "a player in its seat in rows, who plays all other seats in columns"
+        seats = "rows: a player in a seat; columns: the player of all other seats"
     parts = [
         words(MARGIN, 32, f"Duels in {visible(duels.env)}", size=18, weight=600),
         words(MARGIN, 54, f"{duels.rows[0].episodes:,} episodes of each pairing", soft=True),
@@ -61,17 +61,17 @@ def duel_picture(duels: Duels) -> str:
     return picture(bottom + MARGIN, [STYLE, *parts], f"Duels in {visible(duels.env)}")
 
 
-def _cut(name: str, most: int = 34) -> str:
-    """Return a name without its middle, if it is longer: checkpoints differ at the end."""
-    head, tail = (most - 1) // 2, most - 1 - (most - 1) // 2
-    return name if len(name) <= most else f"{name[:head]}…{name[-tail:]}"
+def _cut(name: str, maximum: int = 34) -> str:
+    """Cut the middle of a long name, because checkpoints differ at the end."""
+    head, tail = (maximum - 1) // 2, maximum - 1 - (maximum - 1) // 2
+    return name if len(name) <= maximum else f"{name[:head]}…{name[-tail:]}"
 
 
 def _shades(duels: Duels) -> list[list[float | None]]:
-    """Return for each cell of the matrix how good it is for its row: -1 .. 1; None where empty.
+    """Return for each cell of the matrix its value for the row's player, in -1 .. 1, or None.
 
-    Of two seats that is by points; of more by the return, between the least and the largest that
-    anybody had in that seat.
+    With two seats, the value comes from the points. With more seats, it is the return, scaled
+    between the lowest and the highest return in that seat.
     """
     values = duels.matrix.to_numpy(dtype=float)
     if len(duels.agents) == 2:
@@ -93,14 +93,14 @@ def _shades(duels: Duels) -> list[list[float | None]]:
 
 @dataclass(frozen=True)
 class _Grid:
-    """Where the cells of the matrix stand."""
+    """Positions of the cells of the matrix."""
 
     rows: Sequence[str]
     columns: Sequence[str]
     left: float
     top: float
     width: float  # of a cell
-    turned: bool  # whether headings run upwards
+    turned: bool  # whether column headings are vertical
 
     @classmethod
     def of(cls, rows: Sequence[str], columns: Sequence[str]) -> _Grid:
@@ -129,12 +129,12 @@ class _Grid:
 
     def cell(self, i: int, j: int, value: float, shade: float | None) -> list[str]:
         x, y = self.left + j * self.width, self.top + i * ROW
-        where = f'x="{x + 1:.1f}" y="{y + 1:.1f}" width="{self.width - 2:.1f}" height="{ROW - 2}"'
-        parts = [f'<rect class="empty" {where} rx="4"/>']
+        place = f'x="{x + 1:.1f}" y="{y + 1:.1f}" width="{self.width - 2:.1f}" height="{ROW - 2}"'
+        parts = [f'<rect class="empty" {place} rx="4"/>']
         if shade is not None:
             color, strength = (WON if shade > 0 else LOST), STRONGEST * abs(shade)
             fill = f'fill="{color}" fill-opacity="{strength:.3f}"'
-            parts.append(f'<rect {where} rx="4" {fill}/>')
+            parts.append(f'<rect {place} rx="4" {fill}/>')
             size = 13 if self.width >= 54 else 10
             middle = x + self.width / 2
             shown = f"{round(value, 2) + 0.0:+.2f}" if abs(value) < 100 else f"{value:+.4g}"
@@ -146,11 +146,16 @@ class _Grid:
 
 
 def _ratings(duels: Duels, top: float) -> tuple[list[str], float]:
-    """Return a line for each player with its rating and interval, and where the chart ends."""
+    """Return a line per player with rating and interval, and the bottom of the chart."""
     rated, height = duels.rated, 26
-    left = MARGIN + pen.room((each.player for each in rated), least=70, letter=7)
+    left = MARGIN + pen.room((rating.player for rating in rated), least=70, letter=7)
     right = pen.WIDTH - MARGIN - 165
-    ends = [end for each in rated for end in (each.rating, each.low, each.high) if end is not None]
+    ends = [
+        end
+        for rating in rated
+        for end in (rating.rating, rating.low, rating.high)
+        if end is not None
+    ]
     low, high, marks = pen.ticks(min(ends), max(ends))
     scale = (right - left) / (high - low)
 
@@ -158,30 +163,30 @@ def _ratings(duels: Duels, top: float) -> tuple[list[str], float]:
         return left + (rating - low) * scale
 
     base = top + 40 + len(rated) * height
-    said = "Elo's scale: 400 points are odds of 10 to 1; lines are 95 % intervals"
+    legend = "Elo scale: 400 points are odds of 10 to 1; lines are 95 % intervals"
     parts = [
         words(MARGIN, top, "Ratings", size=15, weight=600),
-        words(MARGIN, top + 18, said, soft=True),
+        words(MARGIN, top + 18, legend, soft=True),
     ]
     if duels.cycles:
         cycle = " beats ".join([*duels.cycles[0], duels.cycles[0][0]])
-        said = f"Who beats whom runs in circles ({pen.cut(cycle, 60)}): these numbers mislead"
-        parts.append(words(MARGIN, top + 36, said, weight=600))
+        warning = f"Ratings are misleading: beating is not transitive ({pen.cut(cycle, 60)})"
+        parts.append(words(MARGIN, top + 36, warning, weight=600))
         base += 18
     first = base - len(rated) * height
     for mark in marks:
         parts.append(_line(at(mark), first, at(mark), base, "grid"))
         parts.append(words(at(mark), base + 16, f"{mark:g}", anchor="middle", size=11, soft=True))
-    for number, each in enumerate(rated):
+    for number, rating in enumerate(rated):
         y = first + (number + 0.5) * height
-        parts.append(words(left - 10, y + 4, _cut(each.player), anchor="end", size=13))
-        if each.low is not None and each.high is not None:
-            parts.append(_line(at(each.low), y, at(each.high), y, "interval", width=2))
-            for end in (at(each.low), at(each.high)):
+        parts.append(words(left - 10, y + 4, _cut(rating.player), anchor="end", size=13))
+        if rating.low is not None and rating.high is not None:
+            parts.append(_line(at(rating.low), y, at(rating.high), y, "interval", width=2))
+            for end in (at(rating.low), at(rating.high)):
                 parts.append(_line(end, y - 5, end, y + 5, "interval", width=1.5))
-        parts.append(f'<circle cx="{at(each.rating):.1f}" cy="{y:.1f}" r="4" fill="{pen.BLUE}"/>')
-        interval = "" if each.low is None else f"  ({each.low:+.0f} to {each.high:+.0f})"
-        parts.append(words(right + 12, y + 4, f"{each.rating:+.0f}{interval}", size=12))
+        parts.append(f'<circle cx="{at(rating.rating):.1f}" cy="{y:.1f}" r="4" fill="{pen.BLUE}"/>')
+        interval = "" if rating.low is None else f"  ({rating.low:+.0f} to {rating.high:+.0f})"
+        parts.append(words(right + 12, y + 4, f"{rating.rating:+.0f}{interval}", size=12))
     return parts, base + 20
 
 

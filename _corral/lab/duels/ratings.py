@@ -1,4 +1,4 @@
-"""Ratings on Elo's scale from who won how often against whom, how sure they are, and cycles.
+"""Ratings on the Elo scale from game counts, with intervals, and cycles of players.
 
     table = np.zeros((3, 3, 3), dtype=int)  # [first, second, (won, drawn, lost by the first)]
     table[0, 1] = 700, 200, 100
@@ -7,10 +7,9 @@
 
 The model is Bradley and Terry's (Rank Analysis of Incomplete Block Designs, Biometrika 39, 1952): i
 scores against j with probability 1 / (1 + 10 ** ((r_j - r_i) / 400)), and a draw is half a win.
-Between each two players the fit counts ``PRIOR`` more games, drawn: who wins everything has a
-finite rating. It is a fit to the matrix of points: all pairings weigh the same. One number for each
-player can only describe play in which whoever beats somebody tends to beat whom that one beats;
-where it does not, ``cycles`` says so.
+The fit adds ``PRIOR`` drawn games between each two players, so that ratings are finite for a player
+that wins every game. The model is fitted to the matrix of points, and all pairings have the same
+weight. Ratings describe a game well only if beating is transitive. ``cycles`` reports exceptions.
 """
 
 from __future__ import annotations
@@ -41,22 +40,22 @@ __all__ = [
 ]
 
 ELO = 400 / math.log(10)
-"""Points of Elo's scale in one unit of log odds: 400 points are odds of 10 to 1."""
+"""Points on the Elo scale per unit of log odds: 400 points are odds of 10 to 1."""
 
 PRIOR = 1.0
-"""Drawn games that are added between each two players."""
+"""Number of drawn games added between each two players."""
 
 RESAMPLES = 400
-"""Tables that are drawn for an interval of ratings."""
+"""Number of resampled tables for the intervals of ratings."""
 
 
 @dataclass(frozen=True)
 class Rating:
-    """The rating of one player, and what it is computed from."""
+    """The rating of a player, and the results that it is based on."""
 
     player: str
-    rating: float  # on Elo's scale; the mean of all is 0, or that of the anchor is
-    low: float | None  # 95 % bootstrap interval over episodes; None of an anchor
+    rating: float  # on the Elo scale; the mean of all ratings, or the anchor's rating, is 0
+    low: float | None  # 95 % bootstrap interval over episodes; None for the anchor
     high: float | None
     points: float  # mean per game: 1 won, 1/2 drawn, 0 lost
     won: int  # episodes against all others
@@ -68,14 +67,14 @@ class Rating:
 
 
 def points_of(outcomes: npt.ArrayLike) -> tuple[Array, Array]:
-    """Return points and games, float [..., P, P], of each player against each, both seats together.
+    """Return points and games, float [..., P, P], of each player against each, over both seats.
 
-    ``outcomes`` [..., P, P, 3] are games won, drawn and lost by who sits first, by who is first and
-    who second; those of a player against itself do not count.
+    ``outcomes`` [..., P, P, 3] are games won, drawn and lost by the first player, indexed by first
+    and second player. Games of a player against itself are ignored.
     """
     table = np.asarray(outcomes, dtype=np.float64)
-    own = ~np.eye(table.shape[-2], dtype=bool)
-    table = table * own[..., None]
+    off_diagonal = ~np.eye(table.shape[-2], dtype=bool)
+    table = table * off_diagonal[..., None]
     first = table[..., 0] + table[..., 1] / 2
     second = table[..., 2] + table[..., 1] / 2
     games = table.sum(axis=-1)
@@ -85,34 +84,34 @@ def points_of(outcomes: npt.ArrayLike) -> tuple[Array, Array]:
 def _resampled(
     outcomes: Array, resamples: int, rng: np.random.Generator, played: Array | None = None
 ) -> tuple[Array, Array]:
-    """Return ``resamples`` tables like ``outcomes`` [..., 3], [R, ..., 3], and their mean.
+    """Return ``resamples`` tables like ``outcomes`` [..., 3], as [R, ..., 3], and their mean.
 
-    Within each pairing and seat order whole episodes are drawn with replacement, from those played
-    and the prior's: half a game in each order, half of it won and half lost. Without these a
-    pairing that was always won would seem to be sure for ever. With ``played``, see ``rate``, the
-    same episodes are drawn in all pairings.
+    Within each pairing and seat order, whole episodes are resampled with replacement, together
+    with the prior: half a game per order, half won and half lost. Without the prior, a pairing with
+    only wins would have an interval of width 0. With ``played``, see ``rate``, all pairings
+    resample the same episodes.
     """
     shares = np.asarray(outcomes) + PRIOR / 4 * np.array([1.0, 0.0, 1.0])
     shares /= shares.sum(axis=-1, keepdims=True)
     games = np.asarray(outcomes, dtype=np.int64).sum(axis=-1)
     drawn: Array = rng.multinomial(games, shares, size=(resamples, *games.shape))
     if played is not None:
-        drawn = _together(drawn.astype(np.float64), played, games, rng)
+        drawn = _same_episodes(drawn.astype(np.float64), played, games, rng)
     return drawn, shares * games[..., None]
 
 
-def _together(drawn: Array, played: Array, games: Array, rng: np.random.Generator) -> Array:
-    """Return the tables ``drawn`` with the same episodes in all pairings that count them all."""
+def _same_episodes(drawn: Array, played: Array, games: Array, rng: np.random.Generator) -> Array:
+    """Return ``drawn`` with the same resampled episodes in all pairings with the full count."""
     resamples, number = len(drawn), played.shape[-1]
-    prior = PRIOR / 2 / (number + PRIOR / 2)  # what share of the draws is of the prior
+    prior = PRIOR / 2 / (number + PRIOR / 2)  # share of the prior in the resamples
     for rows in np.array_split(np.arange(resamples), -(-resamples * number // 4_000_000)):
         times = rng.multinomial(number, np.full(number, 1 / number), size=len(rows))
         weights = times.astype(np.float32)  # [R, E], sums are whole numbers
         for i, j in np.argwhere(games == number).tolist():
-            own = weights @ (played[i, j][:, None] == np.arange(3)).astype(np.float32)
+            resampled = weights @ (played[i, j][:, None] == np.arange(3)).astype(np.float32)
             added = rng.binomial(number, prior, size=len(rows))
             won = rng.binomial(added, 0.5)
-            drawn[rows, i, j] = own * (1 - added / number)[:, None]
+            drawn[rows, i, j] = resampled * (1 - added / number)[:, None]
             drawn[rows, i, j] += np.stack([won, 0 * won, added - won], axis=1)
     return drawn
 
@@ -120,7 +119,10 @@ def _together(drawn: Array, played: Array, games: Array, rng: np.random.Generato
 def points_intervals(
     outcomes: npt.ArrayLike, *, level: float = 0.95, resamples: int = 4000, seed: int = 0
 ) -> tuple[Array, Array]:
-    """Return both ends [...] of bootstrap intervals of mean points, of ``outcomes`` [..., 3]."""
+    """Return the lower and upper end [...] of bootstrap intervals of mean points.
+
+    ``outcomes`` are [..., 3].
+    """
     table = np.asarray(outcomes)
     drawn, _ = _resampled(table, resamples, generator(seed, "eval"))
     games = np.maximum(1, table.sum(axis=-1))
@@ -142,16 +144,16 @@ def wilson(count: float, games: float, z: float = 1.959964) -> tuple[float, floa
 
 
 def matrix_of(outcomes: npt.ArrayLike, prior: float = PRIOR) -> tuple[Array, Array]:
-    """Return the mean points of row against column, the prior among them, and the weight of each
-    pairing in a fit: float [..., P, P].
+    """Return the mean points of row against column with the prior, and the weights of the pairings.
 
-    ``outcomes`` are as of ``points_of``. Both seat orders weigh the same, and all pairings that
-    were played do: a pairing of few games is nearer to 1/2, by the prior, and counts as much.
+    Both are float [..., P, P]; ``outcomes`` are as in ``points_of``. Both seat orders, and all
+    pairings that were played, have the same weight. The prior moves the mean of a pairing with few
+    games closer to 1/2.
     """
     table = np.asarray(outcomes, dtype=np.float64)
     number = table.shape[-2]
-    own = ~np.eye(number, dtype=bool)
-    games = table.sum(axis=-1) * own
+    off_diagonal = ~np.eye(number, dtype=bool)
+    games = table.sum(axis=-1) * off_diagonal
     first = (table[..., 0] + table[..., 1] / 2 + prior / 4) / (games + prior / 2)
     second = 1 - np.swapaxes(first, -1, -2)
     orders, reverse = games > 0, np.swapaxes(games > 0, -1, -2)
@@ -159,18 +161,20 @@ def matrix_of(outcomes: npt.ArrayLike, prior: float = PRIOR) -> tuple[Array, Arr
     number_of_orders = orders + reverse.astype(np.int64)
     means = np.where(number_of_orders > 0, sums / np.maximum(1, number_of_orders), 0.5)
     both = games + np.swapaxes(games, -1, -2)
-    alone = prior / (both.max(initial=0.0) + prior)  # of the prior, where nobody played
-    return means, np.where(number_of_orders > 0, 1.0, alone) * own
+    # The weight of the prior alone, for pairings without games.
+    prior_weight = prior / (both.max(initial=0.0) + prior)
+    return means, np.where(number_of_orders > 0, 1.0, prior_weight) * off_diagonal
 
 
 def fit_ratings(means: npt.ArrayLike, weights: npt.ArrayLike) -> Array:
-    """Return ratings [..., P] of mean 0 on Elo's scale: the most likely ones.
+    """Return the maximum-likelihood ratings [..., P] on the Elo scale, with mean 0.
 
-    ``means`` [..., P, P] are the points of row against column, above 0 and below 1, ``weights``
-    [..., P, P] how many games they stand for, in any unit. Leading axes are fits of their own.
+    ``means`` [..., P, P] are the points of row against column, strictly between 0 and 1.
+    ``weights`` [..., P, P] are the numbers of games behind them, in any unit. Leading axes are
+    independent fits.
 
-    Newton's method. A step changes no difference by more than 1 unit of log odds: so far the second
-    derivatives change at most e-fold, and each step gains.
+    Uses Newton's method. A step changes each difference by at most 1 unit of log odds. In this
+    range the second derivatives change at most by a factor of e, so each step improves the fit.
     """
     weights = np.asarray(weights, dtype=np.float64)
     number = weights.shape[-1]
@@ -179,7 +183,7 @@ def fit_ratings(means: npt.ArrayLike, weights: npt.ArrayLike) -> Array:
         expected = 1 / (1 + np.exp(logits[..., None, :] - logits[..., :, None]))
         gradient = (weights * (np.asarray(means) - expected)).sum(axis=-1)
         slope = weights * expected * (1 - expected)
-        # Ratings are free up to a constant: ones in every entry hold their mean at 0.
+        # Ratings are determined up to a constant. Adding 1 to every entry keeps their mean at 0.
         hessian = np.eye(number) * slope.sum(axis=-1)[..., None] - slope + 1.0
         step = np.linalg.solve(hessian, gradient[..., None])[..., 0]
         size = np.ptp(step, axis=-1, keepdims=True)
@@ -205,16 +209,15 @@ def rate(
 
     Args:
         outcomes: int [P, P, 3], see ``points_of``.
-        counted: the same as the fit counts them: a pairing whose episodes are all one and the same
-            is one game. Default: ``outcomes``.
-        played: int [P, P, E], what each of E episodes was for who sits first: 0 won, 1 drawn, 2
-            lost; where all pairings met the same ones. The luck of an episode is then in all of
-            them: opponents that are alike tell little more than one of them. Default: pairings
-            have episodes of their own.
-        anchor: the player whose rating is 0; None: the mean of all is.
-        resamples: tables drawn for the intervals; the ratings are fitted to each.
+        counted: outcomes as weighted in the fit: a pairing of identical episodes counts as one
+            game. Default: ``outcomes``.
+        played: int [P, P, E], the result of each of E episodes for the first player: 0 won, 1
+            drawn, 2 lost; for pairings that played the same episodes. Then the intervals include
+            the luck that an episode brings to all pairings. Default: episodes are independent.
+        anchor: the player with rating 0; None: the mean of all ratings is 0.
+        resamples: number of resampled tables for the intervals; each gets its own fit.
 
-    Raises ValueError for fewer than two players, and an anchor that is none of them.
+    Raises ValueError for fewer than two players, and for an anchor that is not a player.
     """
     if len(players) < 2:
         raise ValueError(f"players={list(players)}: give two or more")
@@ -225,39 +228,39 @@ def rate(
     used = table if counted is None else np.asarray(counted) * others
     drawn, mean = _resampled(used, resamples, generator(seed, "eval"), played)
     fitted, fits = fit_ratings(*matrix_of(used)), fit_ratings(*matrix_of(drawn))  # [P], [R, P]
-    # The prior is in the draws and in the fit: by how much it pulls twice is known, and undone.
+    # The prior is in the resamples and in the fit. Subtract its second, known effect.
     fits = fits + fitted - fit_ratings(*matrix_of(mean))
     if anchor is not None:
         zero = list(players).index(anchor)
         fitted, fits = fitted - fitted[zero], fits - fits[:, zero, None]
     low, high = np.quantile(fits, [(1 - level) / 2, (1 + level) / 2], axis=0)
     counts = table.sum(axis=1) + table.sum(axis=0)[:, ::-1]  # [P, 3] as first and as second
-    found = []
+    ratings = []
     for i, player in enumerate(players):
         won, drew, lost = counts[i].tolist()
         points = (won + drew / 2) / max(1, won + drew + lost)
-        one = Rating(
+        rating = Rating(
             player, float(fitted[i]), float(low[i]), float(high[i]), points, won, drew, lost
         )
-        found.append(replace(one, low=None, high=None) if player == anchor else one)
-    return sorted(found, key=lambda each: -each.rating)
+        ratings.append(replace(rating, low=None, high=None) if player == anchor else rating)
+    return sorted(ratings, key=lambda rating: -rating.rating)
 
 
 def unmeasured(players: Sequence[str], outcomes: npt.ArrayLike) -> tuple[list[str], list[str]]:
-    """Return (above, below): players of whom the second took nothing off the first, not even by way
-    of others; both are empty where there are none such.
+    """Return (above, below): ``below`` took no point from ``above``, not even through others.
 
-    The games alone put no bound on how far the first are above the others (L. R. Ford, Solution of
-    a Ranking Problem from Binary Comparisons, 1957): the prior does.
+    Both are empty if all players are connected. The games alone do not bound the distance between
+    the two groups (L. R. Ford, Solution of a Ranking Problem from Binary Comparisons, 1957). The
+    prior does.
     """
     points, _ = points_of(outcomes)
-    reach = (points > 0) | np.eye(len(players), dtype=bool)  # i took something off j
+    reach = (points > 0) | np.eye(len(players), dtype=bool)  # i took points from j
     for k in range(len(players)):
         reach |= reach[:, k, None] & reach[k]
-    lacking = [reach[:, i] for i in np.argsort(-reach.sum(axis=1), kind="stable")]
-    for ever in lacking:  # who ever took something off the strongest
-        if not ever.all():
-            above = [name for name, each in zip(players, ever, strict=True) if each]
+    scorers_by_strength = [reach[:, i] for i in np.argsort(-reach.sum(axis=1), kind="stable")]
+    for scorers in scorers_by_strength:  # players that took points from the strongest
+        if not scorers.all():
+            above = [name for name, has_scored in zip(players, scorers, strict=True) if has_scored]
             return above, [name for name in players if name not in above]
     return [], []
 
@@ -268,34 +271,34 @@ def unmeasured(players: Sequence[str], outcomes: npt.ArrayLike) -> tuple[list[st
 def cycles(
     players: Sequence[str], outcomes: npt.ArrayLike, *, level: float = 0.95, seed: int = 0
 ) -> list[tuple[str, ...]]:
-    """Return cycles of ``players``: each beats the next, and the last beats the first.
+    """Return cycles of ``players``: each player beats the next, and the last beats the first.
 
-    One beats another where the bootstrap interval of its points against it, both seats together,
-    lies above 1/2. Of many players some pairs look unequal by chance: intervals are wider then, so
-    that players that are alike hardly ever are a cycle. ``outcomes`` are as of ``points_of``. Every
-    cycle of three is returned; of longer ones the shortest through each pair that is in none of
-    these. Where there is one, no single number says who is better.
+    A player beats another if the bootstrap interval of its points against it, over both seats, is
+    above 1/2. With many players, some pairs look unequal by chance. Therefore the intervals are
+    wider then, and equally strong players rarely form a cycle. ``outcomes`` are as in
+    ``points_of``. All cycles of three are returned. For each other pair, the shortest cycle through
+    it is returned. With a cycle, ratings cannot order the players.
     """
-    # Of P players that are alike each is above (1 - level) / 2 * P others; cycles come up where
-    # that is near 1, and seldom below 0.4.
+    # With P equally strong players, each appears better than (1 - level) / 2 * P others by chance.
+    # Cycles appear if that number is near 1, and rarely below 0.4.
     level = max(level, 1 - 0.8 / len(players))
     beats = _beats(np.asarray(outcomes), level, seed)
-    found: dict[tuple[int, ...], None] = {}
+    cycles_found: dict[tuple[int, ...], None] = {}
     for i, j, k in itertools.permutations(range(len(players)), 3):
         if i < min(j, k) and beats[i, j] and beats[j, k] and beats[k, i]:
-            found[i, j, k] = None
-    covered = {pair for cycle in found for pair in _pairs(cycle)}
+            cycles_found[i, j, k] = None
+    covered = {pair for cycle in cycles_found for pair in _pairs(cycle)}
     for i, j in np.argwhere(beats).tolist():
-        if (i, j) not in covered and (back := _shortest(beats, j, i)):
-            start = back.index(min(back))
-            cycle = (*back[start:], *back[:start])
+        if (i, j) not in covered and (path := _shortest(beats, j, i)):
+            start = path.index(min(path))
+            cycle = (*path[start:], *path[:start])
             covered |= set(_pairs(cycle))
-            found[cycle] = None
-    return [tuple(players[i] for i in cycle) for cycle in found]
+            cycles_found[cycle] = None
+    return [tuple(players[i] for i in cycle) for cycle in cycles_found]
 
 
 def _beats(outcomes: Array, level: float, seed: int) -> Array:
-    """Return bool [P, P]: whether row surely beats column."""
+    """Return bool [P, P]: whether row beats column with confidence ``level``."""
     drawn, _ = _resampled(outcomes, 1000, generator(seed, "eval"))
     points, games = points_of(drawn)  # [R, P, P]
     low = np.quantile(points / np.maximum(1, games), (1 - level) / 2, axis=0)
@@ -308,13 +311,13 @@ def _pairs(cycle: Sequence[Any]) -> list[tuple[Any, Any]]:
 
 
 def _shortest(beats: Array, start: int, goal: int) -> list[int]:
-    """Return the shortest way from ``start`` to ``goal``, both included; empty: there is none."""
-    ways, seen = [[start]], {start}
-    for way in ways:  # grows meanwhile
-        if way[-1] == goal:
-            return way
-        for after in np.flatnonzero(beats[way[-1]]).tolist():
-            if after not in seen:
-                seen.add(after)
-                ways.append([*way, after])
+    """Return the shortest path from ``start`` to ``goal``, both included; empty if none exists."""
+    paths, seen = [[start]], {start}
+    for path in paths:  # the list grows during the loop
+        if path[-1] == goal:
+            return path
+        for following in np.flatnonzero(beats[path[-1]]).tolist():
+            if following not in seen:
+                seen.add(following)
+                paths.append([*path, following])
     return []

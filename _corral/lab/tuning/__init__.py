@@ -1,1 +1,1 @@
-"""Settings tuned: many trainings of one environment, the best of them chosen by validation."""
+"""Tune settings: train one environment many times, and choose the best trial by validation."""

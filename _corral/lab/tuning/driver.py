@@ -3,9 +3,9 @@
     study = corral.tune("arena_v0", trainer="mappo", grid={"learning_rate": [1e-4, 5e-4]}, seeds=3)
     print(study.best.params, study.best.command)
 
-Trials are trained by ``corral.lab.jobs``, and judged here. ``study.db`` in the study's
-folder is Optuna's; what a trial is worth is found in its runs, so that nothing is lost where the
-study is killed: the same call goes on.
+``corral.lab.jobs`` trains the trials, and this package judges them. ``study.db`` in the study's
+folder is Optuna's database. The values of trials are computed from their runs, so a killed study
+loses nothing: repeat the call to resume it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from corral.envs.arguments import nonnegative_int
 from corral.envs.registry import registered_name
 from corral.errors import ArgumentError, StudyError
 from corral.lab.jobs import require_room, threads_of_each
-from corral.lab.tuning.judging import beside, measure_of
+from corral.lab.tuning.judging import measure_of, reference_play_of
 from corral.lab.tuning.plan import STUDY, Plan, optuna
 from corral.lab.tuning.result import Study, Trial
 from corral.lab.tuning.space import Space
@@ -36,10 +36,10 @@ from corral.trainers.runs.run_config import RunConfig
 __all__ = ["tune"]
 
 TRIALS = 20
-"""Trials of a search, where nothing is said."""
+"""Default number of trials of a search."""
 
 SOURCE = ("env_kwargs", "api", "model")
-"""What a run of others' environments and networks is read with again."""
+"""Options that are needed again to read a run with a third-party environment or custom network."""
 
 
 def tune(
@@ -59,45 +59,45 @@ def tune(
     tell: Callable[[str], None] = lambda text: None,
     **options: Any,
 ) -> Study:
-    """Train an environment with many settings, and return what became of each.
+    """Train an environment with many settings, and return all trials.
 
-    A trial is trained with each of its seeds by processes of their own, and worth the mean of their
-    values: how the policies play on what is kept for validation, the same episodes for all, never
-    on what is held out. A call that is repeated goes on with a study that was stopped or killed,
-    and gives back one that is complete. Parameters of a trial depend on the study, not on when
-    other trials end.
+    Each trial is trained with all its seeds, in separate processes. Its value is the mean over the
+    seeds of the policies' return on validation data, in the same episodes for all trials. Held-out
+    data is never used. Repeat the call to resume a study that was stopped or killed; for a complete
+    study it returns the result. The parameters of a trial depend on the study, not on the timing of
+    other trials.
 
     Args:
-        env: its name or id, or module:function.
+        env: name or id of an environment, or module:function.
         trainer: a name of ``corral.trainers.trainers()``, or file.py:name.
-        grid: setting -> values; each point of the grid is a trial.
-        search: setting -> (low, high), "log:0.005..0.3" or values, drawn by Optuna's TPE. With a
-            grid as well, each of its points gets its turn.
-        points: setting -> value of each, tried first.
-        trials: trials in all; default: all points of the grid, 20 with a search. A study that goes
-            on may have more than it had.
-        seeds: trainings of each trial, with the first seed and those after it.
-        seed: the first seed, and what the search begins with.
-        jobs: processes that train side by side.
-        prune: end trials early whose first seed is below the median of others. It is looked at a
-            quarter, half and three quarters of the steps.
+        grid: setting -> values; each combination is a trial.
+        search: setting -> (low, high), "log:0.005..0.3" or values, sampled by Optuna's TPE. With a
+            grid as well, the points of the grid take turns.
+        points: mappings setting -> value, tried first.
+        trials: total number of trials; default: all points of the grid, 20 with a search. When a
+            study is resumed, the number may be larger than before.
+        seeds: number of runs per trial, with consecutive seeds.
+        seed: the first seed of the runs, and the seed of the search.
+        jobs: number of processes that train in parallel.
+        prune: end a trial early if its first seed is below the median of the other trials. This is
+            tested at a quarter, half and three quarters of the steps.
         out: the study's folder; default: runs/tune-<env>-<trainer>.
-        on_trial: called with each trial that ends, and the study so far.
-        tell: called with how many runs there are to train, and after the first with how long the
-            others will take.
-        options: of ``corral.train``, its settings too, for all trials alike: steps, stop, held_out,
-            validation, env_kwargs, gamma, ... as text or numbers.
+        on_trial: called with each finished trial, and the study so far.
+        tell: called with a text about the runs to train, and after the first run with the estimated
+            remaining time.
+        options: options of ``corral.train`` and settings, the same for all trials: steps, stop,
+            held_out, validation, env_kwargs, gamma, ... as text or numbers.
 
-    Raises UnknownNameError and ArgumentError for what is no setting of the trainer, ValueError for
-    ranges that are empty, reversed, or hold what the setting may not be, and for too few steps;
-    StudyError where the folder holds a damaged study or another one, RunError where another process
-    is at it; MissingExtraError.
+    Raises UnknownNameError and ArgumentError for unknown settings of the trainer; ValueError for
+    ranges that are empty, reversed or contain invalid values, and for too few steps; StudyError if
+    the folder holds a damaged or a different study; RunError if another process uses the study;
+    MissingExtraError.
     """
     optuna()
     if not (isinstance(env, str) and isinstance(trainer, str)):
         raise ArgumentError(
-            "env and trainer: trials are trained by processes of their own; give text that names "
-            "them, such as file.py:name"
+            "env and trainer: trials run in separate processes, so give text that names them, such "
+            "as file.py:name"
         )
     kind = find_trainer(trainer).kind
     seed, seeds = nonnegative_int("seed", seed), nonnegative_int("seeds", seeds, least=1)
@@ -106,8 +106,10 @@ def tune(
     if trials is not None:
         trials = nonnegative_int("trials", trials, least=1)
     space = Space.of(kind, arguments_of(env), grid or {}, search or {}, points)
-    if doubled := [name for name in space.names if name in options]:
-        raise ValueError(f"{doubled[0]} is tried with several values; leave it out of the others")
+    if repeated := [name for name in space.names if name in options]:
+        raise ValueError(
+            f"{repeated[0]} has several values in the study; leave it out of the other options"
+        )
     count = _trials(space, trials)
     arguments = words_of(env, trainer, kind, options)
     config = _checked(env, trainer, space, seed, options)
@@ -133,61 +135,68 @@ def tune(
     _require_free(folder)
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder):
-        if (kept := plan.kept_in(folder)) is not None:
-            plan = dataclasses.replace(plan, **kept)
+        if (stored := plan.stored_in(folder)) is not None:
+            plan = dataclasses.replace(plan, **stored)
         plan.write(folder)
         with opened(folder) as storage:
-            found = Trials(folder, plan, storage, config, measure, source, evaluated=evaluated)
-            study = found.play(jobs, on_trial, tell)
+            study_trials = Trials(
+                folder, plan, storage, config, measure, source, evaluated=evaluated
+            )
+            study = study_trials.play(jobs, on_trial, tell)
         if study.best is not None:
             with threads_set(plan.threads):
-                others = beside(study.best.run, source, evaluated=evaluated)
-            study = dataclasses.replace(study, beside=others)
+                reference_play = reference_play_of(study.best.run, source, evaluated=evaluated)
+            study = dataclasses.replace(study, reference_play=reference_play)
         study.write()
     return study
 
 
 def _trials(space: Space, trials: int | None) -> int:
-    """Return how many trials there are to be. Raises ValueError where some points get none."""
-    listed = len(space.listed())
+    """Return the number of trials. Raises ValueError if it is less than the number of points."""
+    points = len(space.listed())
     if not space.search:
-        if trials is not None and trials < listed:
-            raise ValueError(f"trials={trials}: the grid has {listed} points; leave it out")
-        return listed
-    trials = max(TRIALS, listed) if trials is None else trials
-    if trials < listed:
-        raise ValueError(f"trials={trials}: {listed} points come first; give that or more")
+        if trials is not None and trials < points:
+            raise ValueError(f"trials={trials}: the grid has {points} points; leave out trials=")
+        return points
+    trials = max(TRIALS, points) if trials is None else trials
+    if trials < points:
+        raise ValueError(
+            f"trials={trials}: {points} points are tried first; give at least {points}"
+        )
     return trials
 
 
 def _require_free(folder: Path) -> None:
-    """Raise StudyError where a folder holds something else than a study."""
+    """Raise StudyError if a folder holds something other than a study."""
     if folder.exists() and not folder.is_dir():
-        raise StudyError(f"{folder} is a file; give another --out (out=)")
+        raise StudyError(f"{folder} is a file; choose another --out (out=)")
     if not folder.exists() or (folder / STUDY).exists():
         return
     if {path.name for path in folder.iterdir()} - {LOCK, HOLDER, f".{STUDY}"}:
-        raise StudyError(f"{folder} is not empty and holds no study; give another --out (out=)")
+        raise StudyError(f"{folder} is not empty and holds no study; choose another --out (out=)")
 
 
 def _checked(
     env: str, trainer: str, space: Space, seed: int, options: Mapping[str, Any]
 ) -> RunConfig:
-    """Return the configuration of a run of the study. Raises what ``corral.train`` raises for
-    settings that it refuses, and ValueError where one rollout is more than all steps."""
-    found: RunConfig | None = None
+    """Return the configuration of a run of the study.
+
+    Raises the errors of ``corral.train`` for invalid settings, and ValueError if one rollout is
+    longer than all steps.
+    """
+    config: RunConfig | None = None
     for parameters in space.corners():
-        begun = session(
+        trial_session = session(
             env, **{**options, **parameters}, trainer=trainer, seed=seed, progress=False
         )
-        begun.learner.close()
-        found = begun.config
-        rollout = begun.learner.rollout_steps
-        if rollout > found.steps:
+        trial_session.learner.close()
+        config = trial_session.config
+        rollout = trial_session.learner.rollout_steps
+        if rollout > config.steps:
             text = ", ".join(f"{name}={value}" for name, value in parameters.items())
             raise ValueError(
-                f"steps={found.steps}: too few for {text}, where one rollout has {rollout:,} env "
-                "steps; give that or more"
+                f"steps={config.steps}: too few for {text}: one rollout has {rollout:,} env steps; "
+                "give at least as many"
             )
-    assert found is not None
-    return found
+    assert config is not None
+    return config

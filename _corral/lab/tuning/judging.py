@@ -1,4 +1,4 @@
-"""What a trial is worth: how its runs play on what is kept for validation."""
+"""The value of a trial: how well its runs play on validation data."""
 
 from __future__ import annotations
 
@@ -12,76 +12,88 @@ from corral.adapters.seats import random_policy
 from corral.envs.episode_stats import EndedEpisodes
 from corral.errors import StudyError
 from corral.files import read_text, reason
-from corral.lab.jobs import MOST_PROGRESS
+from corral.lab.jobs import MAX_PROGRESS
 from corral.trainers.evaluation.scores import evaluate_team
 from corral.trainers.evaluation.validate import EPISODES, Validation, validate
 from corral.trainers.evaluation.zero_sum import constant_sum, is_zero_sum, seat_players
 from corral.trainers.runs.run import PROGRESS, Run, load_run
 from corral.trainers.runs.run_config import RunConfig
 
-__all__ = ["RUNGS", "Beside", "beside", "curve", "judged", "measure_of", "values_at"]
+__all__ = [
+    "RUNGS",
+    "ReferencePlay",
+    "curve",
+    "judged",
+    "measure_of",
+    "reference_play_of",
+    "values_at",
+]
 
 RUNGS = (0.25, 0.5, 0.75)
 """Shares of the steps at which a trial may be pruned."""
 
 LOOK = 16
-"""Episodes of random play that show whether rewards sum to a constant."""
+"""Episodes of random play to test whether the returns have a constant sum."""
 
 
 def measure_of(config: RunConfig, *, evaluated: bool, prune: bool) -> str:
-    """Return in words what trials are judged by.
+    """Return a description of the values of trials.
 
-    Raises ValueError where nothing is kept for validation, and where what all earn sums to the same
-    whatever they play, so that it tells no trial from another.
+    Raises ValueError if no validation data exists, and if the returns of all agents have a constant
+    sum, so that they cannot distinguish trials.
     """
     env_config, learners = config.env_config, config.learners
     rules = env_config.validation_rules()
-    which = "best checkpoint" if evaluated else "last checkpoint"
-    own = f"mean return of its {which}"
+    checkpoint = "best checkpoint" if evaluated else "last checkpoint"
+    description = f"mean return of its {checkpoint}"
     if len(learners) > 1:
         all_learn = set(learners) == set(rules.agents)
-        team = "the team's mean return" if all_learn else "mean return of all that learn, summed,"
-        own = f"{team} with its {which}"
+        team = (
+            "the team's mean return"
+            if all_learn
+            else "the summed mean return of all trained agents"
+        )
+        description = f"{team} with its {checkpoint}"
     if env_config.validation:
         low, high = env_config.validation["rows"]
-        return f"{own} on rows {low}:{high}, kept for validation"
+        return f"{description} on validation rows {low}:{high}"
     played: list[EndedEpisodes] = []
-    chance = {agent: random_policy(rules.action_space(agent)) for agent in rules.agents}
+    random_policies = {agent: random_policy(rules.action_space(agent)) for agent in rules.agents}
     if not is_zero_sum(rules):
-        evaluate_team(rules, chance, episodes=LOOK, on_played=played.append)
-    zero = not played or constant_sum(played[0].returns) is not None
-    if zero and len(rules.agents) > 2 and set(learners) == set(rules.agents):
+        evaluate_team(rules, random_policies, episodes=LOOK, on_played=played.append)
+    is_zero = not played or constant_sum(played[0].returns) is not None
+    if is_zero and len(rules.agents) > 2 and set(learners) == set(rules.agents):
         raise ValueError(
-            f"{env_config.env}: what its {len(rules.agents)} agents earn sums to the same whatever "
-            "they play, and none of them is fixed: no trial can be told from another. Fix one with "
-            "--opponent (opponents=)"
+            f"{env_config.env}: the returns of its {len(rules.agents)} agents have a constant sum, "
+            "and no agent is fixed, so trials cannot be compared. Fix an agent with --opponent "
+            "(opponents=)"
         )
-    if zero and len(rules.agents) == 2:
+    if is_zero and len(rules.agents) == 2:
         if prune and not evaluated:
             raise ValueError(
-                "prune: returns in self-play tell no trial from another; give --evaluate-every "
-                "(evaluate_every=), whose values are used then"
+                "prune: self-play returns cannot distinguish trials; give --evaluate-every "
+                "(evaluate_every=) to prune by evaluations"
             )
-        known = any(len(seat_players(rules, agent)) > 1 for agent in rules.agents)
-        players = "reference players and random play" if known else "random play"
+        has_references = any(len(seat_players(rules, agent)) > 1 for agent in rules.agents)
+        players = "reference players and random play" if has_references else "random play"
         return (
-            f"mean return of its {which} in each seat that learns, against {players}, "
+            f"mean return of its {checkpoint} in each trained seat, against {players}, "
             f"{EPISODES} validation episodes each"
         )
-    return f"{own} in the same {EPISODES} validation episodes"
+    return f"{description} in the same {EPISODES} validation episodes"
 
 
 def judged(
     folder: Path, parameters: Mapping[str, Any], source: Mapping[str, Any], *, evaluated: bool
 ) -> float:
-    """Return the value of a run. Raises StudyError where it is not the trial's."""
+    """Return the value of a run. Raises StudyError if the run has other settings than the trial."""
     run = load_run(folder, **source)
     for name, value in parameters.items():
-        kept = run.config.settings.get(name)
-        if (tuple(kept) if isinstance(kept, list) else kept) != value:
+        stored = run.config.settings.get(name)
+        if (tuple(stored) if isinstance(stored, list) else stored) != value:
             raise StudyError(
-                f"{folder} was trained with {name}={kept!r}, and the trial has {value!r}: it is no "
-                "run of this study. Move it away, or give another --out (out=)"
+                f"{folder} was trained with {name}={stored!r}, but the trial has {value!r}, so the "
+                "run is not part of this study. Move it away, or choose another --out (out=)"
             )
     return validate(_judged_run(run, source, evaluated=evaluated)).value
 
@@ -93,29 +105,33 @@ def _judged_run(run: Run, source: Mapping[str, Any], *, evaluated: bool) -> Run:
 
 
 @dataclass(frozen=True)
-class Beside:
-    """What stands beside the best trial's value: other play in the same validation."""
+class ReferencePlay:
+    """Values of other play in the same validation, for comparison with the best trial."""
 
-    random: float  # what random play earns in place of the agents that learn
+    random: float  # value of random play in place of the trained agents
     sampled: float | None
-    """The value of the best trial's first run with sampled actions, where it is far better than
-    with greedy ones: the interval of one is above the other's."""
-    greedy: float  # the value of that run, as it was judged
+    """The value of the best trial's first run with sampled actions, if it is much better than with
+    greedy actions: its interval is above the greedy interval. Else None."""
+    greedy: float  # the value of that run with greedy actions
 
 
-def beside(folder: Path, source: Mapping[str, Any], *, evaluated: bool) -> Beside:
-    """Return what stands beside the run in ``folder``."""
+def reference_play_of(folder: Path, source: Mapping[str, Any], *, evaluated: bool) -> ReferencePlay:
+    """Return the values for comparison with the run in ``folder``."""
     run = _judged_run(load_run(folder, **source), source, evaluated=evaluated)
     rules = run.config.env_config.validation_rules()
-    chance = {agent: random_policy(rules.action_space(agent)) for agent in run.config.learners}
-    by_chance = validate(run, {**dict(run.policies), **chance})
+    random_policies = {
+        agent: random_policy(rules.action_space(agent)) for agent in run.config.learners
+    }
+    random_play = validate(run, {**dict(run.policies), **random_policies})
     greedy, sampled = validate(run), validate(run, deterministic=False)
-    return Beside(by_chance.value, sampled.value if _above(sampled, greedy) else None, greedy.value)
+    return ReferencePlay(
+        random_play.value, sampled.value if _above(sampled, greedy) else None, greedy.value
+    )
 
 
 def _above(one: Validation, other: Validation) -> bool:
-    """Return whether a team's interval is above another's; no for a zero-sum game."""
-    ends = [(score.low, score.high) for each in (one, other) for score in each.rows]
+    """Whether a team's interval is above another's; always False for a zero-sum game."""
+    ends = [(score.low, score.high) for validation in (one, other) for score in validation.rows]
     if len(ends) != 2 or one.value <= other.value:
         return False
     (low, _), (_, high) = ends
@@ -123,10 +139,13 @@ def _above(one: Validation, other: Validation) -> bool:
 
 
 def curve(folder: Path, learners: Sequence[str]) -> list[tuple[int, float]]:
-    """Return (env steps, value) of a run so far: what it was validated at, where it was, else the
-    mean return of its learners in the last episodes. A row that is being written is left out."""
+    """Return (env steps, value) of a run so far.
+
+    Values are the validation results if the run has them, else the mean return of its learners in
+    recent episodes. A row that is incomplete is left out.
+    """
     try:
-        text = read_text(folder / PROGRESS, MOST_PROGRESS, folder=folder)
+        text = read_text(folder / PROGRESS, MAX_PROGRESS, folder=folder)
     except FileNotFoundError:
         return []
     except (OSError, UnicodeDecodeError) as error:
@@ -137,19 +156,22 @@ def curve(folder: Path, learners: Sequence[str]) -> list[tuple[int, float]]:
         columns = ["validation_return_learned"]
     else:
         columns = [f"return_{agent}" for agent in learners]
-    known = [row for row in rows if all(row.get(column) for column in columns)]
+    complete_rows = [row for row in rows if all(row.get(column) for column in columns)]
     try:
-        return [(int(row["env_steps"]), sum(float(row[c] or 0) for c in columns)) for row in known]
+        return [
+            (int(row["env_steps"]), sum(float(row[c] or 0) for c in columns))
+            for row in complete_rows
+        ]
     except ValueError as error:
         raise StudyError(f"{folder / PROGRESS} is damaged: {reason(error)}") from error
 
 
 def values_at(points: Sequence[tuple[int, float]], steps: int) -> dict[int, float]:
-    """Return rung -> value at the first point at or after each of ``RUNGS``, as far as it got."""
-    found: dict[int, float] = {}
+    """Return env steps -> value at the first point at or after each of ``RUNGS``, if reached."""
+    values: dict[int, float] = {}
     for share in RUNGS:
         at = int(share * steps)
         value = next((value for env_steps, value in points if env_steps >= at), None)
         if value is not None:
-            found[at] = value
-    return found
+            values[at] = value
+    return values

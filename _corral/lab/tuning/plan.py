@@ -1,7 +1,8 @@
-"""A study's plan: what is trained, what is tried, and which parameters trial N has.
+"""The plan of a study: the runs to train, the search space, and the parameters of trial N.
 
-They depend on the plan, on N, and on the results of trials up to N - ``lag``: not on when a trial
-ended, nor on whether the study was killed. So a study that goes on tries what it would have tried.
+The parameters depend on the plan, on N, and on the results of trials up to N - ``lag``. They do not
+depend on the times at which trials end, or on interruptions. So a resumed study tries the same
+parameters as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -30,23 +31,23 @@ __all__ = ["STUDY", "Plan", "optuna", "quiet"]
 STUDY = "study.json"
 FORMAT = 1
 REDRAWN = 100
-"""Draws of parameters that none has had yet; after them the space counts as exhausted."""
+"""Number of draws for unused parameters, after which the space counts as exhausted."""
 
-SAME = ("arguments", "grid", "search", "points", "seeds", "prune")
-"""What a study that goes on has as before."""
+FIXED = ("arguments", "grid", "search", "points", "seeds", "prune")
+"""Fields that must not change when a study is resumed."""
 
 
 def optuna() -> Any:
-    """Return the module of Optuna. Raises MissingExtraError."""
+    """Return the optuna module. Raises MissingExtraError."""
     return require("optuna", extra="tune", purpose="tune settings")
 
 
-MOST_BYTES = 2**22
-MOST_TRIALS, MOST_THREADS = 10**6, 2**12
+MAX_BYTES = 2**22
+MAX_TRIALS, MAX_THREADS = 10**6, 2**12
 
 
-class Kept(TypedDict):
-    """What study.json holds."""
+class StudyFile(TypedDict):
+    """Content of study.json."""
 
     format: int
     arguments: list[str]
@@ -62,38 +63,38 @@ class Kept(TypedDict):
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Keep Optuna from saying on stderr that a study was created."""
+    """Silence Optuna's messages about created studies on stderr."""
     logger = logging.getLogger("optuna")
-    optuna()  # which sets its level when it is imported
-    before = logger.level
+    optuna()  # the import sets the log level
+    level = logger.level
     logger.setLevel(logging.WARNING)
     try:
         yield
     finally:
-        logger.setLevel(before)
+        logger.setLevel(level)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What defines a study, but for where it is."""
+    """The definition of a study, without its folder."""
 
-    arguments: tuple[str, ...]  # words of ``corral train`` that all trials have
+    arguments: tuple[str, ...]  # arguments of ``corral train`` of all trials
     space: Space
     trials: int
     seeds: tuple[int, ...]  # each trial is trained with all of them
-    lag: int  # trial N waits for the results of those up to N - lag, where it depends on results
-    threads: int  # of torch in each process: figures depend on them
+    lag: int  # if trials depend on results, trial N waits for trials up to N - lag
+    threads: int  # torch threads per process, which affect the results
     prune: bool = False
 
     @property
     def depends(self) -> bool:
-        """Whether a trial depends on the results of others."""
+        """Whether a trial depends on the results of other trials."""
         return bool(self.space.search) or self.prune
 
     # --- study.json ------------------------------------------------------------------------------
 
     def as_json(self) -> dict[str, Any]:
-        """Return what study.json holds."""
+        """Return the content of study.json."""
         return {
             "format": FORMAT,
             "arguments": list(self.arguments),
@@ -109,58 +110,64 @@ class Plan:
         text = json.dumps(self.as_json(), indent=1)
         write_file(folder / STUDY, text + "\n", folder=folder)
 
-    def kept_in(self, folder: Path) -> dict[str, Any] | None:
-        """Return ``lag`` and ``threads`` of the same study in ``folder``; None: there is none.
+    def stored_in(self, folder: Path) -> dict[str, Any] | None:
+        """Return ``lag`` and ``threads`` of the same study in ``folder``, or None for no study.
 
-        Raises StudyError where it is another study, or damaged.
+        Raises StudyError if the study is a different one or damaged.
         """
         path = folder / STUDY
         try:
-            kept = read_fields(
-                path, Kept, most=MOST_BYTES, error=StudyError, folder=folder, format=FORMAT
+            stored_plan = read_fields(
+                path, StudyFile, most=MAX_BYTES, error=StudyError, folder=folder, format=FORMAT
             )
         except FileNotFoundError:
             return None
         except StudyError as error:
             raise StudyError(
-                f"{error}; if it is of no study of corral tune, give another --out (out=)"
+                f"{error}; if the file is not from corral tune, choose another --out (out=)"
             ) from error
-        for name, most in (("lag", MOST_TRIALS), ("threads", MOST_THREADS)):
-            if not 0 < kept[name] <= most:
-                raise StudyError(f"{path}: {name} = {kept[name]}: give 1 to {most}")
-        now = self.as_json()
-        for name in SAME:
-            if kept[name] != now[name]:
+        for name, maximum in (("lag", MAX_TRIALS), ("threads", MAX_THREADS)):
+            if not 0 < stored_plan[name] <= maximum:
+                raise StudyError(f"{path}: {name} = {stored_plan[name]}: give 1 to {maximum}")
+        current = self.as_json()
+        for name in FIXED:
+            if stored_plan[name] != current[name]:
                 raise StudyError(
-                    f"{path} is of another study, with {_in_words(name, kept[name])}; this is "
-                    f"with {_in_words(name, now[name])}: give another --out (out=)"
+                    f"{path} is from another study, with {_in_words(name, stored_plan[name])}; "
+                    f"this study has {_in_words(name, current[name])}: choose another --out (out=)"
                 )
-        return {name: kept[name] for name in ("lag", "threads")}
+        return {name: stored_plan[name] for name in ("lag", "threads")}
 
     # --- Trials ----------------------------------------------------------------------------------
 
     def job(self, folder: Path, number: int, parameters: Parameters, seed: int) -> Job:
-        """Return the training of a trial with one of the seeds."""
+        """Return the job that trains a trial with one of the seeds."""
         name = f"trial-{number:04}" + (f"-seed{seed}" if len(self.seeds) > 1 else "")
         words = [word for key, value in parameters.items() for word in option(key, value)]
         return Job(folder / name, (*self.arguments, *words, "--seed", str(seed)))
 
     def distributions(self) -> dict[str, Any]:
-        """Return the space as Optuna has it; a tuple is kept as text."""
-        kinds, found = optuna().distributions, {}
+        """Return the space as Optuna distributions; tuples are stored as text."""
+        optuna_distributions, distributions = optuna().distributions, {}
         for name in self.space.names:
-            each = self.space.search.get(name) or self.space.grid.get(name)
-            if isinstance(each, Range) and each.whole:
-                kind = kinds.IntDistribution
-                found[name] = kind(int(each.low), int(each.high), log=each.log)
-            elif isinstance(each, Range):
-                found[name] = kinds.FloatDistribution(each.low, each.high, log=each.log)
+            values = self.space.search.get(name) or self.space.grid.get(name)
+            if isinstance(values, Range) and values.whole:
+                distribution = optuna_distributions.IntDistribution
+                distributions[name] = distribution(
+                    int(values.low), int(values.high), log=values.log
+                )
+            elif isinstance(values, Range):
+                distributions[name] = optuna_distributions.FloatDistribution(
+                    values.low, values.high, log=values.log
+                )
             else:
-                found[name] = kinds.CategoricalDistribution([*self._stored(name)])
-        return found
+                distributions[name] = optuna_distributions.CategoricalDistribution(
+                    [*self._stored(name)]
+                )
+        return distributions
 
     def parameters(self, stored: dict[str, Any]) -> Parameters:
-        """Return the parameters of a trial of Optuna."""
+        """Return the parameters of an Optuna trial."""
         return {
             name: value
             if isinstance(self.space.search.get(name), Range)
@@ -169,48 +176,53 @@ class Plan:
         }
 
     def _stored(self, name: str) -> dict[Any, Any]:
-        """Return the values of a setting that is no range, by how Optuna stores them."""
-        each = self.space.search.get(name) or self.space.grid.get(name)
-        values = [*(each.ends if each else ()), *(p[name] for p in self.space.points if name in p)]
+        """Return the values of a setting without a range: value in Optuna -> value."""
+        tried = self.space.search.get(name) or self.space.grid.get(name)
+        values = [
+            *(tried.ends if tried else ()),
+            *(p[name] for p in self.space.points if name in p),
+        ]
         return {stored(value): value for value in values}
 
     def proposed(
         self, number: int, past: Sequence[Any], taken: Sequence[Parameters]
     ) -> Parameters | None:
-        """Return the parameters of trial ``number``; None where there is no more to try.
+        """Return the parameters of trial ``number``, or None if the space is exhausted.
 
-        ``past``: the trials of Optuna that it may know; ``taken``: parameters of all before it.
+        ``past``: Optuna trials that the proposal may use; ``taken``: parameters of earlier trials.
         """
-        listed = self.space.listed()
+        points_in_order = self.space.listed()
         if not self.space.search:
-            return listed[number] if number < len(listed) else None
-        points = len(self.space.points)
+            return points_in_order[number] if number < len(points_in_order) else None
+        first_points = len(self.space.points)
         fixed: Parameters = {}
-        if number < points:
-            fixed = listed[number]
-        elif len(listed) > points:  # each point of the grid in its turn
-            fixed = listed[points + (number - points) % (len(listed) - points)]
+        if number < first_points:
+            fixed = points_in_order[number]
+        elif len(points_in_order) > first_points:  # the points of the grid take turns
+            fixed = points_in_order[
+                first_points + (number - first_points) % (len(points_in_order) - first_points)
+            ]
         for attempt in range(REDRAWN):
-            drawn = self._drawn(number, attempt, past, fixed)
+            drawn = self._sampled(number, attempt, past, fixed)
             if drawn not in taken:
                 return drawn
             if set(fixed) == set(self.space.names):
                 break
         return None
 
-    def _drawn(
+    def _sampled(
         self, number: int, attempt: int, past: Sequence[Any], fixed: Parameters
     ) -> Parameters:
-        """Return parameters that Optuna's TPE draws after ``past``, beside those ``fixed``."""
+        """Return parameters that Optuna's TPE samples after ``past``, with ``fixed`` kept."""
         key = np.random.SeedSequence([self.seeds[0], number, attempt])
         seed = int(key.generate_state(1)[0])
-        known = self.history(past, optuna().samplers.TPESampler(seed=seed))
+        study = self.history(past, optuna().samplers.TPESampler(seed=seed))
         if fixed:
-            known.enqueue_trial({name: stored(value) for name, value in fixed.items()})
-        return self.parameters(known.ask(self.distributions()).params)
+            study.enqueue_trial({name: stored(value) for name, value in fixed.items()})
+        return self.parameters(study.ask(self.distributions()).params)
 
     def history(self, past: Sequence[Any], sampler: Any = None) -> Any:
-        """Return a study of Optuna in memory, with some trials."""
+        """Return an Optuna study in memory with the given trials."""
         study = optuna().create_study(direction="maximize", sampler=sampler)
         for trial in past:
             study.add_trial(trial)
@@ -218,7 +230,7 @@ class Plan:
 
 
 def stored(value: Any) -> Any:
-    """Return a value as Optuna stores it."""
+    """Return a value in Optuna's storage format."""
     return ",".join(map(str, value)) if isinstance(value, tuple) else value
 
 

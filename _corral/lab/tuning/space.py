@@ -1,10 +1,10 @@
-"""What a study tries: values of settings, as text or as Python has them.
+"""The search space of a study: values of settings, as text or as Python values.
 
 | text | meaning |
 |---|---|
-| ``1e-4,5e-4`` | these values; of a setting that has commas itself ``64,64;128,128`` |
-| ``0.9..1`` | from 0.9 to 1; whole numbers where the setting is one |
-| ``log:0.005..0.3`` | the same, drawn on a logarithmic scale |
+| ``1e-4,5e-4`` | these values; for a setting with commas in its values ``64,64;128,128`` |
+| ``0.9..1`` | from 0.9 to 1; whole numbers for an integer setting |
+| ``log:0.005..0.3`` | the same range, sampled on a logarithmic scale |
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from corral.trainers.settings import type_of, unknown_setting
 __all__ = ["Choices", "Parameters", "Range", "Space", "text_of"]
 
 Parameters = dict[str, Any]
-"""setting -> its value, in a trial."""
+"""Setting -> its value in a trial."""
 
 
 @dataclass(frozen=True)
 class Choices:
-    """Some values of a setting."""
+    """A list of values of a setting."""
 
     values: tuple[Any, ...]
 
@@ -66,7 +66,7 @@ class Range:
 
 
 def text_of(value: Any) -> str:
-    """Return a value as ``corral train`` takes it after an option."""
+    """Return a value as text for an option of ``corral train``."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -78,7 +78,7 @@ def text_of(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Space:
-    """What a study tries: each point of the grid, what is searched, and points tried first."""
+    """The search space: grid, searched settings, and points to try first."""
 
     grid: Mapping[str, Choices]
     search: Mapping[str, Choices | Range]
@@ -86,57 +86,69 @@ class Space:
 
     @classmethod
     def of(cls, kind: Any, arguments: Iterable[str], grid: Any, search: Any, points: Any) -> Space:
-        """Read what was given for settings of ``kind``, a class of trainers.
+        """Parse the arguments of a study, for settings of the trainer class ``kind``.
 
         ``arguments`` are those of the environment. Raises UnknownNameError, ArgumentError and
         ValueError, see ``corral.tune``.
         """
-        known = {one.name: one for one in fields(kind.Settings)}
+        settings = {field.name: field for field in fields(kind.Settings)}
         for name in [*grid, *search, *itertools.chain.from_iterable(points)]:
-            _require_setting(name, kind, known, arguments)
-        if both := [name for name in grid if name in search]:
-            raise ValueError(f"{both[0]}: give it to grid= or to search=, not to both")
-        chosen = {name: _choices(name, given, known[name]) for name, given in grid.items()}
-        drawn = {name: _searched(name, given, known[name]) for name, given in search.items()}
-        first = tuple(
-            {name: _read(name, value, known[name]) for name, value in point.items()}
+            _require_setting(name, kind, settings, arguments)
+        if twice := [name for name in grid if name in search]:
+            raise ValueError(f"{twice[0]}: give it in grid= or in search=, not in both")
+        choices = {name: _choices(name, value, settings[name]) for name, value in grid.items()}
+        searched = {name: _searched(name, value, settings[name]) for name, value in search.items()}
+        first_points = tuple(
+            {name: _read(name, value, settings[name]) for name, value in point.items()}
             for point in points
         )
-        if not (chosen or drawn or any(first)):
+        if not (choices or searched or any(first_points)):
             raise ValueError("nothing to try: give grid=, search= or --point (points=)")
-        return cls(chosen, drawn, _checked_points(first, chosen, drawn))
+        return cls(choices, searched, _checked_points(first_points, choices, searched))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The settings that differ between trials."""
+        """The settings that vary between trials."""
         return tuple(
             dict.fromkeys([*self.grid, *self.search, *(n for p in self.points for n in p)])
         )
 
     def listed(self) -> list[Parameters]:
-        """Return the points that are given first, then those of the grid that are not among them.
+        """Return the first points, then the points of the grid that are not among them.
 
-        Of a space with a search they are fixed, in turn, and what is searched is drawn.
+        In a study with a search, trials use these points in turn, with sampled searched settings.
         """
-        require_room(**{f"values of {name}": len(each.values) for name, each in self.grid.items()})
-        whole = itertools.product(*(each.values for each in self.grid.values()))
-        grid = [dict(zip(self.grid, values, strict=True)) for values in whole] if self.grid else []
+        require_room(
+            **{f"values of {name}": len(choices.values) for name, choices in self.grid.items()}
+        )
+        combinations = itertools.product(*(choices.values for choices in self.grid.values()))
+        grid = (
+            [dict(zip(self.grid, values, strict=True)) for values in combinations]
+            if self.grid
+            else []
+        )
         return [*self.points, *(point for point in grid if point not in self.points)]
 
     def corners(self) -> list[Parameters]:
-        """Return points that show whether all values are taken: each value of a list and each end
-        of a range once, the others at their first."""
-        every: dict[str, Choices | Range] = {**self.grid, **self.search}
-        first = {name: each.ends[0] for name, each in every.items()}
-        found = [first, *self.points]
-        found += [{**first, name: value} for name, each in every.items() for value in each.ends[1:]]
-        return found
+        """Return points for checking that all values are valid.
+
+        Each listed value and each end of a range occurs once, with the first value of all others.
+        """
+        dimensions: dict[str, Choices | Range] = {**self.grid, **self.search}
+        origin = {name: dimension.ends[0] for name, dimension in dimensions.items()}
+        corners = [origin, *self.points]
+        corners += [
+            {**origin, name: value}
+            for name, dimension in dimensions.items()
+            for value in dimension.ends[1:]
+        ]
+        return corners
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as study.json keeps it."""
+        """Return the space as stored in study.json."""
         return {
-            "grid": {name: str(each) for name, each in self.grid.items()},
-            "search": {name: str(each) for name, each in self.search.items()},
+            "grid": {name: str(values) for name, values in self.grid.items()},
+            "search": {name: str(values) for name, values in self.search.items()},
             "points": [{name: text_of(v) for name, v in point.items()} for point in self.points],
         }
 
@@ -148,27 +160,27 @@ def _require_setting(
         return
     if name in arguments:
         raise ArgumentError(
-            f"{name} is an argument of the environment, and no setting of {kind.name}: with "
-            "another game values could not be compared; make a study for each value of it"
+            f"{name} is an argument of the environment, not a setting of {kind.name}. Values from "
+            "different environments cannot be compared; make one study per value"
         )
     if name == "seed":
-        raise ArgumentError("seed is no setting: seeds=3 trains each trial with three")
+        raise ArgumentError("seed is not a setting: seeds=3 trains each trial with three seeds")
     raise UnknownNameError(f"{unknown_setting(name, kind.name, known)} Known: {', '.join(known)}")
 
 
 def _checked_points(
     points: tuple[Parameters, ...], grid: Mapping[str, Choices], search: Mapping[str, Any]
 ) -> tuple[Parameters, ...]:
-    """Return points that are part of the space. Raises ValueError."""
-    named = {*grid, *search} or {*points[0]} if points else set()
+    """Return the points without duplicates. Raises ValueError if one is outside of the space."""
+    varied = {*grid, *search} or {*points[0]} if points else set()
     for point in points:
         text = ",".join(f"{name}={text_of(value)}" for name, value in point.items())
-        if foreign := sorted({*point} - named):
+        if constant := sorted({*point} - varied):
             raise ValueError(
-                f"point {text}: {foreign[0]} is the same in all other trials; leave it out"
+                f"point {text}: {constant[0]} has one value in all other trials; leave it out"
             )
-        if missing := sorted(({*grid} or ({*named} - {*search})) - {*point}):
-            raise ValueError(f"point {text}: it has no {missing[0]}; give that too")
+        if missing := sorted(({*grid} or ({*varied} - {*search})) - {*point}):
+            raise ValueError(f"point {text}: {missing[0]} is missing; add it")
         for name, value in point.items():
             if name in search and value not in search[name]:
                 raise ValueError(f"point {text}: {name} is not in {search[name]}")
@@ -178,57 +190,61 @@ def _checked_points(
 # --- Values --------------------------------------------------------------------------------------
 
 
-def _choices(name: str, given: Any, one: Field[Any]) -> Choices:
-    """Return some values of a setting. Raises ValueError."""
-    if isinstance(given, str):
-        if ".." in given:
-            raise ValueError(f"{name}={given}: give values with commas; a range is for search=")
-        commas = type_of(one).startswith("tuple") or ";" in given
-        given = [part for part in given.split(";" if commas else ",") if part.strip()]
-    if not isinstance(given, Sequence) or not len(given):
-        raise ValueError(f"{name}={given!r}: give one value or more, such as 1e-4,5e-4")
-    return Choices(tuple(dict.fromkeys(_read(name, value, one) for value in given)))
+def _choices(name: str, value: Any, field: Field[Any]) -> Choices:
+    """Return the values of a setting. Raises ValueError."""
+    if isinstance(value, str):
+        if ".." in value:
+            raise ValueError(
+                f"{name}={value}: give values separated by commas; ranges are for search="
+            )
+        commas = type_of(field).startswith("tuple") or ";" in value
+        value = [part for part in value.split(";" if commas else ",") if part.strip()]
+    if not isinstance(value, Sequence) or not len(value):
+        raise ValueError(f"{name}={value!r}: give at least one value, such as 1e-4,5e-4")
+    return Choices(tuple(dict.fromkeys(_read(name, value, field) for value in value)))
 
 
-def _searched(name: str, given: Any, one: Field[Any]) -> Choices | Range:
-    """Return what a setting is searched in. Raises ValueError."""
-    if isinstance(given, Range):
-        given = str(given)
-    if isinstance(given, tuple) and len(given) == 2:  # Python's way to say low..high
-        given = f"{text_of(given[0])}..{text_of(given[1])}"
-    if not isinstance(given, str) or ".." not in given:
-        if isinstance(given, str) and given.startswith("log:"):
-            raise ValueError(f"{name}={given}: give log:LOW..HIGH")
-        found = _choices(name, given, one)
-        if len(found.values) < 2:
-            raise ValueError(f"{name}={found}: one value is no search; give LOW..HIGH, or several")
-        return found
-    log, text = given.startswith("log:"), given.removeprefix("log:")
-    if type_of(one).partition(" | ")[0] not in ("int", "float"):
-        raise ValueError(f"{name}={given}: it is no number; give values with commas")
+def _searched(name: str, value: Any, field: Field[Any]) -> Choices | Range:
+    """Return the values or the range to search. Raises ValueError."""
+    if isinstance(value, Range):
+        value = str(value)
+    if isinstance(value, tuple) and len(value) == 2:  # low..high in Python
+        value = f"{text_of(value[0])}..{text_of(value[1])}"
+    if not isinstance(value, str) or ".." not in value:
+        if isinstance(value, str) and value.startswith("log:"):
+            raise ValueError(f"{name}={value}: give log:LOW..HIGH")
+        choices = _choices(name, value, field)
+        if len(choices.values) < 2:
+            raise ValueError(
+                f"{name}={choices}: a search needs more than one value; give LOW..HIGH, or values"
+            )
+        return choices
+    log, text = value.startswith("log:"), value.removeprefix("log:")
+    if type_of(field).partition(" | ")[0] not in ("int", "float"):
+        raise ValueError(f"{name}={value}: not a numeric setting; give values separated by commas")
     parts = [part.strip() for part in text.split("..", 1)]
-    ends: list[Any] = [_read(name, part, one) for part in parts] if all(parts) else [None]
+    ends: list[Any] = [_read(name, part, field) for part in parts] if all(parts) else [None]
     if not all(isinstance(end, int | float) and math.isfinite(end) for end in ends):
-        raise ValueError(f"{name}={given}: give two numbers, LOW..HIGH")
+        raise ValueError(f"{name}={value}: give two numbers, LOW..HIGH")
     low, high = ends
     if low > high:
-        raise ValueError(f"{name}={given}: the range is reversed; give {high}..{low}")
+        raise ValueError(f"{name}={value}: the range is reversed; give {high}..{low}")
     if low == high:
-        raise ValueError(f"{name}={given}: the range is empty; give two ends that differ")
+        raise ValueError(f"{name}={value}: the range is empty; give two different ends")
     if log and low <= 0:
-        raise ValueError(f"{name}={given}: a logarithm needs ends above 0")
+        raise ValueError(f"{name}={value}: a logarithmic range needs ends above 0")
     return Range(low, high, log, isinstance(low, int) and isinstance(high, int))
 
 
-def _read(name: str, value: Any, one: Field[Any]) -> Any:
-    """Return the value of a setting, of its type. Raises ValueError."""
-    kind, _, other = type_of(one).partition(" | ")
+def _read(name: str, value: Any, field: Field[Any]) -> Any:
+    """Return a value of a setting, converted to the setting's type. Raises ValueError."""
+    kind, _, other = type_of(field).partition(" | ")
     try:
         return _of_type(value, kind, other)
     except (KeyError, TypeError, ValueError):
-        wanted = {"int": "a whole number", "float": "a number", "bool": "on or off"}
-        said = wanted.get(kind, "whole numbers with commas, such as 64,64")
-        raise ValueError(f"{name}={value!r}: give {said}") from None
+        expectations = {"int": "a whole number", "float": "a number", "bool": "on or off"}
+        expected = expectations.get(kind, "whole numbers separated by commas, such as 64,64")
+        raise ValueError(f"{name}={value!r}: give {expected}") from None
 
 
 def _of_type(value: Any, kind: str, other: str) -> Any:
@@ -245,7 +261,7 @@ def _of_type(value: Any, kind: str, other: str) -> Any:
     if isinstance(text, bool) or (isinstance(text, str) and not text):
         raise ValueError
     if other == "str" and isinstance(text, str) and not _is_number(text):
-        return text  # a schedule; its check says what is wrong
+        return text  # a schedule, which is checked later
     number = float(text)
     if kind == "int":
         if not number.is_integer():

@@ -1,4 +1,4 @@
-"""The trials of a study: begun, trained, judged, told to Optuna."""
+"""The trials of a study: start, train and judge them, and report them to Optuna."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ NAME = "corral"
 ENDED = ("complete", "pruned", "failed")
 
 STARTUP = 4
-"""Complete trials from which on others are pruned."""
+"""Minimum number of complete trials before trials are pruned."""
 
-AGAIN = 3
-"""Times that a training which a signal ended goes on, before its trial counts as failed."""
+MAX_RESUMES = 3
+"""Maximum number of resumptions after signals, before the trial counts as failed."""
 
-LOOK_S = 1.0
-"""Seconds between two looks at how a training that may be pruned is getting on."""
+CHECK_S = 1.0
+"""Seconds between two pruning checks of a run."""
 
 
 @contextlib.contextmanager
 def opened(folder: Path) -> Iterator[Any]:
-    """Yield Optuna's storage of the study in ``folder``; it is made if it is not there.
+    """Yield Optuna's storage of the study in ``folder``; create it if it is missing.
 
-    Raises StudyError where it is damaged, or cannot be written.
+    Raises StudyError if the storage is damaged or not writable.
     """
     import sqlalchemy.exc
 
@@ -63,15 +63,15 @@ def opened(folder: Path) -> Iterator[Any]:
             ).get_trials()
     except (sqlalchemy.exc.SQLAlchemyError, RuntimeError, ValueError, AssertionError) as error:
         raise StudyError(
-            f"{folder / DATABASE} is damaged: {_first_line(error)}. Remove it: the trials' runs "
-            "beside it are kept, and judged again"
+            f"{folder / DATABASE} is damaged: {_first_line(error)}. Remove it: the runs of the "
+            "trials are kept, and will be judged again"
         ) from error
     try:
         yield storage
     except (sqlalchemy.exc.SQLAlchemyError, optuna().exceptions.StorageInternalError) as error:
         raise StudyError(
-            f"{folder / DATABASE} cannot be read or written: {_first_line(error)}. What is in the "
-            "trials' runs is kept; the same command goes on"
+            f"{folder / DATABASE} cannot be read or written: {_first_line(error)}. The runs of the "
+            "trials are kept; repeat the command to resume"
         ) from error
     finally:
         storage.remove_session()
@@ -83,7 +83,7 @@ def _first_line(error: BaseException) -> str:
 
 
 class Trials:
-    """Plays the trials of a plan that are not over, and tells Optuna."""
+    """Trains and judges the unfinished trials of a plan, and reports them to Optuna."""
 
     def __init__(
         self,
@@ -96,17 +96,17 @@ class Trials:
         *,
         evaluated: bool,
     ) -> None:
-        """``source``: what runs are read with; ``evaluated``: their best checkpoint is judged."""
+        """``source``: options to read runs; ``evaluated``: judge the best checkpoint."""
         self.folder, self.plan, self.storage, self.config = folder, plan, storage, config
         self.measure, self.source, self.evaluated = measure, source, evaluated
         with quiet():
             self.study = optuna().load_study(storage=storage, study_name=NAME)
-        self.known: list[Any] = self.study.get_trials()  # as Optuna has them
-        self.trials = [self._read(frozen) for frozen in self.known]
-        self.whose: dict[Job, tuple[int, int]] = {}  # trial, seed
-        self.signals: dict[Job, int] = {}  # how often one ended it
-        self.waiting: list[Job] = []  # to go on with
-        self.looked: dict[Job, float] = {}
+        self.optuna_trials: list[Any] = self.study.get_trials()  # Optuna's trials
+        self.trials = [self._read(frozen) for frozen in self.optuna_trials]
+        self.trial_of: dict[Job, tuple[int, int]] = {}  # trial, seed
+        self.signals: dict[Job, int] = {}  # number of signals that ended the job
+        self.to_resume: list[Job] = []  # jobs to resume
+        self.checked_at: dict[Job, float] = {}
         self.played = 0
 
     @property
@@ -118,7 +118,7 @@ class Trials:
             self.measure,
             self.config.learners,
             tuple(self.trials),
-            self.known,
+            self.optuna_trials,
             self.played,
             self.config,
         )
@@ -129,9 +129,9 @@ class Trials:
         on_trial: Callable[[Trial, Study], None] | None,
         tell: Callable[[str], None],
     ) -> Study:
-        """Train and judge all that is not over; ``tell`` how much that is.
+        """Train and judge all unfinished trials; report the amount of work with ``tell``.
 
-        Raises KeyboardInterrupt, or SystemExit of SIGTERM, after the runs under way are saved.
+        Raises KeyboardInterrupt, or SystemExit on SIGTERM, after the current runs have been saved.
         """
         self.on_trial = on_trial or (lambda trial, study: None)
         pace = Pace(self._runs_left(), self.config.steps, jobs)
@@ -142,7 +142,7 @@ class Trials:
             def watch(job: Job) -> bool:
                 if stop.number is not None:
                     raise KeyboardInterrupt
-                return self._goes_on(job)
+                return self._continues(job)
 
             training = play(self._jobs(), jobs, watch=watch, threads=self.plan.threads)
             try:
@@ -160,21 +160,21 @@ class Trials:
         return self.now
 
     def _runs_left(self) -> int:
-        """Return how many runs are not judged yet."""
-        begun = [trial for trial in self.trials if trial.state == "running"]
+        """Return the number of runs that are not judged yet."""
+        running = [trial for trial in self.trials if trial.state == "running"]
         new = max(0, self.plan.trials - len(self.trials))
-        each = len(self.plan.seeds)
-        return new * each + sum(each - len(trial.values) for trial in begun)
+        seeds = len(self.plan.seeds)
+        return new * seeds + sum(seeds - len(trial.values) for trial in running)
 
-    # --- What is trained -------------------------------------------------------------------------
+    # --- Training --------------------------------------------------------------------------------
 
     def _jobs(self) -> Iterator[Job | None]:
-        """Yield the trainings of all trials that are not over; None: wait for others."""
+        """Yield the jobs of all unfinished trials; None means: wait for other trials."""
         number = 0
-        most = max(self.plan.trials, len(self.trials))
-        while number < most:
-            yield from self._going_on()
-            if self.plan.depends and not self._known(number - self.plan.lag):
+        count = max(self.plan.trials, len(self.trials))
+        while number < count:
+            yield from self._resumed()
+            if self.plan.depends and not self._are_finished(number - self.plan.lag):
                 yield None
                 continue
             if number == len(self.trials) and not self._begin(number):
@@ -184,23 +184,23 @@ class Trials:
                     yield self._job(number, seed)
             number += 1
         while any(trial.state == "running" for trial in self.trials):
-            yield from self._going_on()
+            yield from self._resumed()
             yield None
 
-    def _going_on(self) -> Iterator[Job]:
-        while self.waiting:
-            yield self.waiting.pop()
+    def _resumed(self) -> Iterator[Job]:
+        while self.to_resume:
+            yield self.to_resume.pop()
 
-    def _known(self, last: int) -> bool:
-        """Return whether all trials up to ``last`` are over."""
+    def _are_finished(self, last: int) -> bool:
+        """Whether all trials up to ``last`` are finished."""
         return all(trial.state != "running" for trial in self.trials[: max(0, last + 1)])
 
     def _past(self, number: int) -> list[Any]:
-        """Return what a trial may depend on: those far enough before it, whenever they ended."""
-        return self.known[: max(0, number - self.plan.lag + 1)]
+        """Return the trials that trial ``number`` may depend on, independent of timing."""
+        return self.optuna_trials[: max(0, number - self.plan.lag + 1)]
 
     def _begin(self, number: int) -> bool:
-        """Begin a trial: Optuna has it with all its parameters, or not at all."""
+        """Start a trial. Optuna stores it with all its parameters, or not at all."""
         taken = [trial.parameters for trial in self.trials]
         with quiet():
             parameters = self.plan.proposed(number, self._past(number), taken)
@@ -223,45 +223,45 @@ class Trials:
 
     def _job(self, number: int, seed: int) -> Job:
         job = self.plan.job(self.folder, number, self.trials[number].parameters, seed)
-        self.whose[job] = number, seed
+        self.trial_of[job] = number, seed
         return job
 
-    def _goes_on(self, job: Job) -> bool:
-        """Return whether a training is to go on: its trial is not over, nor to be pruned."""
-        number, seed = self.whose[job]
+    def _continues(self, job: Job) -> bool:
+        """Whether a run should continue: its trial is not finished and is not pruned."""
+        number, seed = self.trial_of[job]
         if self.trials[number].state != "running":
             return False
         if not self.plan.prune or seed != self.plan.seeds[0]:
             return True
-        if time.monotonic() < self.looked.get(job, 0.0) + LOOK_S:
+        if time.monotonic() < self.checked_at.get(job, 0.0) + CHECK_S:
             return True
-        self.looked[job] = time.monotonic()
+        self.checked_at[job] = time.monotonic()
         return self._pruned_at(number, job) is None
 
     def _pruned_at(self, number: int, job: Job) -> int | None:
-        """Return the env steps at which Optuna's median pruner ends a trial; None: it does not.
+        """Return the env steps at which Optuna's median pruner ends a trial, or None.
 
-        It follows from the rows of its first seed and from trials far enough before: a look that
-        comes late, or after the end, finds the same.
+        The result depends only on the rows of the first seed and on sufficiently early trials. So a
+        later check gives the same result.
         """
         values = values_at(curve(job.folder, self.config.learners), self.config.steps)
         past = self.plan.history(self._past(number))
         pruner = optuna().pruners.MedianPruner(n_startup_trials=STARTUP)
         seen: dict[int, float] = {}
-        for at, value in values.items():
-            seen[at] = value
+        for env_steps, value in values.items():
+            seen[env_steps] = value
             frozen = optuna().trial.create_trial(
                 state=optuna().trial.TrialState.RUNNING, intermediate_values=dict(seen)
             )
             if pruner.prune(past, frozen):
-                return at
+                return env_steps
         return None
 
-    # --- What became of it -----------------------------------------------------------------------
+    # --- Results ---------------------------------------------------------------------------------
 
     def _take(self, ended: Ended) -> None:
-        """Judge a training that ended, and end its trial where that was the last."""
-        number, seed = self.whose[ended.job]
+        """Judge a finished run, and finish its trial if this was the last run."""
+        number, seed = self.trial_of[ended.job]
         trial, job = self.trials[number], ended.job
         if trial.state != "running":
             return
@@ -279,9 +279,9 @@ class Trials:
             value = judged(job.folder, trial.parameters, self.source, evaluated=self.evaluated)
         steps = curve_end(job.folder)
         values = {**trial.values, seed: value}
-        self._set(number, "values", {str(each): values[each] for each in sorted(values)})
+        self._set(number, "values", {str(key): values[key] for key in sorted(values)})
         played = {**trial.env_steps, seed: steps}
-        self._set(number, "env_steps", {str(each): played[each] for each in sorted(played)})
+        self._set(number, "env_steps", {str(key): played[key] for key in sorted(played)})
         if len(values) == len(self.plan.seeds):
             mean = statistics.fmean(values.values())
             if math.isfinite(mean):
@@ -292,24 +292,26 @@ class Trials:
             self._refresh(number)
 
     def _not_finished(self, number: int, seed: int, ended: Ended) -> None:
-        """Go on with a training that a signal ended; a trial whose training fails has failed."""
+        """Resume a run that a signal ended. If a run fails, its trial fails."""
         code = ended.code or 0
         self.signals[ended.job] = self.signals.get(ended.job, 0) + 1
-        if (code < 0 or code > 128) and self.signals[ended.job] <= AGAIN:
-            self.waiting.append(ended.job)
+        if (code < 0 or code > 128) and self.signals[ended.job] <= MAX_RESUMES:
+            self.to_resume.append(ended.job)
             return
-        by = f"seed {seed}: " if len(self.plan.seeds) > 1 else ""
-        said = ended.words or f"it ended with exit code {code}"
-        self._tell(number, "FAIL", reason=f"{by}{said.removeprefix('corral: ')}")
+        prefix = f"seed {seed}: " if len(self.plan.seeds) > 1 else ""
+        message = ended.last_line or f"it ended with exit code {code}"
+        self._tell(number, "FAIL", reason=f"{prefix}{message.removeprefix('corral: ')}")
 
     def _set(self, number: int, key: str, value: Any) -> None:
-        self.storage.set_trial_user_attr(self.known[number]._trial_id, key, value)
+        self.storage.set_trial_user_attr(self.optuna_trials[number]._trial_id, key, value)
 
     def _set_values(self, number: int, job: Job) -> None:
-        """Let Optuna know the values on the way, which later trials are compared with."""
+        """Report intermediate values to Optuna, for the comparison with later trials."""
         values = values_at(curve(job.folder, self.config.learners), self.config.steps)
         for at, value in values.items():
-            self.storage.set_trial_intermediate_value(self.known[number]._trial_id, at, value)
+            self.storage.set_trial_intermediate_value(
+                self.optuna_trials[number]._trial_id, at, value
+            )
 
     def _tell(
         self, number: int, state: str, value: float | None = None, *, reason: str = ""
@@ -323,18 +325,18 @@ class Trials:
 
     def _refresh(self, number: int) -> None:
         frozen = self.study.get_trials()[number]
-        self.known[number:] = [frozen, *self.known[number + 1 :]]
+        self.optuna_trials[number:] = [frozen, *self.optuna_trials[number + 1 :]]
         self.trials[number:] = [self._read(frozen), *self.trials[number + 1 :]]
 
     def _read(self, frozen: Any) -> Trial:
-        """Return a trial as Optuna has it. Raises StudyError where that is damaged."""
+        """Return a trial from Optuna's. Raises StudyError if it is damaged."""
         states = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
         try:
             parameters = self.plan.parameters(frozen.params)
         except KeyError as error:
             raise StudyError(
                 f"{self.folder / DATABASE}: trial {frozen.number} has {error.args[0]!r}, which is "
-                "no value of this study; give another --out (out=)"
+                "not a value of this study; choose another --out (out=)"
             ) from None
         jobs = {
             seed: self.plan.job(self.folder, frozen.number, parameters, seed).folder
@@ -345,9 +347,9 @@ class Trials:
         values = {int(seed): value for seed, value in attributes.get("values", {}).items()}
         if state == "complete" and {*values} != {*self.plan.seeds}:
             raise StudyError(
-                f"{self.folder / DATABASE} is damaged: trial {frozen.number} is complete, and "
-                "lacks values of seeds. Remove it: the trials' runs beside it are kept, and judged "
-                "again"
+                f"{self.folder / DATABASE} is damaged: trial {frozen.number} is complete, but "
+                "lacks values of seeds. Remove it: the runs of the trials are kept, and will be "
+                "judged again"
             )
         return Trial(
             frozen.number,
@@ -361,7 +363,7 @@ class Trials:
 
 
 def curve_end(folder: Path) -> int:
-    """Return the env steps of a run that is finished."""
+    """Return the env steps of a finished run."""
     import pandas as pd
 
     from corral.trainers.runs.run import PROGRESS

@@ -1,4 +1,4 @@
-"""Plain rules as the textbook has them, fitted to a load by replays."""
+"""Plain rules from textbooks, fitted to a load by replays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plain rules that a race tries: a coarse grid, and the neighbours of one rule."""
+"""The plain rules of a race: a coarse grid, and the neighbors of a rule."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ TODAY = (
         for route in ("equal", "capacity", "spare", "all-to-shortest", "all-to-two")
     ),
 )
-"""Rules without a number that split the requests of a step at once."""
+"""Rules without a number that split all requests of a step at once."""
 
 FAST: tuple[Route, ...] = ("equal", "weighted", "least", "fill", "shortest", "two")
 ONE_BY_ONE: Route = "two-choices"
 """A route that loops over requests."""
 BY_COUNT: tuple[Route, ...] = ("capacity", "spare")
-"""Routes that divide a number of requests, which must be known before they come."""
+"""Routes that divide a number of requests, which must be known beforehand."""
 
 BACKLOGS = (0, 0.25, 0.5, 0.75, 1, 1.5, 2.5)
 CAPACITIES = (0.4, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.5)
@@ -45,46 +45,47 @@ AS_TUNED: dict[str, tuple[str, float, float | None]] = {
     "patient": ("backlog", 1, None),
     "patient-margin": ("backlog", 1, 1),
 }
-"""Amount without a number -> the nearest amount with a number, number, margin."""
+"""Amount without a number -> the nearest amount with a number, its number and margin."""
 
 STEPS = {"backlog": 0.25, "capacity": 0.1, "share": 0.05}
-"""About the distance between the numbers of an amount in the grid."""
+"""Approximate distance between the numbers of an amount in the grid."""
 
 
 def routes_of(route: str | None, arrivals: str) -> tuple[Route, ...]:
-    """Return the routes to try: ``route``, or all routes that a node can carry out."""
-    found = (*FAST, ONE_BY_ONE, *(BY_COUNT if arrivals == "known" else ()))
+    """Return the routes to try: ``route``, or all routes possible with ``arrivals``."""
+    possible = (*FAST, ONE_BY_ONE, *(BY_COUNT if arrivals == "known" else ()))
     if route is None:
-        return found
-    asked = PlainRule.of(f"local/{route}").route
-    if asked in BY_COUNT and arrivals != "known":
+        return possible
+    requested = PlainRule.of(f"local/{route}").route
+    if requested in BY_COUNT and arrivals != "known":
         raise ArgumentError(
-            f"route={route!r} divides the requests of a step, and needs their number before they "
-            f"come: with arrivals='unknown' give one of {', '.join([*FAST, ONE_BY_ONE])}"
+            f"route={route!r} divides the requests of a step, so it needs their number beforehand. "
+            f"With arrivals='unknown' give one of {', '.join([*FAST, ONE_BY_ONE])}"
         )
-    return (asked,)
+    return (requested,)
 
 
 def coarse(rules: DfaasRules, routes: Sequence[Route]) -> list[PlainRule]:
-    """Return the first rules of a race: all amounts without a number, and a grid of the others."""
+    """Return the first rules of a race: all amounts without a number, and a grid of numbers."""
     named = [
         PlainRule(amount, route)
         for amount in ("local", *AS_TUNED)
         for route in routes
-        if rules.queue or not amount.startswith("patient")  # else the same as overflow, margin
+        if rules.queue
+        or not amount.startswith("patient")  # without a queue, they equal overflow and margin
     ]
     numbers = {"backlog": BACKLOGS if rules.queue else (), "capacity": CAPACITIES, "share": SHARES}
     tuned = [
         PlainRule(amount, route, number)
-        for amount, listed in numbers.items()
-        for number in listed
+        for amount, values in numbers.items()
+        for number in values
         for route in routes
     ]
     tuned += [
         PlainRule(amount, route, number, margin)
-        for amount, listed in WITH_MARGINS.items()
+        for amount, values in WITH_MARGINS.items()
         if numbers[amount]
-        for number in listed
+        for number in values
         for margin in MARGINS
         for route in routes
     ]
@@ -92,8 +93,11 @@ def coarse(rules: DfaasRules, routes: Sequence[Route]) -> list[PlainRule]:
 
 
 def near(rule: PlainRule, step: float, rules: DfaasRules) -> list[PlainRule]:
-    """Return rules with another number, ``step`` times the distance in the grid away, or with
-    another margin. A rule without a number has the neighbours of the nearest one with a number."""
+    """Return rules with another number or another margin.
+
+    The number differs by ``step`` times the distance in the grid. For a rule without a number,
+    return the neighbors of the nearest rule with a number.
+    """
     if rule.amount in ("local", "random"):
         return []
     if rule.number is None or (rule.amount == "backlog" and not rules.queue):
@@ -102,35 +106,35 @@ def near(rule: PlainRule, step: float, rules: DfaasRules) -> list[PlainRule]:
             amount = "capacity"
         rule = PlainRule(amount, rule.route, number, margin)
         return distinct([rule, *near(rule, step, rules)], rules)
-    most = 1.0 if rule.amount == "share" else math.inf
+    maximum = 1.0 if rule.amount == "share" else math.inf
     width = step * STEPS[rule.amount]
     if rule.amount == "backlog":
         width = max(width, 1 / rules.queue)  # one request
-    numbers = [number for sign in (-1, 1) if 0 <= (number := rule.number + sign * width) <= most]
-    found = [dataclasses.replace(rule, number=number) for number in numbers]
+    numbers = [number for sign in (-1, 1) if 0 <= (number := rule.number + sign * width) <= maximum]
+    candidates = [dataclasses.replace(rule, number=number) for number in numbers]
     margins: list[float | None] = [*MARGINS]
     if rule.margin is not None:
         width = 0.5 * step * min(rule.margin, 1)
         margins = [None, rule.margin - width, rule.margin + width]
-    found += [
-        dataclasses.replace(rule, margin=None if each is None else round(each, 3))
-        for each in margins
+    candidates += [
+        dataclasses.replace(rule, margin=None if margin is None else round(margin, 3))
+        for margin in margins
     ]
-    return distinct(found, rules)
+    return distinct(candidates, rules)
 
 
 def of_routes(rule: PlainRule, routes: Iterable[Route]) -> list[PlainRule]:
-    """Return ``rule`` with each of the routes."""
+    """Return copies of ``rule`` with each of the routes."""
     return [dataclasses.replace(rule, route=route) for route in routes]
 
 
-def distinct(found: Iterable[PlainRule], rules: DfaasRules) -> list[PlainRule]:
-    """Return each rule once, with a short number."""
-    return list({short(rule, rules.queue): None for rule in found})
+def distinct(candidates: Iterable[PlainRule], rules: DfaasRules) -> list[PlainRule]:
+    """Return the rules with short numbers, without duplicates."""
+    return list({short(rule, rules.queue): None for rule in candidates})
 
 
 def short(rule: PlainRule, queue: int) -> PlainRule:
-    """Return an equal rule with few digits in its number."""
+    """Return an equivalent rule with few digits in its number."""
     if rule.amount == "local":
         return PlainRule("local")
     if rule.number is None:
@@ -141,7 +145,7 @@ def short(rule: PlainRule, queue: int) -> PlainRule:
 
 
 def _of_places(places: int, queue: int) -> float:
-    """Return the shortest x whose backlog is so many requests: floor(x * queue)."""
+    """Return the number x with the fewest digits for a backlog of ``places`` = floor(x * queue)."""
     exact = round(places / queue, 3)
     if exact * queue == places:
         return exact

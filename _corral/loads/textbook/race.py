@@ -1,13 +1,13 @@
-"""The textbook fitted to a load: a race of plain rules, from a few windows to all of them.
+"""Fit textbook rules to a load: a race of plain rules, from a few windows to all windows.
 
-1. A coarse grid of rules is played in a few windows. Windows are ranked by their cost without
-   forwarding, and each chosen window represents an equal part of that cost: bad days are among
-   them. Rules that are clearly worse than the best one are dropped.
-2. The neighbours of the best are played, still there: other numbers, margins, routes.
-3. The rules left are played in all windows, then the neighbours of the best once more.
-4. Route "two-choices", a loop over requests, is tried with the best amounts, if that is quick.
+1. A coarse grid of rules is played in a few windows. Windows are sorted by their cost without
+   forwarding, and each chosen window represents an equal part of that cost, so bad days are
+   included. Rules that are clearly worse than the best rule are dropped.
+2. The neighbors of the best rules are played in the same windows: other numbers, margins, routes.
+3. The remaining rules are played in all windows, then the neighbors of the best rules once more.
+4. Route "two-choices", a loop over requests, is tried with the best amounts, if it is fast enough.
 
-Nothing is random but the draws of routes: the same load gives the same rule.
+Only the routes use random numbers, from a seed: the same load gives the same rule.
 """
 
 from __future__ import annotations
@@ -33,35 +33,37 @@ from corral.trainers.evaluation.intervals import student_quantile
 
 __all__ = ["Fitted", "fit"]
 
-WORK, FEWEST, MOST = 1_800_000, 4, 60
-"""Windows of the first stages: as many as make up this work, see ``_few``, within these bounds."""
+WORK, MIN_WINDOWS, MAX_WINDOWS = 1_800_000, 4, 60
+"""Work of the first stages, which sets their number of windows (``_sample_size``), and bounds."""
 
 BEAM, FINAL = 8, 10
-"""Rules whose neighbours are played, and rules that are played in all windows."""
+"""Number of rules with neighbors to play, and number of rules to play in all windows."""
 
 SURE = 0.99
 """Confidence, in a single comparison, that a dropped rule is worse."""
 
 REQUESTS_ONE_BY_ONE = 100_000
-"""Most requests that route "two-choices" may loop over in one play of the first windows."""
+"""Maximum requests that route "two-choices" may loop over in one play of the first windows."""
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """A plain rule fitted to the windows of a load, beside the others that reached the end."""
+    """A plain rule fitted to the windows of a load, with the other rules played in all windows."""
 
-    rule: PlainRule  # of the least cost in all windows
+    rule: PlainRule  # rule with the lowest cost in all windows
     costs: dict[str, Array]  # float64 [W] requests, by ``str`` of the rules played in all windows
-    lost: dict[str, Array]  # int64 [W], the same
+    lost: dict[str, Array]  # int64 [W] requests, with the same keys
     arrivals: Array  # int64 [W]
-    tried: int  # rules that were played in some window
-    days_played: int  # windows played, of all rules together
+    tried: int  # number of rules played in any window
+    days_played: int  # number of windows played, summed over the rules
     settings: Mapping[str, Any] = field(default_factory=dict, repr=False)  # of dfaas_v0
-    left_out: tuple[str, ...] = ()  # routes not tried, because they would have taken too long
+    left_out: tuple[str, ...] = ()  # routes left out, because they would take too long
 
     def best_of_others(self, season: int = 1) -> BestRule | None:
-        """Return for each window the best of these rules in all other windows, "random" left out;
-        None for a single window."""
+        """Return the best rule for each window, chosen by all other windows.
+
+        Random rules are left out. None for a single window.
+        """
         rules = {k: cost for k, cost in self.costs.items() if not k.startswith("random")}
         return best_of_others(rules, season=season)
 
@@ -77,47 +79,47 @@ class Fitted:
 
 
 class Race:
-    """The costs of rules in the windows in which they were played."""
+    """Costs of rules in the windows in which they were played."""
 
     def __init__(self, ground: Playground, progress: Progress, expected: int) -> None:
         self.ground = ground
         self.every = [*range(len(ground.first))]
         self.cost: dict[PlainRule, Array] = {}  # float64 [W], NaN where not played
         self.lost: dict[PlainRule, Array] = {}
-        self.played = 0  # windows, of all rules
-        self._told, self._expected = progress, expected  # about how many windows will be played
+        self.played = 0  # windows, summed over the rules
+        self._progress, self._expected = progress, expected  # estimated number of windows
 
     def play(self, rules: Iterable[PlainRule], windows: Sequence[int]) -> None:
-        """Play rules in the windows in which they were not played before."""
+        """Play rules in the windows in which they have not been played yet."""
         missing: dict[tuple[Route, tuple[int, ...]], list[PlainRule]] = {}
         for rule in dict.fromkeys(rules):
             if rule not in self.cost:
                 self.cost[rule] = np.full(len(self.every), np.nan)
                 self.lost[rule] = np.zeros(len(self.every), dtype=np.int64)
-            left = tuple(w for w in windows if np.isnan(self.cost[rule][w]))
-            if left:
-                missing.setdefault((rule.route, left), []).append(rule)
-        for (_, left), listed in missing.items():
-            sums = self.ground.play(listed, left, self._tick)
-            self.played += len(listed) * len(left)
+            unplayed = tuple(w for w in windows if np.isnan(self.cost[rule][w]))
+            if unplayed:
+                missing.setdefault((rule.route, unplayed), []).append(rule)
+        for (_, unplayed), group in missing.items():
+            sums = self.ground.play(group, unplayed, self._tick)
+            self.played += len(group) * len(unplayed)
             costs = sums.cost(self.ground.rules)
-            for rule, cost, lost in zip(listed, costs, sums.lost, strict=True):
-                self.cost[rule][[*left]] = cost
-                self.lost[rule][[*left]] = lost
+            for rule, cost, lost in zip(group, costs, sums.lost, strict=True):
+                self.cost[rule][[*unplayed]] = cost
+                self.lost[rule][[*unplayed]] = lost
 
     def _tick(self, part: float) -> None:
-        """Tell how much is played; ``part`` windows of the present play are over."""
+        """Report progress; ``part`` windows of the current play are finished."""
         done = int(self.played + part)
-        self._told("textbook", done, max(done + 1, self._expected))
+        self._progress("textbook", done, max(done + 1, self._expected))
 
     def over(self) -> None:
-        self._told("textbook", self.played, self.played)
+        self._progress("textbook", self.played, self.played)
 
     def in_all(self) -> list[PlainRule]:
-        """Return the rules that were played in all windows, the best first.
+        """Return the rules that were played in all windows, best first.
 
-        Of equal ones first are those with the simplest route, then those that keep to a link limit;
-        without a limit, those without a number.
+        Among rules of equal cost, the simplest route comes first. Among equal routes, rules that
+        respect a link limit come first if there is a limit, else rules that do not.
         """
         limited = self.ground.rules.link_limit is not None
 
@@ -129,27 +131,27 @@ class Race:
 
 
 SIMPLE: tuple[Route, ...] = ("equal", "weighted", "least", *ROUTES)
-"""Routes, the simplest first."""
+"""Routes, simplest first."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """K windows that represent all: each counts ``weight`` times."""
+    """K windows that represent all windows: window k counts ``weight[k]`` times."""
 
     windows: list[int]
     weight: Array  # float64 [K]
 
     @classmethod
     def of(cls, local: Array, count: int) -> Sample:
-        """Choose at most ``count`` windows by their cost without forwarding, ``local`` [W]."""
+        """Choose at most ``count`` windows by ``local`` [W], their cost without forwarding."""
         if len(local) <= count:
             return cls([*range(len(local))], np.ones(len(local)))
-        mass = local + local.mean() / 2 + 1e-9  # no window counts 0 times
+        mass = local + local.mean() / 2 + 1e-9  # every window has a positive weight
         order = np.argsort(-mass, kind="stable")
         ends = mass[order].cumsum()
-        at = (np.arange(count) + 0.5) / count * ends[-1]
-        chosen = np.searchsorted(ends, at)
-        places, counts = np.unique(chosen.clip(max=len(local) - 1), return_counts=True)
+        quantiles = (np.arange(count) + 0.5) / count * ends[-1]
+        indices = np.searchsorted(ends, quantiles)
+        places, counts = np.unique(indices.clip(max=len(local) - 1), return_counts=True)
         weight = counts * ends[-1] / count / mass[order[places]]
         return cls(order[places].tolist(), weight)
 
@@ -158,13 +160,13 @@ class Sample:
         return float(costs[self.windows] @ self.weight)
 
     def clearly_worse(self, costs: Array, best: Array) -> bool:
-        """Return whether a rule costs more than the best one, by a paired test over windows."""
-        more = (costs - best)[self.windows] * self.weight
-        count = len(more)
+        """Whether a rule costs more than the best rule, by a paired test over windows."""
+        extra_cost = (costs - best)[self.windows] * self.weight
+        count = len(extra_cost)
         if count < 3:
-            return bool(more.sum() > 0.02 * self.cost(best))
-        error = float(more.std(ddof=1)) / math.sqrt(count)
-        return bool(more.mean() > student_quantile(SURE, count - 1) * error)
+            return bool(extra_cost.sum() > 0.02 * self.cost(best))
+        error = float(extra_cost.std(ddof=1)) / math.sqrt(count)
+        return bool(extra_cost.mean() > student_quantile(SURE, count - 1) * error)
 
 
 def fit(
@@ -179,23 +181,24 @@ def fit(
     progress: Progress = lambda what, done, total: None,
     **settings: Any,
 ) -> Fitted:
-    """Fit the textbook to a load: find the plain rule of least cost in the windows of ``rows``.
+    """Fit textbook rules to a load: find the plain rule with the lowest cost in ``rows``.
 
     Args:
-        rows, window, seed, settings: as of ``corral.loads.replay``.
-        arrivals: "known" or "unknown" to nodes before they decide.
+        rows, window, seed, settings: as in ``corral.loads.replay``.
+        arrivals: whether nodes know the requests of a step before they decide: "known" or
+            "unknown".
         route: the only route to try; None: all. Routes "capacity" and "spare" need known arrivals.
         always: further rules to play in all windows.
-        progress: called with "textbook", windows played so far, and an estimate of all.
+        progress: called with "textbook", the windows played so far, and their estimated total.
 
     Raises the errors of ``DfaasRules`` and ``PlainRule.of``; ArgumentError for a route that needs
     known arrivals.
     """
     ground = Playground(trace, rows=rows, window=window, seed=seed, arrivals=arrivals, **settings)
     rules, routes = ground.rules, routes_of(route, arrivals)
-    fast = [each for each in routes if each != ONE_BY_ONE] or ["least"]
+    fast = [candidate for candidate in routes if candidate != ONE_BY_ONE] or ["least"]
     grid = coarse(rules, fast)
-    few = min(_few(ground), len(ground.first))
+    few = min(_sample_size(ground), len(ground.first))
     race = Race(ground, progress, (len(grid) + 12 * BEAM) * few + 3 * FINAL * len(ground.first))
     local = PlainRule("local")
     race.play([local, *map(PlainRule.of, always)], race.every)
@@ -204,8 +207,8 @@ def fit(
     race.play(grid, sample.windows)
     beam = _best(race, grid, sample, BEAM)
     for step in (1.0, 0.5, 0.25):
-        around = [each for rule in beam for each in near(rule, step, rules)]
-        around += [each for rule in beam[:3] for each in of_routes(rule, fast)]
+        around = [candidate for rule in beam for candidate in near(rule, step, rules)]
+        around += [candidate for rule in beam[:3] for candidate in of_routes(rule, fast)]
         race.play(around, sample.windows)
         beam = _best(race, [*beam, *around], sample, BEAM)
 
@@ -213,7 +216,7 @@ def fit(
     for step in (0.5, 0.25, 0.125):
         best = [rule for rule in race.in_all() if rule.route in fast][:2]
         around = near(best[0], step, rules)
-        around += [each for rule in best for each in of_routes(rule, fast)]
+        around += [candidate for rule in best for candidate in of_routes(rule, fast)]
         race.play(around, sample.windows)
         race.play(_best(race, around, sample, 4), race.every)
     quick = ground.one_by_one(sample.windows) <= REQUESTS_ONE_BY_ONE or route is not None
@@ -221,13 +224,13 @@ def fit(
         _try_one_by_one(race, sample)
     race.over()
 
-    listed = race.in_all()
-    allowed = [rule for rule in listed if rule.route in routes and rule.amount != "random"]
+    ranked = race.in_all()
+    allowed = [rule for rule in ranked if rule.route in routes and rule.amount != "random"]
     best_rule = min([local, *allowed], key=lambda rule: float(race.cost[rule].sum()))
     return Fitted(
         rule=best_rule,
-        costs={str(rule): race.cost[rule] for rule in listed},
-        lost={str(rule): race.lost[rule] for rule in listed},
+        costs={str(rule): race.cost[rule] for rule in ranked},
+        lost={str(rule): race.lost[rule] for rule in ranked},
         arrivals=ground.arrivals,
         tried=len(race.cost),
         days_played=race.played,
@@ -236,31 +239,33 @@ def fit(
     )
 
 
-def _few(ground: Playground) -> int:
-    """Return the number of windows for the grid: long windows of many nodes are slow."""
+def _sample_size(ground: Playground) -> int:
+    """Return the number of windows for the grid. It is lower for long windows of many nodes."""
     nodes = len(ground.rules.agents)
     work = ground.window * nodes * (nodes + 8)  # steps, senders, and places with some overhead
-    return min(max(WORK // work, FEWEST), MOST)
+    return min(max(WORK // work, MIN_WINDOWS), MAX_WINDOWS)
 
 
 def _best(race: Race, rules: Iterable[PlainRule], sample: Sample, count: int) -> list[PlainRule]:
-    """Return the best ``count`` rules in order, without those clearly worse than the first."""
-    listed = sorted(dict.fromkeys(rules), key=lambda rule: sample.cost(race.cost[rule]))
-    first = race.cost[listed[0]]
-    return [rule for rule in listed[:count] if not sample.clearly_worse(race.cost[rule], first)]
+    """Return the best ``count`` rules in order, without rules clearly worse than the first."""
+    ranked = sorted(dict.fromkeys(rules), key=lambda rule: sample.cost(race.cost[rule]))
+    first = race.cost[ranked[0]]
+    return [rule for rule in ranked[:count] if not sample.clearly_worse(race.cost[rule], first)]
 
 
 def _finalists(race: Race, sample: Sample) -> list[PlainRule]:
-    """Return the best rules and the best of each kind, since few windows may mislead."""
-    found = _best(race, race.cost, sample, len(race.cost))
-    kinds = {(rule.amount, rule.margin is None, rule.route): rule for rule in reversed(found)}
-    others = sorted(kinds.values(), key=found.index)
-    return list(dict.fromkeys([*found[:FINAL], *others[: 2 * FINAL]]))
+    """Return the best rules and the best rule of each kind, as few windows can mislead."""
+    ranked = _best(race, race.cost, sample, len(race.cost))
+    kinds = {(rule.amount, rule.margin is None, rule.route): rule for rule in reversed(ranked)}
+    best_of_kinds = sorted(kinds.values(), key=ranked.index)
+    return list(dict.fromkeys([*ranked[:FINAL], *best_of_kinds[: 2 * FINAL]]))
 
 
 def _try_one_by_one(race: Race, sample: Sample) -> None:
     """Play the best amounts by route "two-choices" as well."""
     best = [rule for rule in race.in_all() if rule.amount not in ("local", "random")]
-    tried = [each for rule in best[: FINAL // 2] for each in of_routes(rule, [ONE_BY_ONE])]
+    tried = [
+        candidate for rule in best[: FINAL // 2] for candidate in of_routes(rule, [ONE_BY_ONE])
+    ]
     race.play(tried, sample.windows)
     race.play(_best(race, tried, sample, 2), race.every)

@@ -1,4 +1,4 @@
-"""Plain rules in words, and as code that an operator can type into a gateway."""
+"""Plain rules in words, and as code for the configuration of a gateway."""
 
 from __future__ import annotations
 
@@ -12,28 +12,29 @@ __all__ = ["pseudo_code_of", "sentence_of"]
 # --- One sentence --------------------------------------------------------------------------------
 
 ONE_BY_ONE = {
-    "equal": "to its neighbours in turn",
-    "weighted": "to its neighbours in turn, in proportion to their capacity",
-    "least": "to the neighbour with the most reported spare capacity, less what it sent there in "
-    "this step",
-    "two-choices": "to the better of two neighbours drawn at random: the one with more reported "
-    "spare capacity, less what it sent there in this step",
-    "fill": "to one neighbour up to its limit, then to the next, the most reported spare capacity "
+    "equal": "to its neighbors in turn",
+    "weighted": "to its neighbors in turn, in proportion to their capacity",
+    "least": "to the neighbor with the most reported spare capacity, less the requests sent there "
+    "in this step",
+    "two-choices": "to the better of two neighbors drawn at random: the one with more reported "
+    "spare capacity, less the requests sent there in this step",
+    "fill": "to one neighbor up to its limit, then to the next, the most reported spare capacity "
     "first",
 }
 TOGETHER = {
-    "shortest": "sends {} to the neighbour with the most reported spare capacity",
-    "two": "sends {} to the better of two neighbours drawn at random: the one with more reported "
+    "shortest": "sends {} to the neighbor with the most reported spare capacity",
+    "two": "sends {} to the better of two neighbors drawn at random: the one with more reported "
     "spare capacity",
-    "capacity": "divides {} among its neighbours in proportion to their capacity",
-    "spare": "divides {} among its neighbours in proportion to their reported spare capacity",
+    "capacity": "divides {} among its neighbors in proportion to their capacity",
+    "spare": "divides {} among its neighbors in proportion to their reported spare capacity",
 }
 
 
 def sentence_of(rule: PlainRule, settings: Mapping[str, Any] | None = None) -> str:
     """Return the rule in one sentence.
 
-    With ``settings``, arguments of dfaas_v0, it names ``queue`` and ``link_limit`` in requests.
+    ``settings`` are arguments of dfaas_v0. With them, the sentence states ``queue`` and
+    ``link_limit`` in requests.
     """
     if rule.amount == "local":
         return "A node serves all its requests itself and forwards none."
@@ -41,14 +42,14 @@ def sentence_of(rule: PlainRule, settings: Mapping[str, Any] | None = None) -> s
     share = _share(rule)
     one_by_one = rule.route in ONE_BY_ONE
     if share is not None:
-        which = f"{share} of its requests"
-        begins = "A node"
+        requests = f"{share} of its requests"
+        start = "A node"
     else:
-        which = "each further one" if one_by_one else "all further ones"
-        begins = f"A node keeps {_kept(rule, settings)}, then"
-    goes = f"sends {which} {ONE_BY_ONE[rule.route]}" if one_by_one else ""
-    goes = goes or TOGETHER[rule.route].format(which)
-    return f"{begins} {goes}{_at_most(rule, settings)}."
+        requests = "each further request" if one_by_one else "all further requests"
+        start = f"A node keeps {_kept(rule, settings)}, then"
+    action = f"sends {requests} {ONE_BY_ONE[rule.route]}" if one_by_one else ""
+    action = action or TOGETHER[rule.route].format(requests)
+    return f"{start} {action}{_at_most(rule, settings)}."
 
 
 def _share(rule: PlainRule) -> str | None:
@@ -62,23 +63,23 @@ def _share(rule: PlainRule) -> str | None:
 def _kept(rule: PlainRule, settings: Mapping[str, Any]) -> str:
     if rule.amount == "backlog":
         if not rule.number or settings.get("queue") == 0:
-            return "requests until these and its queue take its capacity"
+            return "requests until they and its queue fill its capacity"
         if "queue" in settings:
             queue = int(settings["queue"])
             part = f"{rule.places(queue)} places in its queue of {queue}"
         else:
             part = f"{100 * rule.number:g} % of its queue"
-        return f"requests until its capacity and {part} are taken"
+        return f"requests until its capacity and {part} are used"
     if rule.amount.startswith("patient"):
-        return "requests until its capacity and its queue are taken"
+        return "requests until its capacity and its queue are used"
     share = {"threshold": 0.8, "capacity": rule.number}.get(rule.amount) or 1
     of = "" if share == 1 else f"{100 * share:g} % of "
-    return f"as many requests of a step as {of}its capacity"
+    return f"requests of a step up to {of}its capacity"
 
 
 def _at_most(rule: PlainRule, settings: Mapping[str, Any]) -> str:
     if rule.amount.endswith("margin"):
-        return ", altogether no more than its neighbours reported as spare"
+        return ", at most the total spare capacity that its neighbors reported"
     bounds = []
     limit = settings.get("link_limit")
     if rule.within_links and limit is not None:
@@ -98,21 +99,21 @@ CHOSEN = {
     "two-choices": "max(choices({}, k=2), key=lambda n: spare[n] - sent[n])",
     "fill": "max({}, key=lambda n: spare[n])",
 }
-"""The neighbour of the next request, among the neighbours below their limit."""
+"""The neighbor for the next request, among the neighbors below their limit."""
 
 TARGETS = {
     "shortest": "max(neighbours, key=lambda n: spare[n])",
     "two": "max(choices(neighbours, k=2), key=lambda n: spare[n])",
 }
-"""The neighbour of all requests of a step."""
+"""The neighbor for all requests of a step."""
 
 
 def pseudo_code_of(rule: PlainRule, settings: Mapping[str, Any]) -> str:
     """Return the rule in at most six lines of Python-like code.
 
-    In it c is the capacity of the step, q the requests that wait as it begins, a its arrivals;
-    neighbours are in cyclic order, spare[n] is as neighbour n reported it. ``settings`` are
-    arguments of dfaas_v0, of which ``queue`` and ``link_limit`` are filled in.
+    c is the capacity of the step, q the requests that wait at its start, and a its arrivals.
+    neighbours are in cyclic order, and spare[n] is the spare capacity that neighbor n reported.
+    ``settings`` are arguments of dfaas_v0; ``queue`` and ``link_limit`` are filled in.
     """
     if rule.amount == "local":
         return "at each request:\n    serve here"
@@ -125,11 +126,11 @@ def pseudo_code_of(rule: PlainRule, settings: Mapping[str, Any]) -> str:
     if rule.amount in ("share", "static", "random"):
         step |= {"m": "0"} | ({"share": "random()"} if rule.amount == "random" else {})
         name = "share" if rule.amount == "random" else f"{share:g}"
-        stays = f"ceil({name} * m - 1e-9) == ceil({name} * (m - 1) - 1e-9)"
+        keeps = f"ceil({name} * m - 1e-9) == ceil({name} * (m - 1) - 1e-9)"
         count = "m += 1"
     else:
         step |= {"keep": _keep(rule, queue), "kept": "0"}
-        stays, count = "kept < keep", ""
+        keeps, count = "kept < keep", ""
     if rule.route in TARGETS:
         step["first"] = TARGETS[rule.route]
     free = "neighbours"
@@ -137,14 +138,14 @@ def pseudo_code_of(rule: PlainRule, settings: Mapping[str, Any]) -> str:
     if cap is not None:
         free = "free"
         first.append(f"free = [n for n in neighbours if {cap}]")
-        stays += " or not free"
+        keeps += " or not free"
     if rule.route in CHOSEN:
         chosen = CHOSEN[rule.route].format(free)
     else:
         chosen = "first" if cap is None else "first if first in free else free[0]"
     served = "serve here" if count else "serve here; kept += 1"
     lines = ["; ".join(first)] if first else []
-    lines += [f"if {stays}: {served}", f"else: n = {chosen}; send to n; sent[n] += 1"]
+    lines += [f"if {keeps}: {served}", f"else: n = {chosen}; send to n; sent[n] += 1"]
     begin = f"{', '.join(step)} = {', '.join(step.values())}"
     return "\n".join(["at each step:", f"    {begin}", "at each request:", *_indented(lines)])
 
@@ -167,7 +168,7 @@ def _keep(rule: PlainRule, queue: int) -> str:
 
 
 def _cap(rule: PlainRule, limit: int | None) -> str | None:
-    """Return the condition under which a neighbour may be sent one more; None: always."""
+    """Return the condition for sending one more request to a neighbor; None: always."""
     if rule.amount.endswith("margin"):
         return "sum(sent.values()) < sum(spare.values())"
     bounds = []
@@ -183,7 +184,7 @@ def _cap(rule: PlainRule, limit: int | None) -> str | None:
 
 
 def _divided(rule: PlainRule, queue: int, cap: str | None) -> str:
-    """Return the code of a rule that divides the requests of a step."""
+    """Return the code of a rule that divides the requests of a step among the neighbors."""
     keep = _keep(rule, queue)
     go = f"max(0, a - {f'({keep})' if ' ' in keep else keep})"
     if rule.amount in ("share", "static", "random"):
@@ -200,4 +201,4 @@ def _divided(rule: PlainRule, queue: int, cap: str | None) -> str:
     ]
     if cap is not None:
         lines.append(f"but to n only while {cap}")
-    return "\n".join(["at each step:", *_indented([*lines, "serve the others here"])])
+    return "\n".join(["at each step:", *_indented([*lines, "serve all other requests here"])])

@@ -248,25 +248,25 @@ def test_a_picture_of_three_seats(tmp_path: Path) -> None:
 # --- Bad input -----------------------------------------------------------------------------------
 
 BAD: list[tuple[tuple[Any, ...], dict[str, Any], type[Exception], str]] = [
-    (("perfect",), {}, ValueError, "a duel takes two players or more, and here is perfect"),
-    ((), {}, ValueError, "a duel takes two players or more, and here is nobody"),
+    (("perfect",), {}, ValueError, "perfect"),
+    ((), {}, ValueError, "none"),
     (("perfct", "random"), {}, UnknownNameError, "'perfct'; did you mean 'perfect'?"),
     (("perfect", "random"), {"episodes": 0}, ValueError, "episodes=0: give a whole number, 1"),
-    (("random", "random"), {}, ValueError, "2 players are named random: leave one out, or name"),
+    (("random", "random"), {}, ValueError, "2 players are named random"),
     (("random", "perfect"), {"anchor": "perfekt"}, UnknownNameError, "did you mean 'perfect'?"),
     (("rps_v0", "random"), {"env": None}, ValueError, "rps_v0 is an environment, not a player: "),
-    (("runs/none", "random"), {}, RunError, "there is no run in runs/none: no such folder"),
-    (("none@best", "random"), {}, RunError, "there is no run in none@best: no such folder"),
+    (("runs/none", "random"), {}, RunError, "runs/none is not a run"),
+    (("none@best", "random"), {}, RunError, "none@best is not a run"),
     (("perfect", "random"), {"env": "tictacto"}, UnknownNameError, "did you mean 'tictactoe_v0'"),
     (("perfect", "random"), {"env_kwargs": {"size": 4}}, InfeasibleError, "perfect play on 4 x 4"),
     (("perfect", "random"), {"model": "f.py:make"}, ValueError, "model and trainer are for runs"),
     (("perfect", "random"), {"env": None}, ValueError, "name the environment, env=tictactoe_v0"),
-    (("runs/none", "random"), {"env": None}, RunError, "there is no run in runs/none"),
+    (("runs/none", "random"), {"env": None}, RunError, "runs/none is not a run"),
     (
         ({"mine": {"player_1": first_free}}, "random"),
         {},
         ValueError,
-        "mine: no policy plays player_2; give one for every seat",
+        "mine: no policy plays player_2",
     ),
     (({"player_1": first_free}, "random"), {}, ValueError, "team: no policy plays player_2"),
     (

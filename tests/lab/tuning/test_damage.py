@@ -45,11 +45,11 @@ def tune(folder: Path, **given: Any) -> Any:
 def test_an_edited_plan_ends_plain(tmp_path: Path) -> None:
     plan().write(tmp_path)
     path = tmp_path / STUDY
-    assert require_plain_errors(path, lambda: plan().kept_in(tmp_path)) > 100
-    assert plan().kept_in(tmp_path) == {"lag": 2, "threads": 1}
+    assert require_plain_errors(path, lambda: plan().stored_in(tmp_path)) > 100
+    assert plan().stored_in(tmp_path) == {"lag": 2, "threads": 1}
     for _ in odd_files(path):
         with pytest.raises(StudyError, match=STUDY):
-            plan().kept_in(tmp_path)
+            plan().stored_in(tmp_path)
 
 
 @pytest.mark.parametrize("name", WRITTEN)

@@ -24,7 +24,7 @@ from corral.envs.policy import RandomPolicy
 from corral.envs.registry import make_rules
 from corral.errors import ArgumentError, RunError, StudyError
 from corral.lab.jobs import is_finished
-from corral.lab.tuning.judging import Beside, _above, measure_of
+from corral.lab.tuning.judging import ReferencePlay, _above, measure_of
 from corral.lab.tuning.phrases import in_numbers, percents
 from corral.lab.tuning.plan import Plan
 from corral.lab.tuning.result import Study, Trial
@@ -307,18 +307,18 @@ def test_random_play_stands_beside_the_best(
     in_this_process(monkeypatch)
     study = tune(tmp_path / "study", grid={"learning_rate": "1e-2"})
     assert study.best is not None
-    assert study.beside is not None
+    assert study.reference_play is not None
     run = load_run(study.best.run)
-    assert study.beside.random == validate(run, RandomPolicy()).value
-    assert study.beside.greedy == study.best.value
+    assert study.reference_play.random == validate(run, RandomPolicy()).value
+    assert study.reference_play.greedy == study.best.value
     few = Trial(0, {}, "complete", {0: 1.0}, {}, {0: study.best.run})
-    poor = dataclasses.replace(study, trials=[few], beside=Beside(2.5, 9.0, 1.0))
-    assert [*_warnings(poor)] == [
-        "No trial is above random play (2.5): train longer before tuning.",
-        "The best trial plays far better with sampled actions (9) than greedily (1, its first "
-        "seed): its policy is not sure yet.",
-    ]
-    assert [*_warnings(dataclasses.replace(poor, beside=Beside(0.5, None, 1.0)))] == []
+    poor = dataclasses.replace(study, trials=[few], reference_play=ReferencePlay(2.5, 9.0, 1.0))
+    below_random, sampled = _warnings(poor)
+    shown(below_random, "random", "(2.5)")
+    shown(sampled, "(9)", "(1,")
+    assert [
+        *_warnings(dataclasses.replace(poor, reference_play=ReferencePlay(0.5, None, 1.0)))
+    ] == []
 
 
 def test_sampled_play_is_told_where_its_interval_is_above(tmp_path: Path) -> None:

@@ -89,9 +89,9 @@ def test_a_trial_has_a_folder_by_its_number() -> None:
 
 def test_a_folder_keeps_one_study(tmp_path: Path) -> None:
     one = plan({"n_epochs": "1,2"}, lag=2, threads=3)
-    assert one.kept_in(tmp_path) is None
+    assert one.stored_in(tmp_path) is None
     one.write(tmp_path)
-    assert replace(one, lag=1, threads=1, trials=30).kept_in(tmp_path) == {"lag": 2, "threads": 3}
+    assert replace(one, lag=1, threads=1, trials=30).stored_in(tmp_path) == {"lag": 2, "threads": 3}
     for other, named in (
         (plan({"n_epochs": "1,4"}), ("n_epochs=1,2", "n_epochs=1,4")),
         (replace(one, seeds=(0, 1)), ("seeds=[0]", "seeds=[0, 1]")),
@@ -99,11 +99,11 @@ def test_a_folder_keeps_one_study(tmp_path: Path) -> None:
         (replace(one, prune=True), ("prune=false", "prune=true")),
     ):
         with refused(StudyError, *named):
-            other.kept_in(tmp_path)
+            other.stored_in(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"format": 1}', '{"format": 2}', "\x00"])
 def test_a_damaged_study_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / STUDY).write_text(text)
     with refused(StudyError, tmp_path / STUDY):
-        plan({"n_epochs": "1,2"}).kept_in(tmp_path)
+        plan({"n_epochs": "1,2"}).stored_in(tmp_path)

@@ -1,4 +1,4 @@
-"""The commands of ``dfaas_v0``: load traces, and what is made of them."""
+"""The commands for ``dfaas_v0``: make load traces, and replay, advise, export and serve."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``corral advise``: from a load trace to what to run on its nodes."""
+"""``corral advise``: recommend a rule or a trained team for the nodes of a load trace."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def advise(
         Path | None,
         typer.Option(
             "--out",
-            help="Folder of report, advice.json and the team; default: runs/advice, or with a "
-            "number after it. An advice that was stopped goes on in its folder.",
+            help="Folder of report, advice.json and the team; default: runs/advice, or "
+            "runs/advice-2 and so on. Name the folder of a stopped advice to resume it.",
         ),
     ] = None,
     overwrite: Declared = ...,
@@ -67,7 +67,7 @@ def advise(
     capacity: Capacity = None,
     route: Annotated[
         str | None,
-        typer.Option(help="Rules with this route alone, such as round-robin or least."),
+        typer.Option(help="Fit only rules with this route, such as round-robin or least."),
     ] = None,
     queue: Queue = None,
     forward_cost: ForwardCost = None,
@@ -77,19 +77,19 @@ def advise(
     report_delay: ReportDelay = None,
     load_scale: Annotated[
         float | None,
-        typer.Option(help="The largest load to train for; default: that of the trace."),
+        typer.Option(help="Largest load to train for; default: the load of the trace."),
     ] = None,
     capacity_scale: Annotated[
         float | None,
-        typer.Option(help="The largest capacity to train for; default: that of the trace."),
+        typer.Option(help="Largest capacity to train for; default: the capacity of the trace."),
     ] = None,
     seed: DeclaredNumber = ...,
 ) -> None:
-    """Say which rule to run for a load, or a learned team.
+    """Recommend a rule or a trained team for a load.
 
-    Fits plain rules to the load, asks what if (a server is down, load x 1.5, ...), trains a team,
-    judges it on days it has not seen, and ends in a verdict, with its certainty. Writes a report
-    and advice.json.
+    Fits plain rules to the load, plays what-if scenarios (a server is down, load x 1.5, ...),
+    trains a team and judges it on held-out days. The verdict states how certain it is. Writes a
+    report and advice.json.
     """
     from corral.loads.advise.advice import ADVICE
     from corral.loads.advise.driver import TEAM
@@ -107,9 +107,11 @@ def advise(
         "load_scale": load_scale,
         "capacity_scale": capacity_scale,
     }
-    asked = {"--minutes": minutes, "--steps": steps}
-    if no_train and (told := [f"{name} {value:g}" for name, value in asked.items() if value]):
-        raise ValueError(f"{told[0]} is of training, and --no-train leaves it out")
+    budgets = {"--minutes": minutes, "--steps": steps}
+    if no_train and (
+        training_options := [f"{name} {value:g}" for name, value in budgets.items() if value]
+    ):
+        raise ValueError(f"{training_options[0]} requires training; leave out --no-train")
     if out_dir is not None and (no_train or plan_of(out_dir / TEAM) is None):
         check_new(out_dir, folder=True, files=(ADVICE, *RESULTS), overwrite=overwrite)
     settings: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
@@ -139,64 +141,63 @@ def advise(
 
 
 ASKS = 2
-"""The sentence of a verdict that names the needs of a rule; pseudo-code follows it."""
+"""Index of the verdict's sentence about the needs of a rule; pseudo-code follows it."""
 
 EVERY = 5.0
-"""Seconds between two lines of progress in a log."""
+"""Seconds between two progress lines in a log."""
 
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str, int, int], None]]:
-    """Show a bar on a terminal; into a log, write a line with the time left every few seconds."""
+    """Show a bar in a terminal; in a log, write a line with the remaining time every 5 seconds."""
     if err.is_terminal:
         with progress_bar() as show:
             yield show
         return
-    part, began = "", time.monotonic()
+    current_part, began = "", time.monotonic()
     written = began
 
-    def log(what: str, done: int, total: int) -> None:
-        nonlocal part, began, written
+    def log(part: str, done: int, total: int) -> None:
+        nonlocal current_part, began, written
         now = time.monotonic()
-        if what != part:
-            part, began = what, now
+        if part != current_part:
+            current_part, began = part, now
         if min(now - written, now - began) < EVERY or not 0 < done < total or now == began:
             return
         written = now
-        left = (now - began) / done * (total - done)
-        said = f"corral: {what}: {done:,} of {total:,}, about {left:,.0f} s left"
-        err.print(said, soft_wrap=True, highlight=False, markup=False)
+        remaining = (now - began) / done * (total - done)
+        line = f"corral: {part}: {done:,} of {total:,}, about {remaining:,.0f} s left"
+        err.print(line, soft_wrap=True, highlight=False, markup=False)
 
     yield log
 
 
 def _beginner() -> Callable[[str], None]:
-    """Return a function that writes to stderr what will be done, and into a log each part as it
-    begins."""
-    told: list[str] = []
+    """Return a function that prints the plan on stderr, and, in a log, each part as it begins."""
+    printed: list[str] = []
 
     def begins(part: str) -> None:
-        if not told or not err.is_terminal:
+        if not printed or not err.is_terminal:
             err.print(f"corral: {part}", soft_wrap=True, highlight=False, markup=False)
-        told.append(part)
+        printed.append(part)
 
     return begins
 
 
 def _show(advice: Advice, options: list[str]) -> None:
-    """Print an advice: the table of rules, then sentences, the verdict last."""
+    """Print an advice: the table of rules, then the sections. The verdict is last."""
     show_table(advice.table())
-    for found in advice.more.values():  # tables and trees among them: as they are
-        for line in found.lines():
+    for report in advice.more.values():  # includes tables and trees, printed unchanged
+        for line in report.lines():
             out.print(line, soft_wrap=True)
         out.print()
     for number, (heading, lines) in enumerate(advice.sections()):
         if lines:
             out.print(heading if number == 0 else f"\n{heading}", style="bold")
         for place, line in enumerate(lines):
-            said = in_options(line, options).replace(" %", "\u00a0%")  # which stays on its line
-            told = textwrap.fill(said, min(out.width, 80), **_INDENTED)
-            out.print(told.replace("\u00a0", " "), soft_wrap=True)
+            sentence = in_options(line, options).replace(" %", "\u00a0%")  # no break
+            wrapped = textwrap.fill(sentence, min(out.width, 80), **_INDENTED)
+            out.print(wrapped.replace("\u00a0", " "), soft_wrap=True)
             if heading == "Verdict" and place == ASKS:
                 for code in advice.pseudo_code:
                     out.print(_code(code), soft_wrap=True, highlight=False, markup=False)
@@ -206,7 +207,7 @@ def _show(advice: Advice, options: list[str]) -> None:
 
 
 def _code(line: str) -> str:
-    """Return a line of pseudo-code for the terminal; a long one is continued further right."""
+    """Wrap a line of pseudo-code for the terminal. Continuation lines are indented further."""
     depth = len(line) - len(line.lstrip())
     indents = " " * (depth + 4), " " * (depth + 12)
     return textwrap.fill(

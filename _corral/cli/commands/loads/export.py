@@ -1,4 +1,4 @@
-"""``corral export``: a run as files that others play."""
+"""``corral export``: write a run's policies to files for use outside corral."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from corral.cli.mistakes import expect
 from corral.cli.output import out, reported
-from corral.cli.run_options import OwnModel
+from corral.cli.run_options import RunModel
 
 __all__ = ["export"]
 
@@ -22,38 +22,39 @@ def export(
     format: Annotated[
         str,
         typer.Option(
-            help="numpy: decides with NumPy alone; onnx: a graph for each policy; weights: what "
-            "the library that trained them reads."
+            help="numpy: policies that need only NumPy; onnx: one graph per policy; weights: "
+            "files for the library that trained the policies."
         ),
     ] = "numpy",
     out_dir: Annotated[
         Path | None,
         typer.Option(
-            "--out", metavar="<FOLDER>", help="Where to; default: export/FORMAT in the run."
+            "--out", metavar="<FOLDER>", help="Folder; default: export/FORMAT in the run."
         ),
     ] = None,
     recommended: Annotated[
         bool,
         typer.Option(
-            "--recommended", help="Of a run from a rule: what it recommends, team or rule."
+            "--recommended",
+            help="For a run of --from-rule: export its recommendation, the team or the rule.",
         ),
     ] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace files in the folder of --out.")
     ] = False,
-    model: OwnModel = None,
+    model: RunModel = None,
 ) -> None:
-    """Write the policies of a run to files that others play.
+    """Write a run's policies to files for use outside corral.
 
-    docs/gateway.md says how to put them to work.
+    docs/gateway.md explains how to deploy them.
     """
     from corral.errors import RunError
     from corral.trainers.runs.run import load_run
 
     expect("export", run)
     loaded = load_run(run, model=model)
-    found = loaded.recommendation if recommended else loaded
-    if found is None:
-        raise RunError(f"{run} recommends nothing: leave out --recommended")
-    for path in found.export(format, out_dir, overwrite=overwrite):
+    policies = loaded.recommendation if recommended else loaded
+    if policies is None:
+        raise RunError(f"{run} has no recommendation; leave out --recommended")
+    for path in policies.export(format, out_dir, overwrite=overwrite):
         out.print(str(path), soft_wrap=True, markup=False, highlight=False)

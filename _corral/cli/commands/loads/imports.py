@@ -1,4 +1,4 @@
-"""``corral trace import``: turn the files that other programs write into traces."""
+"""``corral trace import``: convert files of other programs to traces."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["Out", "Overwrite", "Step", "app", "size_of", "write"]
 
 
 class Import(Group):
-    """The group of importers; what is no name of one is a file, for the command ``file``."""
+    """The group of importers. A first word that is not an importer is a file for ``file``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         names = [*self.list_commands(ctx), "-h", "--help"]
@@ -43,8 +43,8 @@ class Import(Group):
 
             if named and args[0] in bundled_files():
                 raise CorralError(
-                    f"{args[0]} is a trace already, bundled with corral: corral trace show "
-                    f"{args[0]}; what is imported are files of other programs"
+                    f"{args[0]} is already a trace, bundled with corral: corral trace show "
+                    f"{args[0]}. Import only files of other programs."
                 )
             args = ["file", *args]
         rest: list[str] = super().parse_args(ctx, args)
@@ -53,8 +53,8 @@ class Import(Group):
 
 app = App(
     cls=Import,
-    help="Turn files into a trace. corral trace import FILE looks what a file is, and prints what "
-    "it understood; with --out it writes the trace. ./series is a file of that name.",
+    help="Convert files to a trace. corral trace import FILE detects the format of a file and "
+    "prints its interpretation; --out writes the trace. ./series means a file with that name.",
 )
 
 Out = Annotated[Path, typer.Option("--out", help="File to write: .csv or .csv.gz.")]
@@ -64,13 +64,14 @@ Files = Annotated[
 ]
 Step = Annotated[int, typer.Option(help="Length of a step, in seconds.")]
 Label = Annotated[
-    str | None, typer.Option(help="Prometheus: the label that names the node, such as instance.")
+    str | None, typer.Option(help="Prometheus: label with the name of the node, such as instance.")
 ]
 IsCounter = Annotated[
     bool | None,
     typer.Option(
         "--counter/--no-counter",
-        help="Prometheus: values are counters since a start, or not; default: refuse what may be.",
+        help="Prometheus: values are counters since a start, or are not; default: refuse values "
+        "that may be counters.",
     ),
 ]
 
@@ -98,7 +99,7 @@ def file(
     files: Annotated[list[Path], typer.Argument(help="Files of one kind.")],
     out_file: Annotated[
         Path | None,
-        typer.Option("--out", help="File to write: .csv or .csv.gz; without it nothing is."),
+        typer.Option("--out", help="File to write: .csv or .csv.gz; default: write nothing."),
     ] = None,
     time_column: Declared = ...,
     node_column: Declared = ...,
@@ -123,15 +124,15 @@ def file(
     max_cells: DeclaredNumber = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Any of these, or a table: looks what it is.
+    """Any of these formats or a table; detects which.
 
-    Prints layout, nodes, unit, zone, step and holes, the option that changes each, and the first
-    rows as they became.
+    Prints layout, nodes, unit, time zone, step and gaps, and the option that changes each of them.
+    Prints also the first rows of the result.
     """
-    given = {key: value for key, value in locals().items() if key in OPTIONS and value}
-    if counter is False:  # the other False ones are not said
-        given["counter"] = False
-    options = {key: value for key, value in given.items() if key not in ("files", "out_file")}
+    typed = {key: value for key, value in locals().items() if key in OPTIONS and value}
+    if counter is False:  # other options are False if they are not given
+        typed["counter"] = False
+    options = {key: value for key, value in typed.items() if key not in ("files", "out_file")}
     if out_file is not None:
         check_new(out_file, overwrite=overwrite)
     if names is not None:
@@ -153,9 +154,9 @@ def file(
         write(imported.trace, out_file, overwrite)
         out.print(f"Next: corral advise {pasted(out_file)}{level}", soft_wrap=True)
         return
-    words = " ".join([*map(pasted, files), *_typed(given)]) + level
+    arguments = " ".join([*map(pasted, files), *_typed(typed)]) + level
     out.print("Nothing was written. To write it:")
-    out.print(f"  corral trace import {words} --out loads.csv", soft_wrap=True)
+    out.print(f"  corral trace import {arguments} --out loads.csv", soft_wrap=True)
 
 
 OPTIONS = tuple(
@@ -165,9 +166,9 @@ OPTIONS = tuple(
 )
 
 
-def _typed(given: Mapping[str, Any]) -> Iterator[str]:
-    """Yield options as they were typed."""
-    for name, value in given.items():
+def _typed(options: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the options as words of a command line."""
+    for name, value in options.items():
         if name in OPTIONS:
             yield option_of(name) if value is not False else f"--no-{name}"
             if not isinstance(value, bool):
@@ -175,11 +176,11 @@ def _typed(given: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _show_guesses(guesses: Sequence[Any]) -> None:
-    """Print what a file was taken for, and below each the option that changes it."""
-    said = ""
+    """Print the interpretation of a file, each with the option that changes it."""
+    previous = ""
     for guess in guesses:
-        label = "" if guess.what == said else guess.what
-        said = guess.what
+        label = "" if guess.what == previous else guess.what
+        previous = guess.what
         change = f"  [{in_options(guess.change, OPTIONS)}]" if guess.change else ""
         text = textwrap.fill(
             one_line(guess.found + change),
@@ -200,9 +201,9 @@ def _show_first(trace: Any) -> None:
     table = Table(*columns, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     cells = [(t, n) for t in range(len(trace)) for n in range(len(trace.nodes))][:6]
     for t, n in cells:
-        roof = [] if trace.capacity is None else [str(trace.capacity[t, n])]
+        capacity = [] if trace.capacity is None else [str(trace.capacity[t, n])]
         table.add_row(
-            trace.clock_text(t), one_line(trace.nodes[n]), str(trace.arrivals[t, n]), *roof
+            trace.clock_text(t), one_line(trace.nodes[n]), str(trace.arrivals[t, n]), *capacity
         )
     show_table(table)
     last = trace.clock_text(len(trace) - 1)
@@ -215,20 +216,28 @@ def _show_first(trace: Any) -> None:
 def _importer(
     library: Callable[[], Callable[..., Imported]],
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that makes a command of what ``library`` gives: the signature of the
-    function below it is the options, its docstring the help."""
+    """Return a decorator that makes a command of the function that ``library`` returns.
+
+    The decorated function provides the options by its signature, and the help by its docstring.
+    """
 
     def decorate(options: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(options)
-        def command(files: list[Path], out_file: Path, overwrite: bool, **given: Any) -> None:
+        def command(
+            files: list[Path], out_file: Path, overwrite: bool, **options_given: Any
+        ) -> None:
             check_new(out_file, overwrite=overwrite)
-            if given.get("names") is not None:
-                given["names"] = [name.strip() for name in given["names"].split(",")]
-            given["capacity"] = capacity_of(given["capacity"])
-            given = {key: value for key, value in given.items() if value is not None}
-            imported = library()(files, **given)
+            if options_given.get("names") is not None:
+                options_given["names"] = [
+                    name.strip() for name in options_given["names"].split(",")
+                ]
+            options_given["capacity"] = capacity_of(options_given["capacity"])
+            options_given = {
+                key: value for key, value in options_given.items() if value is not None
+            }
+            imported = library()(files, **options_given)
             for note in imported.notes:
-                err.print(in_options(shortened(f"note: {note}"), given), soft_wrap=True)
+                err.print(in_options(shortened(f"note: {note}"), options_given), soft_wrap=True)
             write(imported.trace, out_file, overwrite)
 
         name = options.__name__.replace("_", "-")
@@ -290,7 +299,7 @@ def access_log(
 
 @_importer(lambda: data.import_prometheus)
 def prometheus(
-    files: Annotated[list[Path], typer.Argument(help="JSON of query_range, or CSV exports.")],
+    files: Annotated[list[Path], typer.Argument(help="JSON of query_range or CSV exports.")],
     out_file: Out,
     label: Label = None,
     counter: IsCounter = None,
@@ -304,7 +313,7 @@ def prometheus(
     max_cells: DeclaredNumber = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Answers of Prometheus (query_range), and its CSV."""
+    """Prometheus results: JSON of query_range, or CSV."""
 
 
 @_importer(lambda: data.import_azure_functions)
@@ -321,4 +330,4 @@ def azure_functions(
     max_cells: DeclaredNumber = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Azure Functions 2019: a column per minute."""
+    """Azure Functions 2019: one column per minute."""

@@ -1,4 +1,4 @@
-"""Options of dfaas_v0 that several commands have, in the same words."""
+"""Options of dfaas_v0 that several commands share."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ Arrivals = Annotated[
     str | None,
     typer.Option(
         metavar="<known|unknown>",
-        help="Whether nodes know the requests of a step before they choose. A gateway does not.",
+        help="Whether nodes know a step's requests before they act; with a gateway: unknown.",
     ),
 ]
 
 Queue = Annotated[
     int | None,
-    typer.Option(help="Requests that a node can hold until the next step; default: 0."),
+    typer.Option(help="Requests that a node can queue until the next step; default: 0."),
 ]
 ForwardCost = Annotated[float | None, typer.Option(help="Cost of a forwarded request; default: 0.")]
 WaitCost = Annotated[
-    float | None, typer.Option(help="Cost of a request that waits a step; default: 0.")
+    float | None, typer.Option(help="Cost of a queued request per step; default: 0.")
 ]
 LinkLimit = Annotated[
     int | None, typer.Option(help="Requests per directed link and step; default: no limit.")
@@ -39,12 +39,12 @@ SecondOffer = Annotated[
     bool | None,
     typer.Option(
         "--second-offer/--no-second-offer",
-        help="Offer refused requests once more to all neighbours; default: yes.",
+        help="Offer refused requests again, to all neighbours; default: yes.",
     ),
 ]
 ReportDelay = Annotated[
     int | None,
     typer.Option(
-        help="Steps after which nodes know what others had spare; 0: at once; default: 1."
+        help="Steps until nodes know the spare capacity of the other nodes; 0: at once; default: 1."
     ),
 ]

@@ -1,4 +1,4 @@
-"""``corral replay``: policies that play a load trace."""
+"""``corral replay``: play a load trace with rules and trained teams."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from corral.cli.output import (
     show_replay,
     show_verdicts,
 )
-from corral.cli.run_options import OwnModel
+from corral.cli.run_options import RunModel
 
 if TYPE_CHECKING:
     from corral.trainers.runs.run import Run
@@ -62,17 +62,17 @@ def replay(
         str | None, typer.Option(metavar="<LOW:HIGH>", help="Play rows LOW to HIGH - 1 only.")
     ] = None,
     split: Annotated[
-        float | None, typer.Option(help="Play what follows this share of the rows, e.g. 0.7.")
+        float | None, typer.Option(help="Play only the rows after this share, e.g. 0.7.")
     ] = None,
     out_dir: Annotated[
         Path | None,
         typer.Option(
             "--out",
             help="Folder of report.html, results.json and results.csv; default: runs/replay, or "
-            "with a number after it.",
+            "runs/replay-2 and so on.",
         ),
     ] = None,
-    model: OwnModel = None,
+    model: RunModel = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a report in the folder of --out.")
     ] = False,
@@ -90,8 +90,8 @@ def replay(
         str | None,
         typer.Option(
             metavar="<DAY>",
-            help="Say which steps of a day cost most, and why: its date, its number from 0, or "
-            '"worst". Of the first run among --policies, else of the best of them.',
+            help="Explain which steps of a day cost most: give its date, its number from 0, or "
+            '"worst". Explains the first run of --policies, else the best policy.',
         ),
     ] = None,
     seed: Annotated[
@@ -100,9 +100,9 @@ def replay(
 ) -> None:
     """Replay a load trace through forwarding policies.
 
-    Prints what each serves, loses and forwards beside the optimum, and writes a report. Learned
-    teams are named by the folders of their runs; the default of --queue, of the costs and of
-    limits is then what they were trained with.
+    Prints requests served, lost and forwarded by each policy and by the optimum, and writes a
+    report. Name a trained team by its run folder. The options --queue, --link-limit and so on then
+    default to the values of its training.
     """
     from corral.data import load_trace
     from corral.envs.dfaas_v0.baselines import PAIRS
@@ -120,20 +120,24 @@ def replay(
     entries = PAIRS if policies is None else names(policies, is_run)
     for name in entries:
         if Path(name).is_dir() and not is_run(name):
-            raise ValueError(f"--policies: {name} is a folder, but holds no run")
+            raise ValueError(f"--policies: {name} is a folder, but not a run")
         if "/" in name and not is_run(name):
             try:
                 PlainRule.of(name)
             except UnknownNameError as error:
-                raise ValueError(f"--policies: {name} is no folder of a run, and {error}") from None
+                raise ValueError(
+                    f"--policies: {name} is not the folder of a run, and {error}"
+                ) from None
     folders = [name for name in entries if is_run(name)]
     if model is not None:
         import_from_here()
         if not folders:
-            raise ValueError(f"--model {model}: no run is among --policies; leave it out")
+            raise ValueError(f"--model {model}: --policies contains no run; leave out --model")
     models = models_for(folders, model)
-    runs = [load_run(name, model=own) for name, own in zip(folders, models, strict=True)]
-    chosen: dict[str, Any] = {name: name for name in entries if not is_run(name)}
+    runs = [
+        load_run(name, model=run_model) for name, run_model in zip(folders, models, strict=True)
+    ]
+    players: dict[str, Any] = {name: name for name in entries if not is_run(name)}
     given = {
         "queue": queue,
         "forward_cost": forward_cost,
@@ -158,14 +162,14 @@ def replay(
 
         labels = run_labels(runs)
         settings = as_trained(runs, settings)
-        chosen |= run_players(labels)
+        players |= run_players(labels)
         curves = learning_curves(labels)
     if capacity is not None:
         settings["capacity"] = capacity_of(capacity)
     with progress_bar() as show:
         result = engine.replay(
             load,
-            chosen,
+            players,
             rows=row_range(rows, split, len(load)),
             window=window,
             seed=seed,
@@ -185,17 +189,19 @@ def replay(
     paths = write_report(result, out_dir, learning=curves, notes=notes)
     out.print(f"\nReport: {paths['report.html']}", soft_wrap=True)
     if post_mortem is not None:
-        from corral.loads.advise import post_mortem as one_day
+        from corral.loads.advise import post_mortem as post_mortem_of_day
 
         costs = {name: float(sums.cost.sum()) for name, sums in result.sums.items()}
         label = next(iter(result.teams), min(costs, key=costs.__getitem__))
         with progress_bar() as show:
             day = None if post_mortem == "worst" else post_mortem
-            found = one_day.post_mortem(result, label, chosen[label], day=day, progress=show)
-        out.print("", *found.lines(), sep="\n", soft_wrap=True)
+            report = post_mortem_of_day.post_mortem(
+                result, label, players[label], day=day, progress=show
+            )
+        out.print("", *report.lines(), sep="\n", soft_wrap=True)
 
 
 def _free_folder(folder: Path) -> Path:
-    """Return ``folder``, or with the first number after it that is free."""
+    """Return ``folder`` if it is free, else the first free folder-2, folder-3 and so on."""
     numbered = (folder.with_name(f"{folder.name}-{number}") for number in itertools.count(2))
-    return next(each for each in itertools.chain([folder], numbered) if not each.exists())
+    return next(path for path in itertools.chain([folder], numbered) if not path.exists())

@@ -1,4 +1,4 @@
-"""``corral serve``: a run decides for servers, over HTTP."""
+"""``corral serve``: decide for servers over HTTP, with a run or a rule."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from corral.cli.declared import Declared, declared
 from corral.cli.mistakes import expect
 from corral.cli.output import out, reported
-from corral.cli.run_options import OwnModel
+from corral.cli.run_options import RunModel
 
 if TYPE_CHECKING:
     from corral.loads.serve.service import Service
@@ -31,8 +31,8 @@ def serve(
     run: Annotated[
         str | None,
         typer.Argument(
-            help="Folder of a run of dfaas_v0, or a checkpoint: RUN@best; or of what corral export "
-            "wrote; or of corral advise: its verdict."
+            help="Folder of a run of dfaas_v0, or a checkpoint: RUN@best. Or a folder written by "
+            "corral export, or by corral advise, to serve its verdict."
         ),
     ] = None,
     rule: Declared = ...,
@@ -44,36 +44,37 @@ def serve(
         str,
         typer.Option(
             metavar="run|any|NAME,...",
-            help="Names that requests may have: those of the run; further ones besides, by name; "
-            "or any, for a rule or a policy that decides for nodes which come and go.",
+            help="Node names accepted in requests. run: the nodes of the run; NAME,...: these "
+            "names also; any: all names. Nodes outside the run need a rule, or a policy for any "
+            "set of nodes.",
         ),
     ] = "run",
     host: Annotated[
-        str, typer.Option(help="Address to listen on; 0.0.0.0: every one.")
+        str, typer.Option(help="Address to listen on; 0.0.0.0: all addresses.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port; 0: a free one.")] = 8000,
+    port: Annotated[int, typer.Option(help="Port; 0: a free port.")] = 8000,
     allow_host: Annotated[
         list[str] | None,
         typer.Option(
             metavar="<NAME>",
-            help="A name, or an address, by which clients call this server, besides localhost and "
-            "the address of --host. Repeat it for more.",
+            help="Name or address that clients use for this server, in addition to localhost and "
+            "the address of --host; may be repeated.",
         ),
     ] = None,
     allow_origin: Annotated[
         list[str] | None,
         typer.Option(
             metavar="<ORIGIN>",
-            help="A site whose pages may ask, for example https://ops.example.com. Repeat it for "
-            "more; default: none.",
+            help="Website allowed to send requests, for example https://ops.example.com; may be "
+            "repeated. Default: none.",
         ),
     ] = None,
-    model: OwnModel = None,
+    model: RunModel = None,
 ) -> None:
-    """Answer what each node does with its requests, over HTTP.
+    """Serve each node's decisions about its requests over HTTP.
 
-    POST /decide takes the numbers of the moment as JSON, GET /healthz and GET /metrics tell how it
-    goes: docs/gateway.md. Ends with Ctrl-C or SIGTERM.
+    POST /decide takes the current measurements as JSON; GET /healthz and GET /metrics report the
+    service's state. See docs/gateway.md. Ends with Ctrl-C or SIGTERM.
     """
     from corral.extras import require
     from corral.trainers.runs.run import load_run
@@ -88,7 +89,7 @@ def serve(
     from corral.loads.serve.app import serve as answer
     from corral.loads.serve.door import LOOPBACK
 
-    with listen(host, port) as bound:  # before anything that takes longer
+    with listen(host, port) as bound:  # bind the port before the slower steps
         is_run = not any((Path(run) / name).is_file() for name in (ABOUT, ADVICE))
         source = load_run(run, model=model) if is_run else run
         service = _service_of()(
@@ -103,7 +104,7 @@ def serve(
         for line in service.lines:
             out.print(line, soft_wrap=True)
         if host not in LOOPBACK:
-            out.print("Whoever reaches this address may ask it: there is no password.")
+            out.print("No password: every client that reaches this address can send requests.")
         answer(
             service,
             bound,

@@ -35,9 +35,9 @@ COURSE = 36  # characters of a course over time, so that a row fits 80 columns
 @app.command()
 @reported
 def check(files: Annotated[list[str], typer.Argument(help="Trace files to read.")]) -> None:
-    """Read traces, and say what is wrong with them.
+    """Check traces for faults.
 
-    Every fault comes with file, line, column, value and what to do about it.
+    Each fault is printed with file, line, column, value and a remedy.
     """
     from corral.data import load_trace
     from corral.errors import TraceError
@@ -102,11 +102,11 @@ def show(trace: Annotated[str, typer.Argument(help="A bundled trace or a CSV fil
         arrived = load.arrivals.sum()
         local = np.minimum(load.arrivals, load.capacity).sum() / arrived
         pooled = np.minimum(load.arrivals.sum(axis=1), load.capacity.sum(axis=1)).sum() / arrived
-        out.print(f"Served if nobody forwards: {local:.2%}; at best, with forwarding: {pooled:.2%}")
+        out.print(f"Served without forwarding: {local:.2%}; with forwarding, at best: {pooled:.2%}")
 
 
 def _course(values: Any) -> Any:
-    """The mean of each of at most ``COURSE`` equal parts of ``values``."""
+    """Return the mean of each of at most ``COURSE`` equal parts of ``values``."""
     return np.array([part.mean() for part in np.array_split(values, min(COURSE, len(values)))])
 
 
@@ -132,14 +132,15 @@ def make(
         typer.Option(
             "--set",
             metavar="<name=value>",
-            help="Any other field of TraceSpec (data/README.md); may be repeated.",
+            help="Another field of TraceSpec (data/README.md); may be repeated.",
         ),
     ] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Make a trace from a seed.
+    """Generate a trace from a seed.
 
-    It has days and weeks, noise, bursts, flash crowds, uneven capacity; see data/README.md.
+    It has daily and weekly cycles, noise, bursts, flash crowds and uneven capacity. See
+    data/README.md.
     """
     from corral.data import make_trace
 
