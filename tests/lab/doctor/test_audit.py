@@ -167,7 +167,7 @@ def test_zeroed_advantages_cut_the_loss_off() -> None:
 
 @pytest.mark.parametrize(
     ("change", "title"),
-    [(shuffled, "do not tell"), (lambda advantage: -advantage, "wrong sign")],
+    [(shuffled, "unrelated"), (lambda advantage: -advantage, "wrong sign")],
     ids=["shuffled", "flipped"],
 )
 def test_advantages_of_others(change: Any, title: str) -> None:

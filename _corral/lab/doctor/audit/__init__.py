@@ -1,9 +1,8 @@
-"""The audit: what a run believes, beside the truth.
+"""Audit a run: compare its values and advantages with true ones.
 
-A rollout of the run is played, moments of it are forked and played on by the run's own policies
-(``corral.lab.doctor.audit.truth``), and the true values and advantages that come out are
-compared with the critic's values, with the advantages that the run learns from, and with what the
-actor then does.
+The audit plays a rollout of the run, forks some of its states and continues them with the run's
+own policies (``corral.lab.doctor.audit.truth``). The forks give true values and advantages. The
+audit compares them with the critic's values, the training advantages and the actor's gradient.
 """
 
 from __future__ import annotations
@@ -44,13 +43,13 @@ from corral.trainers.policy_iteration.forks import Moments, Story, joined, stand
 __all__ = ["Audit", "Audited", "Compared", "Decision", "audit", "sentence"]
 
 TIMES, ROWS = 8, 12
-"""Steps of the rollout that are looked at, and environments at each."""
+"""Number of rollout steps that are forked, and of environment copies per step."""
 
 MOST_STEPS = 400_000
-"""Env steps of all forks together, about. Networks that see images get half."""
+"""Approximate env steps of all forks together. Image networks get half."""
 
 SECONDS = 30.0
-"""After which no more better actions are looked for."""
+"""Time limit in seconds for the search for better actions."""
 
 
 def audit(
@@ -62,21 +61,25 @@ def audit(
     most_steps: int = MOST_STEPS,
     other_futures: bool = False,
 ) -> Audit:
-    """Audit an in-house trainer that stands where its run stopped; it learns one update from it.
+    """Audit an in-house trainer at its current checkpoint; the trainer learns one update.
 
-    ``other_futures`` puts other data in the place of what is to come, where rules that replay data
-    can do so (``OptionalRules.redrawing``). Rules whose agents choose before a step's chance get it
-    in any case, if they have such data: see ``for_copies``. Raises ValueError for environments
-    whose moments cannot be copied: those of others.
+    ``other_futures`` replaces future data in each fork, if the rules replay data and support it
+    (``OptionalRules.redrawing``). Rules in which agents choose before a step's chance always
+    replace future data if they can: see ``for_copies``. Raises ValueError for third-party
+    environments, which cannot be forked.
     """
     began = time.perf_counter()
     rules = trainer.rules
     trainer.begin()
     if not plays_as_arrays(rules):
-        raise ValueError(f"{rules.name} is another library's: its moments cannot be copied")
+        raise ValueError(
+            f"the audit cannot fork {rules.name}, a third-party environment; it needs array rules"
+        )
     if other_futures:
         if (others := redrawing(rules)) is None:
-            raise ValueError(f"{rules.name}: no other data could stand for what is to come")
+            raise ValueError(
+                f"{rules.name} has no other data to replace future data. Pass other_futures=False"
+            )
         rules = others
     rules = for_copies(rules)
     rng = generator(seed, "eval")
@@ -116,7 +119,7 @@ def audit(
 
 @dataclass(frozen=True)
 class _Seen:
-    """Moments of the rollout before step ``t``: R rows of the batch."""
+    """Copied states of a rollout before step ``t``: R rows of the batch."""
 
     t: int
     rows: Array  # int64 [R]
@@ -127,7 +130,7 @@ class _Seen:
 
 
 class _Watched:
-    """A batch whose states are copied before some steps of a rollout."""
+    """A batch wrapper that copies states before some steps of a rollout."""
 
     def __init__(self, trainer: Any, times: Sequence[int], rows: Array) -> None:
         self.trainer, self.times, self.rows = trainer, set(times), rows
@@ -141,14 +144,14 @@ class _Watched:
     def step(self, actions: Any) -> Any:
         step = self.batch.step(actions)
         self.t += 1
-        if step.finished is not None:  # the trainer does it too, after this
+        if step.finished is not None:  # the trainer resets again after this step
             for player in self.trainer.players:
                 player.reset(step.finished.rows)
         self.look()
         return step
 
     def look(self) -> None:
-        """Copy the present moment, if it is one that is looked at."""
+        """Copy the current states if ``t`` is one of ``times``."""
         if self.t not in self.times:
             return
         trainer, hidden = self.trainer, {}
@@ -166,7 +169,7 @@ class _Watched:
 
 
 def _watch_rollout(trainer: Any, times: int, rows: int, rng: np.random.Generator) -> list[_Seen]:
-    """Play a rollout; return some moments of it."""
+    """Play a rollout; return the copied states of some steps."""
     last = trainer.settings.n_steps - 1
     at = np.unique(np.linspace(0, last, times).round().astype(int)).tolist()
     chosen = np.sort(rng.permutation(trainer.settings.num_envs)[:rows])
@@ -177,14 +180,14 @@ def _watch_rollout(trainer: Any, times: int, rows: int, rng: np.random.Generator
 
 
 def _asked(trainer: Any, rules: Any, i: int, seen: Sequence[_Seen]) -> list[Asked]:
-    """Return the moments at which agents of group ``i`` decided, agent by agent."""
+    """Return the states in which the agents of group ``i`` decided, one item per agent."""
     group, buffer = trainer.groups[i], trainer.rollout.groups[i]
     gamma = float(trainer.settings.gamma)
     found = []
     for j, agent in enumerate(group.agents):
         at = rules.agents.index(agent)
         value = _value_of(trainer, agent)
-        # Where V is not to be had, the truth is what follows when no limit cuts.
+        # Without V, the true value is the return without a time limit.
         uncut = value is None and gamma < 1
         own = Moments(
             with_limit(rules, None) if uncut else rules,
@@ -200,14 +203,14 @@ def _asked(trainer: Any, rules: Any, i: int, seen: Sequence[_Seen]) -> list[Aske
         told = trainer.critic_input.kind == "state"
         every = Asked(agent, own, t, env_row, taken, value, told)
         decides = rules.acting(own.state)[:, at] & ~own.ended[:, at]
-        if buffer.learned is not None:  # what snapshots chose tells nothing of the policy
+        if buffer.learned is not None:  # skip decisions of snapshots
             decides = decides & buffer.learned[t, env_row, j]
         found.append(every.at(np.flatnonzero(decides)))
     return found
 
 
 def _value_of(trainer: Any, agent: str) -> Value | None:
-    """Return V of ``agent`` as the critic says it; None where it depends on more than a moment."""
+    """Return the critic's V of ``agent``; None if V depends on actions or memory."""
     if trainer.critic_input.with_actions or trainer.settings.memory:
         return None
     central = trainer.critic_input.kind == "state"
@@ -219,12 +222,12 @@ def _value_of(trainer: Any, agent: str) -> Value | None:
     return value
 
 
-# --- What the run learns from --------------------------------------------------------------------
+# --- Data that the run learns from ---------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Learned:
-    """What a policy learned from: [T, C]; NaN where a decision was not."""
+    """Training data of a policy: [T, C]; NaN for unused decisions."""
 
     value: Array
     advantage: Array
@@ -232,18 +235,18 @@ class _Learned:
 
 
 def _uses_advantages(trainer: Any) -> bool:
-    """Return whether advantages are what the trainer learns from, not differences of its own."""
+    """Return True if the trainer learns from advantages, not from temporal differences."""
     return bool(trainer.capabilities.advantages)
 
 
 def _learned_from(trainer: Any) -> dict[str, _Learned]:
-    """Let the trainer learn from its rollout; return what it learned from, by policy."""
+    """Let the trainer learn from its rollout; return its training data by policy."""
     observer = _LearnedObserver(_uses_advantages(trainer))
     end = trainer.observe(observer)
     try:
         trainer.update()
     except CorralError:
-        pass  # what was learned from is known all the same
+        pass  # the observer has the training data already
     finally:
         end()
     told: dict[str, _Learned] = {}
@@ -256,7 +259,7 @@ def _learned_from(trainer: Any) -> dict[str, _Learned]:
 
 
 class _LearnedObserver(Observer):
-    """Notes values, advantages and the largest gradient of the actor, by policy."""
+    """Records values, advantages and the largest actor gradient, by policy."""
 
     def __init__(self, uses_advantages: bool) -> None:
         self.uses_advantages = uses_advantages
@@ -281,15 +284,17 @@ class _LearnedObserver(Observer):
 
 @dataclass(frozen=True)
 class _Credit:
-    """What advantage functions say of the forks, [K, F] each: of the actions taken, and of those
-    that the policy draws."""
+    """Advantages of the forks from an advantage function, [K, F] each.
 
-    own: tuple[Array, Array] | None  # the run's; None: it goes by the shape of its rollouts
+    The first array is for the taken actions, the second for actions sampled from the policy.
+    """
+
+    own: tuple[Array, Array] | None  # the run's; None: it depends on the shape of its rollouts
     plain: tuple[tuple[Array, Array], ...]  # generalized advantages
 
 
 def _credit(trainer: Any, name: str, truths: Sequence[Truth]) -> _Credit | None:
-    """Ask the policy's advantage function about the forks; None where they have no stories."""
+    """Apply advantage functions to the forks; None if the forks have no trajectories."""
     stories = [each.stories for each in truths if each.stories is not None]
     if len(stories) < len(truths) or not stories:
         return None
@@ -316,7 +321,7 @@ def _credit(trainer: Any, name: str, truths: Sequence[Truth]) -> _Credit | None:
 
 
 def _trajectories(stories: Sequence[Story]) -> Trajectories:
-    """Return the stories side by side."""
+    """Concatenate the stories along the column axis."""
 
     def side_by_side(name: str) -> Array:
         return np.concatenate([getattr(each, name) for each in stories], axis=-1)
@@ -331,7 +336,7 @@ def _trajectories(stories: Sequence[Story]) -> Trajectories:
     )
 
 
-# --- Side by side --------------------------------------------------------------------------------
+# --- Comparison ----------------------------------------------------------------------------------
 
 
 def _beside(
@@ -341,7 +346,7 @@ def _beside(
     learned: _Learned,
     credit: _Credit | None,
 ) -> Audited:
-    """Return what one policy believes beside the truth about all its agents."""
+    """Compare one policy's values and advantages with the true ones of all its agents."""
     group = trainer.groups[i]
     t = np.concatenate([each.asked.t for each in truths])
     env_row = np.concatenate([each.asked.env_row for each in truths])
@@ -386,16 +391,20 @@ def _beside(
 
 
 def _averaged(said: tuple[Array, Array], forks: Array) -> Compared:
-    """Return what is said of actions on average over half of the forks, beside the advantages
-    that the others tell: the noise of the one must not be that of the other."""
+    """Compare mean advantages over half of the forks with true ones of the other half.
+
+    Separate halves keep the noise of the two sides independent.
+    """
     taken, drawn = said
     mean = (taken - drawn)[:, ::2].mean(axis=1)
     return Compared(mean, forks[:, 1::2].mean(axis=1), standard_error(forks[:, 1::2]))
 
 
 def _samples(taken: Array, forks: Array) -> list[float]:
-    """Return how what is said of each fork by itself correlates with the true advantages that the
-    others tell: both are [K, F]."""
+    """Return the correlation of each fork's advantages with the true ones of the other forks.
+
+    Both arrays are [K, F].
+    """
     known = ~np.isnan(taken).any(axis=1)
     taken, forks = taken[known], forks[known]
     others = (forks.sum(axis=1, keepdims=True) - forks) / max(1, forks.shape[1] - 1)

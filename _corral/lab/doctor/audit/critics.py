@@ -1,7 +1,7 @@
-"""The audit of trainers of other libraries: their critics beside the truth.
+"""Audit third-party trainers: compare their critics with true values.
 
-All that is asked of such a trainer are ``rules``, ``settings``, ``policies``, and
-``values(observations, state)``, which returns V by agent. What their actors learn from is not seen.
+A trainer needs only ``rules``, ``settings``, ``policies`` and ``values(observations, state)``,
+which returns V by agent. The training data of its actors is not available.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from corral.trainers.policy_iteration.forks import Moments, decide, joined, stan
 __all__ = ["audit_critics"]
 
 NUM_ENVS, STEPS, EVERY = 12, 64, 8
-"""Environments that are played, for how long, and every how many steps a moment is looked at."""
+"""Number of environment copies and of steps, and the interval of steps between forked states."""
 
 
 def audit_critics(
@@ -37,15 +37,19 @@ def audit_critics(
 ) -> Audit:
     """Audit the critics of a trainer; ``policies`` names each agent's policy.
 
-    Raises ValueError for environments whose moments cannot be copied.
+    Raises ValueError for third-party environments, which cannot be forked.
     """
     began = time.perf_counter()
     rules, team = trainer.rules, dict(trainer.policies)
     if not plays_as_arrays(rules):
-        raise ValueError(f"{rules.name} is another library's: its moments cannot be copied")
+        raise ValueError(
+            f"the audit cannot fork {rules.name}, a third-party environment; it needs array rules"
+        )
     if other_futures:
         if (others := redrawing(rules)) is None:
-            raise ValueError(f"{rules.name}: no other data could stand for what is to come")
+            raise ValueError(
+                f"{rules.name} has no other data to replace future data. Pass other_futures=False"
+            )
         rules = others
     rules = for_copies(rules)
     gamma, rng = float(trainer.settings.gamma), generator(seed, "eval")
@@ -65,7 +69,7 @@ def audit_critics(
 def _asked(
     trainer: Any, rules: Any, team: Mapping[str, Any], seed: int, rng: np.random.Generator
 ) -> list[Asked]:
-    """Play with the team, sampling, and return moments at which its agents decided."""
+    """Play with sampled actions; return states in which the team's agents decided."""
     batch = Batch(rules, NUM_ENVS, seed)
     batch.reset()
     every = np.arange(NUM_ENVS)
@@ -139,7 +143,7 @@ def _beside(policy: str, truths: list[Truth]) -> Audited:
 
 
 def _columns(tree: Any, rows: int) -> Array:
-    """Return an observation as numbers: float64 [R, F]."""
+    """Flatten an observation into numbers: float64 [R, F]."""
     if isinstance(tree, Mapping):
         return np.concatenate([_columns(part, rows) for part in tree.values()], axis=1)
     return np.asarray(tree, dtype=np.float64).reshape(rows, -1)

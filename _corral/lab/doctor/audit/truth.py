@@ -1,8 +1,8 @@
-"""The truth about moments of a run: values, advantages and better actions, by forks.
+"""True values, true advantages and better actions in states of a run, by forking.
 
-All that is compared at one moment meets the same forks: the same chance to come, drawn anew or not,
-and the same random numbers for the policies. What differs between two forks is then the first
-action. If chance is drawn anew, a critic that is told the global state keeps what that shows.
+All comparisons in one state use the same forks: the same future chance, redrawn or not, and the
+same random numbers for the policies. Two forks then differ only in the first action. If chance is
+redrawn, a critic with the global state keeps the information in that state.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ __all__ = ["Asked", "Budget", "Truth", "plan", "truth_of"]
 Value = Callable[[Mapping[str, Any], Array], Array]
 
 CANDIDATES = 6
-"""Actions that are tried beside the one taken."""
+"""Number of alternative actions that are tried."""
 
 MOST_FORKS, FEWEST_FORKS = 64, 12
 FEWEST_MOMENTS = 24
 WORST = 10
-"""Decisions that are kept."""
+"""Number of decisions that are kept."""
 
 LARGEST_STORY = 20_000_000
-"""Steps of a story that are kept."""
+"""Maximum number of recorded steps in a story."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """K moments of one agent of which the truth is asked."""
+    """K states of one agent to be audited."""
 
     agent: str
     moments: Moments
@@ -47,10 +47,10 @@ class Asked:
     env_row: Array  # int64 [K]
     taken: Array  # int64 [K]
     value: Value | None  # V of the agent, see ``worth``
-    told: bool = False  # the critic observes the global state
+    told: bool = False  # True if the critic observes the global state
 
     def at(self, rows: Array) -> Asked:
-        """Return the moments ``rows`` [R]."""
+        """Return the states ``rows`` [R]."""
         return Asked(
             self.agent,
             self.moments.at(rows),
@@ -64,26 +64,26 @@ class Asked:
 
 @dataclass(frozen=True)
 class Budget:
-    """How much is played."""
+    """Amount of play for an audit."""
 
-    moments: int  # of an agent
-    forks: int
-    decisions: int  # of an agent, of which better actions are looked for
-    until: float = math.inf  # time.perf_counter() at which no more of these are looked at
+    moments: int  # states per agent
+    forks: int  # per state
+    decisions: int  # states per agent for which better actions are searched
+    until: float = math.inf  # time.perf_counter() at the end of that search
 
 
 @dataclass
 class Truth:
-    """True values and advantages of the K moments of one agent."""
+    """True values and advantages in K states of one agent."""
 
     asked: Asked
     value: Worth
-    advantages: Array  # float64 [K, F] of the actions taken, by forks of each
-    stories: tuple[Story, Story] | None  # of the action taken, and of any
+    advantages: Array  # float64 [K, F] of the taken actions, by fork
+    stories: tuple[Story, Story] | None  # with the taken action, and with a sampled one
     forks: int
     steps: int
     decisions: list[tuple[float, Decision]] = field(default_factory=list)
-    # with the least loss that those forks allow that chose them
+    # the first number is a lower bound of the loss, from the forks that chose the action
 
 
 def plan(
@@ -94,12 +94,12 @@ def plan(
     until: float,
     rng: np.random.Generator,
 ) -> Budget:
-    """Return how many moments and forks ``most_steps`` allow, by what a fork of each agent takes.
+    """Return the number of states and forks for ``most_steps``, from the measured cost of forks.
 
-    The longer it takes the fewer are forked; at least ``FEWEST_FORKS`` of ``FEWEST_MOMENTS``.
+    Longer episodes get fewer states and forks, at least ``FEWEST_FORKS`` in ``FEWEST_MOMENTS``.
     """
     longest = max((len(each.t) for each in asked), default=0)
-    cost = 0.0  # of a fork of one moment of every agent
+    cost = 0.0  # env steps of one fork in one state of every agent
     for each in asked:
         few = each.at(_spread(len(each.t), 8))
         if len(few.t):
@@ -109,7 +109,7 @@ def plan(
             cost += tried.steps / (2 * len(few.t))
     if not cost:
         return Budget(longest, MOST_FORKS, 0, until)
-    half = most_steps / 2 / cost  # forks of every agent
+    half = most_steps / 2 / cost  # number of forks of every agent
     forks = int(np.clip(half / (2 * longest), FEWEST_FORKS, MOST_FORKS))
     moments = int(np.clip(half / (2 * forks), min(FEWEST_MOMENTS, longest), longest))
     decisions = int(half / (forks * (CANDIDATES + 1)))
@@ -117,7 +117,7 @@ def plan(
 
 
 def _spread(count: int, most: int) -> Array:
-    """Return at most ``most`` of ``count`` places, evenly spread."""
+    """Return at most ``most`` of ``count`` indices, evenly spread."""
     if not count:
         return np.zeros(0, dtype=np.int64)
     return np.unique(np.linspace(0, count - 1, min(most, count)).round().astype(np.int64))
@@ -131,7 +131,7 @@ def truth_of(
     rollout_steps: int,
     rng: np.random.Generator,
 ) -> Truth:
-    """Return the truth about the moments of one agent, as many of them as the budget has."""
+    """Return the true values and advantages of one agent, within the budget."""
     asked = asked.at(_spread(len(asked.t), budget.moments))
     forks = budget.forks
     tell = asked.value is not None and rollout_steps * len(asked.t) * forks <= LARGEST_STORY
@@ -183,10 +183,10 @@ def _better(
     budget: Budget,
     seed: int,
 ) -> None:
-    """Note the decisions at which another action was better.
+    """Record decisions for which another action is better.
 
-    Every other fork chooses the best action, and the decisions that are kept; the rest measure by
-    how much it is better. So neither choice makes the loss larger than it is.
+    Every other fork selects the best action and the recorded decisions. The remaining forks measure
+    the loss, so the selection does not inflate it.
     """
     moments, taken = asked.moments, asked.taken
     after = _same_forks(asked, team, gamma, budget.forks, seed)
@@ -229,8 +229,11 @@ def _better(
 
 
 def candidates(mask: Array, taken: Array) -> Array:
-    """Return legal actions to compare with those ``taken`` [K]: int64 [K, at most CANDIDATES],
-    spread over all of ``mask`` [K, A]; the taken one fills up where there are fewer."""
+    """Return legal alternatives to the actions ``taken`` [K]: int64 [K, at most CANDIDATES].
+
+    They are spread over all legal actions in ``mask`` [K, A]. If there are fewer, the taken action
+    fills the rest.
+    """
     others = [
         np.setdiff1d(np.flatnonzero(row), [own]) for row, own in zip(mask, taken, strict=True)
     ]

@@ -1,4 +1,4 @@
-"""What of the observation reaches the outputs of the actor, and which layers are dead."""
+"""Find the inputs that affect the actor's outputs, and the dead layers."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from corral.lab.doctor.evidence.record import PolicyEvidence
 __all__ = ["look_into"]
 
 LOOKED_AT = 256
-"""Decisions of the rollout for which networks are asked."""
+"""Number of decisions of the rollout that are tested."""
 
 Parts = list[torch.Tensor]
 
 
 def look_into(trainer: Any, name: str, found: PolicyEvidence) -> None:
-    """Note which inputs of the actor reach its outputs, and which of its layers are dead."""
+    """Record the actor's ignored inputs and dead layers."""
     learner = trainer.learners[name]
     buffer = trainer.rollout.groups[list(trainer.learners).index(name)]
     acted = np.flatnonzero(buffer.acted.reshape(-1))
@@ -42,7 +42,7 @@ def look_into(trainer: Any, name: str, found: PolicyEvidence) -> None:
 
 
 Where = tuple[int, int]
-"""A column of the vector (0, column), or an image (number from 1, 0)."""
+"""A column of the vector (0, column), or an image (its number from 1, 0)."""
 
 
 def _parts(learner: Any, buffer: Any, rows: Array) -> Parts:
@@ -51,10 +51,10 @@ def _parts(learner: Any, buffer: Any, rows: Array) -> Parts:
 
 
 def _without_gradient(actor: Any, parts: Parts) -> list[Where]:
-    """Return the inputs at which the outputs have no gradient, in any row."""
+    """Return the inputs without a gradient from the outputs in any row."""
     given = [part.clone().requires_grad_() for part in parts]
     outputs, _ = actor.step(given, actor.initial(len(parts[0])))
-    # A random direction of the outputs: no sum of them that cancels out.
+    # A random direction: a plain sum of the outputs might cancel out.
     direction = torch.from_numpy(generator(0, "eval").standard_normal(outputs.shape[-1])).float()
     found: list[Where] = []
     if not outputs.requires_grad:
@@ -72,9 +72,9 @@ def _without_gradient(actor: Any, parts: Parts) -> list[Where]:
 
 
 def _reaches(learner: Any, buffer: Any, acted: Array, values: Array, where: Where) -> bool | None:
-    """Tell whether another value of an input changes the outputs; None: it does not vary.
+    """Return True if another value of an input changes the outputs; None if it does not vary.
 
-    Decisions are asked at which the input differs from its usual value.
+    Tests decisions at which the input differs from its most common value.
     """
     flat = values.reshape(len(values), -1)
     _, first, counts = np.unique(flat, axis=0, return_index=True, return_counts=True)
@@ -98,7 +98,7 @@ def _reaches(learner: Any, buffer: Any, acted: Array, values: Array, where: Wher
 
 
 def _names(group: Any) -> dict[Where, str]:
-    """Return "observation[3]": the entry of the observation, and where in it a column stands."""
+    """Return the name of each input, for example "observation[3]"."""
     found: dict[Where, str] = {}
     image = 0
     for entry in group.layout.entries:
@@ -115,15 +115,15 @@ def _names(group: Any) -> dict[Where, str]:
 
 
 def _dead_layers(network: Any, parts: Parts) -> list[str]:
-    """Return the layers that get inputs that vary and put out the same for all of them.
+    """Return the layers with varying inputs and constant outputs.
 
-    Layers whose function is no module show in the next one, whose input is 0 throughout; but where
-    an input itself is 0 throughout, that would say nothing.
+    A function that is not a module shows in the next layer: that layer's input is 0 throughout.
+    This second test is skipped if an input of the network itself is 0 throughout.
     """
     dead: list[str] = []
     blank = any(not part.any() for part in parts[1:]) or not parts[0].any(dim=0).all()
     hooks = []
-    varied: list[bool] = [False]  # whether anything that layers put out varied so far
+    varied: list[bool] = [False]  # whether any layer output varied so far
 
     def hear(name: str) -> Callable[..., None]:
         def hook(module: nn.Module, inputs: Any, output: Any) -> None:
@@ -150,6 +150,7 @@ def _dead_layers(network: Any, parts: Parts) -> list[str]:
 
 
 def _varies(values: torch.Tensor, least: float = 0.0) -> bool:
-    """Tell whether rows of ``values`` [R, ...] differ, by more than ``least`` of the largest."""
+    """Return True if the rows of ``values`` [R, ...] differ by more than ``least`` of the
+    maximum."""
     far = (values - values[:1]).abs().max()
     return bool(far > least * values.abs().max())

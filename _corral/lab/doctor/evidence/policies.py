@@ -1,4 +1,4 @@
-"""What policies do at what was observed: outside of training, greedily, and after a reload."""
+"""Test the policies at recorded observations: in evaluation, greedily and after a reload."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["ask_policies"]
 def ask_policies(
     trainer: Any, name: str, found: PolicyEvidence, rebuild: Callable[[], Any], seed: int
 ) -> None:
-    """Ask the policies, and those of a saved and loaded copy, at what was observed."""
+    """Test the policies, and those of a saved and reloaded copy, at recorded observations."""
     again = rebuild()
     again.load(trainer.save())
     rng = generator(seed, "eval")
@@ -55,7 +55,10 @@ def _leaves(tree: Any) -> Any:
 
 
 def _illegal(mask: Array | None, chosen: Array, sizes: Array) -> int:
-    """Return how many of ``chosen`` [R, ...] a mask [R, A] forbids; its choices are in a row."""
+    """Return the number of ``chosen`` [R, ...] that a mask [R, A] forbids.
+
+    The mask lists the actions of all choices in a row.
+    """
     if mask is None or not len(sizes):
         return 0
     columns = chosen.reshape(len(mask), -1).astype(np.int64)
@@ -73,7 +76,7 @@ def _compare(
     told: Array | None,
     found: PolicyEvidence,
 ) -> None:
-    """Note how far the probabilities of a policy are from those of the actor that learns."""
+    """Record the difference between a policy's probabilities and those of the trained actor."""
     group, layout = learner.group, learner.group.layout
     if told is None or mask is None or group.actions.shape:
         return

@@ -1,4 +1,4 @@
-"""What a trainer learns from, and reports of, a rollout that was watched."""
+"""Record the data that a trainer learns from and reports after a recorded rollout."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["watch_learning"]
 def watch_learning(
     trainer: Any, evidence: Evidence, episodes: list[Any], seconds: dict[str, float]
 ) -> None:
-    """Let the trainer learn from its rollout, and report; note both."""
+    """Let the trainer learn from its rollout and report; record both."""
     observer = ReportObserver(evidence)
     for found in evidence.policies.values():
         found.playing.legal.append((0.0, 0.0))
@@ -38,11 +38,11 @@ def watch_learning(
 
 
 class ReportObserver(Observer):
-    """Notes masks and entropies of minibatches, beside what the trainer reports of them."""
+    """Records masks and entropies of minibatches, and the trainer's reported values."""
 
     def __init__(self, evidence: Evidence) -> None:
         self.evidence = evidence
-        self.rows: dict[str, int] = {}  # policy -> decisions of the first epoch
+        self.rows: dict[str, int] = {}  # policy -> decisions in the first epoch
         self.entropy: float | None = None
 
     def on_minibatch(self, learner: Any, minibatch: Any, outputs: Any, losses: Any) -> None:
@@ -63,7 +63,7 @@ class ReportObserver(Observer):
 
 
 def _note_masks(outputs: Any, found: PolicyEvidence) -> None:
-    """Add the actions that are possible in a minibatch's distributions."""
+    """Count the possible actions in the distributions of a minibatch."""
     choices = getattr(outputs.distribution, "choices", [outputs.distribution])
     possible, _ = found.playing.legal[-1]
     for each in choices:
@@ -73,7 +73,7 @@ def _note_masks(outputs: Any, found: PolicyEvidence) -> None:
 
 
 def _note_report(trainer: Any, evidence: Evidence, report: Any) -> None:
-    """Note returns and rewards as the environment gave them, and as they are reported."""
+    """Record the environment's returns and rewards, and the reported ones."""
     said, agents = evidence.said, trainer.rules.agents
     ended = said.witness.ended
     reported = [each.returns for each in report.episodes]

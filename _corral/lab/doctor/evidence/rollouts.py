@@ -1,4 +1,4 @@
-"""What the environment said in a rollout, beside what the trainer stored of it."""
+"""Record the environment's data of a rollout, and the trainer's stored version of them."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from corral.lab.doctor.evidence.witness import Witness, join_trees
 __all__ = ["watch_rollout"]
 
 LOOKED_AT = 256
-"""Decisions of each agent at which policies are asked later what they would do."""
+"""Number of each agent's decisions at which the policies are tested later."""
 
 
 def watch_rollout(trainer: Any, evidence: Evidence) -> tuple[list[Any], dict[str, float]]:
-    """Let the trainer play a rollout; return its episodes, and the seconds.
+    """Let the trainer play a rollout; return its episodes and the timings in seconds.
 
-    Where the trainer raises, what was seen up to then is noted.
+    If the trainer raises, the data up to that step are recorded first.
     """
     witness = evidence.said.witness
     witness.begin()
     try:
         episodes, seconds = trainer.collect()
     except Exception as error:
-        # An illegal action is chosen from what was stored; other errors come of storing it.
+        # An illegal action is chosen after its step was stored; other errors occur while storing.
         _note(trainer, evidence, len(witness.steps) + isinstance(error, IllegalActionError))
         raise
     _note(trainer, evidence, len(witness.steps))
@@ -39,7 +39,7 @@ def watch_rollout(trainer: Any, evidence: Evidence) -> tuple[list[Any], dict[str
 
 
 def _note(trainer: Any, evidence: Evidence, moments: int) -> None:
-    """Note the first ``moments`` of the rollout, at which all was stored."""
+    """Record the first ``moments`` steps of the rollout, which are stored completely."""
     witness = evidence.said.witness
     evidence.said.not_finite += _not_finite(trainer.rules.agents, witness)
     for i, learner in enumerate(trainer.learners.values()):
@@ -59,7 +59,7 @@ def _note(trainer: Any, evidence: Evidence, moments: int) -> None:
 
 
 def _not_finite(agents: Any, witness: Witness) -> list[str]:
-    """Return what the environment said that is not finite, in words."""
+    """Describe each number from the environment that is not finite."""
     found = []
     for t, observations in enumerate(witness.observations):
         for agent, observation in observations.items():
@@ -88,13 +88,13 @@ def _numbers(tree: Any, name: str) -> Any:
         yield name, np.asarray(tree)
 
 
-# --- What is decided on --------------------------------------------------------------------------
+# --- Inputs of decisions -------------------------------------------------------------------------
 
 
 def _said_and_stored(
     trainer: Any, i: int, learner: Any, witness: Witness, found: PolicyEvidence, moments: int
 ) -> None:
-    """Note what the environment said to the agents of one policy, beside what was stored."""
+    """Record the environment's observations for one policy, and the stored ones."""
     group, buffer = learner.group, trainer.rollout.groups[i]
     layout, size = group.layout, trainer.rollout.reward.shape[1]
     said = np.zeros((moments, size, len(group.agents), layout.width), np.float32)
@@ -119,7 +119,7 @@ def _said_and_stored(
             before[k] = image
     flat = (moments, size * len(group.agents))
     acts = group.own(np.stack(witness.who_acts[:moments]))
-    if buffer.learned is not None:  # elsewhere snapshots played, see ``corral.Pool``
+    if buffer.learned is not None:  # snapshots played the rest, see ``corral.Pool``
         acts = acts & buffer.learned[:moments].reshape(flat)
     found.acted.append(acts)
     stored = buffer.vector[:moments]
@@ -135,7 +135,7 @@ def _said_and_stored(
 
 
 def _looked_at(trainer: Any, agents: Any, witness: Witness, moments: int) -> dict[str, Any]:
-    """Return some of the observations that each agent decided on, [R, ...]."""
+    """Return a sample of the observations in which each agent decided, [R, ...]."""
     found = {}
     for agent in agents:
         column = trainer.rules.agents.index(agent)
@@ -152,13 +152,13 @@ def _looked_at(trainer: Any, agents: Any, witness: Witness, moments: int) -> dic
     return found
 
 
-# --- What is played, and paid --------------------------------------------------------------------
+# --- Actions and rewards -------------------------------------------------------------------------
 
 
 def _paid_and_played(
     trainer: Any, i: int, learner: Any, witness: Witness, found: PolicyEvidence
 ) -> None:
-    """Note rewards, ends and actions of the whole steps."""
+    """Record rewards, ends and actions of the completed steps."""
     if not witness.steps:
         return
     group, buffer, rollout = learner.group, trainer.rollout.groups[i], trainer.rollout
@@ -166,7 +166,7 @@ def _paid_and_played(
     rewards = np.stack([step.reward for step in witness.steps])
     found.everybody.append(rewards)
     said, stored = group.own(rewards), group.own(rollout.reward[:steps])
-    if buffer.learned is not None:  # what snapshots earn counts for nobody
+    if buffer.learned is not None:  # rewards of snapshots do not count
         own = buffer.learned[:steps].reshape(said.shape)
         said, stored = np.where(own, said, 0), np.where(own, stored, 0)
     found.rewards.append((said, stored.copy()))
@@ -181,7 +181,7 @@ def _paid_and_played(
 
 
 def _played(trainer: Any, group: Any, witness: Witness) -> Array:
-    """Return the actions that the environment was given: [T, B, P, ...]."""
+    """Return the actions that the environment got: [T, B, P, ...]."""
     agents = [trainer.rules.agents.index(agent) for agent in group.agents]
     each = [
         np.stack([np.asarray(actions[agent]) for agent in group.agents], axis=1)
@@ -193,16 +193,17 @@ def _played(trainer: Any, group: Any, witness: Witness) -> Array:
 
 
 def _decoded(group: Any, buffer: Any, steps: int) -> Array:
-    """Return the actions that are stored, as the environment takes them: [T, B, P, ...]."""
+    """Return the stored actions in the environment's format: [T, B, P, ...]."""
     stored = buffer.action[:steps]
     decoded: Array = group.actions.decode(stored.reshape(-1, *group.actions.shape))
     return decoded.reshape(*stored.shape[:3], *decoded.shape[1:]).copy()
 
 
 def _chances(learner: Any, buffer: Any, found: PolicyEvidence) -> None:
-    """Note log-probabilities of what was stored, as the policy tells them on what was said.
+    """Record the policy's log-probabilities at the environment's observations.
 
-    They tell whose decisions were stored: for single choices, by networks without a memory.
+    They show whether stored decisions belong together. Only single discrete choices and networks
+    without memory are supported.
     """
     if learner.settings.memory or learner.group.actions.shape:
         return
@@ -226,7 +227,7 @@ def _chances(learner: Any, buffer: Any, found: PolicyEvidence) -> None:
 
 
 def _final_values(trainer: Any, learner: Any, witness: Witness) -> Array:
-    """Return V of what agents observed last where a time limit cut them: [T, C]; else NaN."""
+    """Return V of the final observations at time limits: [T, C]; NaN elsewhere."""
     group = learner.group
     size = trainer.rollout.reward.shape[1]
     found = np.full((len(witness.steps), size, len(group.agents)), np.nan)

@@ -1,4 +1,4 @@
-"""What goes into an update, and what comes out of it."""
+"""Record the inputs of an update and its results."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from corral.trainers.on_policy.records import Advantages, Losses, Minibatch, Out
 __all__ = ["watch_update"]
 
 LOOKED_AT = 256
-"""Decisions at which policies are compared before and after an update."""
+"""Number of decisions at which policies are compared before and after an update."""
 
 
 def watch_update(trainer: Any, evidence: Evidence, learn: Callable[[], Update]) -> Update:
-    """Let the trainer ``learn`` from its rollout, and note what goes into it."""
+    """Let the trainer ``learn`` from its rollout, and record the inputs and results."""
     watched = [(name, trainer.learners[name]) for name in evidence.policies]
     seen = {name: _hear_logits(learner) for name, learner in watched}
     buffers = dict(zip(trainer.learners, trainer.rollout.groups, strict=False))
@@ -59,18 +59,20 @@ def watch_update(trainer: Any, evidence: Evidence, learn: Callable[[], Update]) 
 
 
 class UpdateObserver(Observer):
-    """Notes what goes into an update. ``seen``: policy -> what its actor put out, see
-    ``_hear_logits``."""
+    """Records the inputs of an update.
+
+    ``seen`` maps a policy to its actor's recorded outputs, see ``_hear_logits``.
+    """
 
     def __init__(self, trainer: Any, evidence: Evidence, seen: dict[str, dict[str, Any]]) -> None:
         self.trainer, self.evidence, self.seen = trainer, evidence, seen
-        self.norms = (0.0, 0.0)  # of actor and critic, before they are clipped
+        self.norms = (0.0, 0.0)  # of actor and critic, before clipping
 
     def on_advantages(
         self, learner: Any, trajectories: Trajectories, advantages: Advantages
     ) -> None:
         found = self.evidence.policies[learner.group.policy]
-        # Copies: the rollout is written over by the next one.
+        # Copies: the next rollout overwrites these arrays.
         copies = {name: np.array(values) for name, values in vars(trajectories).items()}
         found.trajectories.append(Trajectories(**copies))
         found.advantages.append(advantages)
@@ -100,13 +102,13 @@ class UpdateObserver(Observer):
         self.norms = _norms(learner)
         for name, parameter in learner.named_parameters():
             idle = found.learning.asked.choice is False and name.startswith("actor.")
-            if parameter.requires_grad and not idle:  # one legal action: nothing to learn
+            if parameter.requires_grad and not idle:  # idle: one legal action, nothing to learn
                 size = 0.0 if parameter.grad is None else float(parameter.grad.abs().max())
                 found.gradients[name] = max(found.gradients.get(name, 0.0), size)
 
 
 def _hear_logits(learner: Any) -> dict[str, Any]:
-    """Note what the actor puts out, under "logits", until "end" is called."""
+    """Record the actor's outputs under "logits" until "end" is called."""
     original: Callable[..., Distribution] = learner.distribution
     heard: dict[str, Any] = {}
 
@@ -120,7 +122,7 @@ def _hear_logits(learner: Any) -> dict[str, Any]:
 
 
 def _norms(learner: Any) -> tuple[float, float]:
-    """Return the norms of the gradients that actor and critic have."""
+    """Return the gradient norms of actor and critic."""
     found = []
     for parameters in (learner.actor_parameters, learner.critic_parameters):
         grads = [each.grad.norm() for each in parameters if each.grad is not None]
@@ -129,9 +131,9 @@ def _norms(learner: Any) -> tuple[float, float]:
 
 
 def _distribution(learner: Any, buffer: Any) -> tuple[Distribution, Array] | None:
-    """Return what the actor says now of decisions of the rollout, and log(legal actions) there.
+    """Return the actor's current distribution at decisions of the rollout, and log(legal actions).
 
-    Recurrent ones are asked as at the beginning of an episode.
+    Recurrent networks use the hidden state of an episode's start.
     """
     steps = len(buffer.log_prob)
     parts: list[Any] = []
@@ -173,7 +175,7 @@ def _note_changes(learning: Learning, before: Any, after: Any) -> None:
 
 
 def _note_rows(learning: Learning, minibatch: Minibatch, outputs: Outputs) -> None:
-    """Note which decisions a minibatch holds, and how far the policy is from what played."""
+    """Record the decisions of a minibatch, and how far the policy is from the one that played."""
     log_ratio = (outputs.log_prob - minibatch.log_prob).detach()
     learning.ratios[-1].append(float(log_ratio.abs().max()))
     if minibatch.epoch == 0:
@@ -189,7 +191,7 @@ def _note_rows(learning: Learning, minibatch: Minibatch, outputs: Outputs) -> No
 
 
 def _note_stored(learning: Learning, buffer: Any) -> None:
-    """Note what was played, [T * C] decisions; and whether the last minibatch was of it."""
+    """Record the played decisions [T * C], and the share of the last minibatch not among them."""
     log_prob = buffer.log_prob.reshape(-1).copy()
     action = buffer.action[:-1].reshape(len(log_prob), -1).copy()
     learning.stored.append((action, log_prob))
@@ -200,7 +202,7 @@ def _note_stored(learning: Learning, buffer: Any) -> None:
 def _first_minibatch(
     learner: Any, minibatch: Minibatch, outputs: Outputs, losses: Losses, found: PolicyEvidence
 ) -> None:
-    """Note what the first minibatch of an update is made of, before any step."""
+    """Record the composition of an update's first minibatch, before any step."""
     found.log_ratio.append((outputs.log_prob - minibatch.log_prob).detach().cpu().numpy())
     legal = minibatch.mask.sum(dim=-1).clamp(min=1)
     found.most_entropy.append(float(legal.double().log().mean()))

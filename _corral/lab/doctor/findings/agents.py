@@ -1,4 +1,4 @@
-"""Who observes what, when, and whom actions reach: what the environment says, taken by itself."""
+"""Findings about the environment alone: observations, actions and rewards of the agents."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ __all__ = [
 ]
 
 EPISODES, DECISIONS = 16, 2000
-"""After so many, what never happened is worth a word."""
+"""Minimum number of episodes and decisions before a constant 0 is reported."""
 
 MOMENTS = 128
-"""Moments of which columns are compared with each other."""
+"""Number of decisions or steps used to compare columns."""
 
 
 # --- One thing twice -----------------------------------------------------------------------------
 
 
 def same_views(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Columns of the observation that are always equal."""
+    """Report columns of the observation that are always equal."""
     said, _ = joined(found.obs)
     if not said.size:
         return None
@@ -44,23 +44,23 @@ def same_views(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
     whole = _blocks(twins)
     flags = [len(np.unique(said[..., a])) < 3 for a, _ in twins]
     if all(flags) and not hidden and not whole:
-        return None  # such as "nothing yet", once for each agent
+        return None  # for example one "nothing yet" flag per agent
     return Finding(
         "observation-repeated",
-        "One agent's values stand twice in the observation, another one's not at all."
+        "One agent's values appear twice in the observation and another agent's are missing."
         if hidden
-        else "Parts of the observation are always equal: one may stand where another should.",
+        else "Some columns of the observation are always equal: one may hold the wrong value.",
         f"columns {', '.join(f'{a} and {b}' for a, b in twins[:4])} are equal in "
         f"{said.shape[0] * said.shape[1]:,} decisions" + (f"; {hidden}" if hidden else ""),
-        "each thing once",
-        "look for two entries that are written under one key or index",
+        "no column that duplicates another",
+        "look for two observation entries that are written with the same key or index",
         2 if hidden or whole else 1,
         found.policy,
     )
 
 
 def _twins(flat: Array) -> list[tuple[int, int]]:
-    """Return the pairs of columns of ``flat`` [R, F] that vary and are always equal."""
+    """Return the pairs of varying columns of ``flat`` [R, F] that are always equal."""
     seen: dict[bytes, int] = {}
     twins = []
     for column in np.flatnonzero(np.ptp(flat, axis=0) > 1e-6):
@@ -72,20 +72,20 @@ def _twins(flat: Array) -> list[tuple[int, int]]:
 
 
 def _blocks(twins: list[tuple[int, int]]) -> bool:
-    """Tell whether a run of 3 columns and more equals another one, in order."""
+    """Return True if 3 or more consecutive columns equal 3 others in the same order."""
     pairs = set(twins)
     return any({(a + k, b + k) for k in range(3)} <= pairs for a, b in twins if b - a >= 3)
 
 
 def _columns(found: PolicyEvidence) -> dict[str, Array]:
-    """Return what each agent of a policy was shown: [R, F] by agent."""
+    """Return the observations of each agent of a policy: [R, F] by agent."""
     said, _ = joined(found.obs)
     flat = said.reshape(-1, len(found.agents), said.shape[-1])
     return {agent: flat[:, j] for j, agent in enumerate(found.agents)}
 
 
 def _unshown(found: PolicyEvidence, evidence: Evidence, columns: list[int]) -> str:
-    """Return in words whose value an agent is shown twice, and whose it is not shown instead."""
+    """Describe an agent's value that is shown twice and the missing value that it replaces."""
     shown = {agent: v for each in evidence.policies.values() for agent, v in _columns(each).items()}
     for agent in found.agents:
         own = shown[agent]
@@ -104,8 +104,9 @@ def _unshown(found: PolicyEvidence, evidence: Evidence, columns: list[int]) -> s
                         value = np.ascontiguousarray(values[:, place])
                         if np.ptp(value) > 1e-6 and value.tobytes() not in keys:
                             return (
-                                f"{agent} is shown what {other} observes at {place} twice, what "
-                                f"{third} observes there not at all"
+                                f"{agent} observes column {place} of {other} twice and never "
+                                "observes "
+                                f"column {place} of {third}"
                             )
     return ""
 
@@ -114,7 +115,7 @@ def _unshown(found: PolicyEvidence, evidence: Evidence, columns: list[int]) -> s
 
 
 def constant_obs(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Observations that never change, in a run or within an episode."""
+    """Report observations that never change within an episode."""
     if not found.playing.repeats or not found.obs:
         return None
     masks, _ = joined(found.masks)
@@ -133,24 +134,25 @@ def constant_obs(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
         return None
     acts = np.concatenate(found.acted)[: len(masks)]
     if ((masks[1:] != masks[:-1]).any(axis=-1) & acts[1:] & acts[:-1]).any():
-        reasons.append("masks change from moment to moment")
+        reasons.append("action masks change from step to step")
     if _moves(evidence):
-        reasons.append("the global state moves within episodes")
+        reasons.append("the global state changes within episodes")
     return Finding(
         "observation-constant",
-        "The observation never changes while an episode goes on.",
-        f"equal in all {int(sum(each.sum() for each in within)):,} moments that follow another "
-        f"one; {'; '.join(reasons) or 'nothing else changes'}",
-        "an observation of the moment that is decided on",
-        "look for an observation that is made at reset and kept, an array that is never written, "
-        "or a wrapper that hands out an old one",
+        "The observation never changes within an episode.",
+        f"equal to the previous observation in all {int(sum(each.sum() for each in within)):,} "
+        "steps "
+        f"after the first of an episode; {'; '.join(reasons) or 'nothing else changes'}",
+        "an observation of the current state at each step",
+        "look for an observation that is made at reset and never updated, an array that is never "
+        "written, or a wrapper that returns an old observation",
         2 if reasons else 1,
         found.policy,
     )
 
 
 def blank_columns(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Parts of the observation that are 0 throughout, though their bounds allow more."""
+    """Report columns of the observation that are always 0, although their bounds allow more."""
     said, _ = joined(found.obs)
     begun = sum(int(each.sum()) for each in evidence.said.begins)
     if begun < EPISODES or said.shape[0] * said.shape[1] < DECISIONS:
@@ -175,16 +177,17 @@ def blank_columns(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
         "observation-blank",
         "Parts of the observation are always 0.",
         f"{', '.join(names[:6])}: 0 in {said.shape[0] * said.shape[1]:,} decisions",
-        "numbers that say something, or no such part",
-        "look whether something should stand there: a field that is never written, or that a "
-        "wrapper writes over",
+        "values that vary, or no column",
+        "check whether these columns should hold a value: look for a field that is never written "
+        "or "
+        "that a wrapper overwrites",
         1,
         found.policy,
     )
 
 
 def _moves(evidence: Evidence) -> bool:
-    """Tell whether the global state changes within episodes, in most of the moments."""
+    """Return True if the global state changes in most steps within episodes."""
     changes = [
         (states[1:] != states[:-1]).any(axis=-1)[~begins[1:]]
         for states, begins in zip(evidence.said.states, evidence.said.begins, strict=True)
@@ -194,45 +197,45 @@ def _moves(evidence: Evidence) -> bool:
 
 
 def late_obs(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """The environment shows what was, not what is."""
+    """Report observations that show the state of the previous step."""
     twins = evidence.said.twins
     reasons, certainty = [], 0
     if twins is not None and first_policy(found, evidence) and twins.late >= 8 and not twins.soon:
         reasons.append(
-            f"at {twins.late} moments other actions changed nothing that is observed next, and "
-            "something one step later; nowhere at once"
+            f"in {twins.late} paired replays, different actions changed no observation at the next "
+            "step and changed one at the step after; they never changed the next observation"
         )
         certainty = 1
     first, later = _repeats(found, evidence)
     if first is not None and first >= 0.99 and later < 0.5:
         reasons.append(
-            f"the first two observations of episodes are equal in {first:.0%}, later ones in "
-            f"{later:.0%}"
+            f"the second observation equals the first in {first:.0%} of episodes, later "
+            f"observations equal the one before in {later:.0%}"
         )
         certainty += 1
     stale, columns = _stale_columns(found, evidence)
     if columns and stale >= 0.5 * columns:
-        reasons.append(
-            f"{stale} of {columns} columns hold what stood in the global state a step before"
-        )
+        reasons.append(f"{stale} of {columns} columns equal the global state of the previous step")
         certainty = 3
     if not reasons:
         return None
     return Finding(
         "observation-late",
-        "The environment shows the step before: decisions are made on an old observation.",
+        "The environment returns the observation of the previous step.",
         "; ".join(reasons),
-        "an observation that shows what the last actions did",
-        "observe after the state was moved on, not before; in a wrapper, hand out the observation "
-        "of this step",
+        "an observation that shows the effect of the last actions",
+        "compute the observation after the state is updated, not before; in a wrapper, return the "
+        "observation of the current step",
         min(3, certainty),
         found.policy,
     )
 
 
 def _repeats(found: PolicyEvidence, evidence: Evidence) -> tuple[float | None, float]:
-    """Return in what share of episodes the second observation equals the first, None of fewer than
-    8 episodes; and in what share later ones equal those before."""
+    """Return two shares of repeated observations: second equal to first, and later ones.
+
+    The first share is of episodes; it is None with fewer than 8 episodes.
+    """
     first: list[Array] = []
     later: list[Array] = []
     for repeats, begins in zip(found.playing.repeats, evidence.said.begins, strict=False):
@@ -250,9 +253,11 @@ def _repeats(found: PolicyEvidence, evidence: Evidence) -> tuple[float | None, f
 
 
 def _stale_columns(found: PolicyEvidence, evidence: Evidence) -> tuple[int, int]:
-    """Return how many columns of observations stood in the global state before and do not now, and
-    how many stood there at all; of those alone in which environments differ at the same moment:
-    others are alike by chance."""
+    """Return the number of stale columns and of columns that occur in the global state.
+
+    A stale column equals the global state of the step before and not the current one. Only columns
+    that differ between environment copies count: the others may match by chance.
+    """
     stale = columns = 0
     for (said, _), states, begins in zip(
         found.obs, evidence.said.states, evidence.said.begins, strict=False
@@ -284,7 +289,7 @@ def _stale_columns(found: PolicyEvidence, evidence: Evidence) -> tuple[int, int]
 
 
 def actions_of_others(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Each agent's actions reach another agent, and never itself."""
+    """Report actions that affect another agent instead of the agent that chose them."""
     twins = evidence.said.twins
     if twins is None or not first_policy(found, evidence) or len(twins.agents) < 2:
         return None
@@ -303,20 +308,21 @@ def actions_of_others(found: PolicyEvidence, evidence: Evidence) -> Finding | No
         return None
     return Finding(
         "actions-permuted",
-        "Each agent's actions reach another agent, and never itself.",
+        "Each agent's actions affect another agent and never the agent itself.",
         "; ".join(
-            f"other actions of {twins.agents[i]} changed what {twins.agents[j]} observes or gets "
-            f"at {share[i, j]:.0%} of {twins.moments[i]:.0f} moments, its own at {share[i, i]:.0%}"
+            f"changing the action of {twins.agents[i]} changed the observation or reward of "
+            f"{twins.agents[j]} in {share[i, j]:.0%} of {twins.moments[i]:.0f} replays, its own in "
+            f"{share[i, i]:.0%}"
             for i, j in enumerate(to[:3])
         ),
-        "an action changes what its own agent observes or is paid",
-        "hand actions over by the agent's name, not by the order of a list or dict",
+        "an action affects the observation or reward of the agent that chose it",
+        "assign actions by agent name, not by the order of a list or dict",
         2,
     )
 
 
 def paid_for_others(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """An agent's actions move another agent's reward, and hardly its own."""
+    """Report actions that change another agent's reward and hardly the agent's own."""
     twins = evidence.said.twins
     if twins is None or not first_policy(found, evidence) or (twins.moments < 32).all():
         return None
@@ -328,22 +334,22 @@ def paid_for_others(found: PolicyEvidence, evidence: Evidence) -> Finding | None
         return None
     return Finding(
         "reward-of-another",
-        "An agent's actions move another agent's reward at once, and hardly its own.",
+        "An agent's action changes another agent's immediate reward and hardly its own.",
         "; ".join(
-            f"other actions of {twins.agents[i]} changed the reward of "
-            f"{twins.agents[int(np.where(np.arange(len(own)) == i, -1, share[i]).argmax())]} at "
-            f"{most[i]:.0%} of {twins.moments[i]:.0f} moments, its own at {own[i]:.0%}"
+            f"changing the action of {twins.agents[i]} changed the reward of "
+            f"{twins.agents[int(np.where(np.arange(len(own)) == i, -1, share[i]).argmax())]} in "
+            f"{most[i]:.0%} of {twins.moments[i]:.0f} replays, its own in {own[i]:.0%}"
             for i in np.flatnonzero(wrong)[:3]
         ),
-        "an action moves its own agent's reward at least as often, unless the rules mean otherwise",
-        "index rewards by the agent's name, not by the order of a list or dict; look at wrappers "
-        "first",
+        "an action changes the agent's own reward at least as often, unless the game's rules "
+        "differ",
+        "assign rewards by agent name, not by the order of a list or dict; check wrappers first",
         1,
     )
 
 
 def untold_identity(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Agents of one policy that is not told who plays, for whom the same moments differ."""
+    """Report agents that share a policy without an agent id and get equal observations."""
     group: Any = evidence.trainer.learners[found.policy].group
     if len(found.agents) < 2 or group.identities or not found.obs:
         return None
@@ -351,14 +357,13 @@ def untold_identity(found: PolicyEvidence, evidence: Evidence) -> Finding | None
     flat = said.reshape(len(said), -1, len(found.agents), said.shape[-1])  # [T, B, P, F]
     alike = (np.ptp(flat, axis=2) < 1e-6).all(axis=-1) if said.shape[-1] else np.ones(1)
     if group.layout.images or alike.mean() <= 0.02:
-        return None  # what they observe tells them apart
+        return None  # the observations already distinguish the agents
     return Finding(
         "shared-without-identity",
-        "Agents share one policy that is not told which of them it plays, and they observe the "
-        "same.",
+        "Agents share one policy without an agent id, and their observations are equal.",
         f"{', '.join(found.agents)}: equal observations in {alike.mean():.0%} of steps",
-        "an observation that tells who plays, or a policy each",
-        "leave agent_id=True, or give policies='separate'",
+        "an observation that identifies the agent, or separate policies",
+        "keep agent_id=True, or pass policies='separate'",
         2 if alike.mean() >= 0.5 else 1,
         found.policy,
     )

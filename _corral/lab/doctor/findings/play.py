@@ -1,4 +1,4 @@
-"""The policies as they play and learn under masks: in training, greedily, after a reload."""
+"""Findings about play under masks: in training, in greedy play and after a reload."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 
 
 def played_illegally(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Training plays what the mask forbids."""
+    """Report actions that the mask forbids and that training plays."""
     illegal, played = _illegal(found)
     if not illegal.any():
         if evidence.error_kind != "IllegalActionError" or not first_policy(found, evidence):
@@ -31,7 +31,7 @@ def played_illegally(found: PolicyEvidence, evidence: Evidence) -> Finding | Non
         measured = f"{illegal.sum()} of {played} decisions in training are illegal"
     return Finding(
         "mask-ignored-in-play",
-        "The team plays actions that the mask forbids.",
+        "The policy plays actions that the mask forbids.",
         measured,
         "no illegal action",
         "sample from the masked distribution: logits of illegal actions are -inf before the "
@@ -42,8 +42,10 @@ def played_illegally(found: PolicyEvidence, evidence: Evidence) -> Finding | Non
 
 
 def _illegal(found: PolicyEvidence) -> tuple[Array, int]:
-    """Return which played actions the environment's mask forbade, bool [T, B, P], and how many
-    were played; for single choices."""
+    """Return a mask of illegal played actions, bool [T, B, P], and the number of played actions.
+
+    Only single discrete choices are counted.
+    """
     parts, played = [np.zeros((0, 0, len(found.agents)), bool)], 0
     for (actions, _), (masks, _), acted in zip(
         found.playing.played, found.masks, found.acted, strict=False
@@ -61,7 +63,7 @@ def _illegal(found: PolicyEvidence) -> tuple[Array, int]:
 
 
 def mask_lies(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """The environment counts illegal actions that its own mask allowed."""
+    """Report actions that the environment counts as illegal although its mask allows them."""
     counted = evidence.said.illegal
     agents = evidence.trainer.rules.agents
     if counted is None:
@@ -75,28 +77,28 @@ def mask_lies(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
     of = _permuted(found, counted[own])
     return Finding(
         "actions-permuted" if of else "mask-lies",
-        "An agent's action is judged by another agent's mask: actions reach the wrong agent."
+        "An agent's action is checked against another agent's mask: actions reach the wrong agent."
         if of
         else "The environment punishes actions that its own mask allows.",
         of
         or "; ".join(
-            f"{agent}: {int(counted[k]):,} actions count as illegal, its mask forbade "
+            f"{agent}: {int(counted[k]):,} actions count as illegal, its mask forbids "
             f"{int(forbidden[j]):,} of them"
             for j, (agent, k) in enumerate(zip(found.agents, own, strict=True))
             if more[j] > 0
         ),
-        "a mask of 0 for each action that counts as illegal, and for no other",
-        "hand actions over by the agent's name"
+        "a mask that is 0 for exactly the actions that count as illegal",
+        "assign actions by agent name"
         if of
-        else "make mask and rules from one function; in a wrapper, hand the mask through, and at "
-        "the moment that it is of",
+        else "compute the mask and the rules in one function; in a wrapper, pass on the mask of "
+        "the current step",
         3,
         found.policy,
     )
 
 
 def _permuted(found: PolicyEvidence, counted: Array) -> str:
-    """Return in words whose actions reach whom, where that explains what was counted."""
+    """Describe the permutation of agents that explains the illegal actions; "" if there is none."""
     agents = len(found.agents)
     for k in range(1, agents):
         told = np.zeros(agents)
@@ -110,8 +112,8 @@ def _permuted(found: PolicyEvidence, counted: Array) -> str:
             told += (~ok & acted[: len(actions)].reshape(shape)).sum(axis=(0, 1))
         if np.array_equal(told, counted):
             return (
-                f"what counts as illegal is just what it were if {found.agents[k % agents]} "
-                f"played the actions of {found.agents[0]}"
+                f"the number of illegal actions is exactly that of {found.agents[k % agents]} "
+                f"playing the actions of {found.agents[0]}"
             )
     return ""
 
@@ -120,21 +122,21 @@ def _permuted(found: PolicyEvidence, counted: Array) -> str:
 
 
 def legal_in_loss(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """The distributions of the loss, beside the masks of the decisions."""
+    """Compare the possible actions in the loss with the stored masks."""
     for possible, stored in found.playing.legal:
         if not possible or abs(possible - stored) < 0.5:
             continue
         more = possible > stored
         return Finding(
             "mask-lost-in-ratio",
-            "The loss counts actions as possible that were illegal: its masks are lost."
+            "The loss treats illegal actions as possible: it lost the masks."
             if more
-            else "The loss counts actions as impossible that were legal.",
+            else "The loss treats legal actions as impossible.",
             f"{possible:,.0f} actions have a probability in the first epoch, {stored:,.0f} were "
-            "legal where these decisions were made",
+            "legal in these decisions",
             "the same legal actions in play and in the loss, and a ratio of 1 before the first "
             "step",
-            "store masks with the decisions, and mask the logits of the loss by them",
+            "store the masks with the decisions and apply them to the logits in the loss",
             3,
             found.policy,
         )
@@ -142,10 +144,10 @@ def legal_in_loss(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
 
 
 def entropy_of_masked(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """A term for entropy that is not in proportion to the entropy of the legal actions."""
+    """Report an entropy term that is not proportional to the entropy of the legal actions."""
     for name, pairs in found.playing.entropies.items():
         told, own = np.array(pairs, dtype=np.float64).T
-        at = (own > 1e-6) & (told != 0)  # where it is not reported, it is 0
+        at = (own > 1e-6) & (told != 0)  # an unreported entropy is 0
         if at.sum() < 2 or np.ptp(own[at]) < 1e-3 * own[at].max():
             continue
         ratio = told[at] / own[at]
@@ -153,21 +155,22 @@ def entropy_of_masked(found: PolicyEvidence, evidence: Evidence) -> Finding | No
             continue
         return Finding(
             "mask-lost-in-entropy",
-            "What counts as entropy in the loss is not the entropy of the legal actions.",
-            f"{name} is {ratio.min():.4g} to {ratio.max():.4g} times it, minibatch by minibatch",
-            "always the same times the entropy over legal actions",
-            "take the entropy of the masked distribution; illegal actions count 0",
+            "The entropy in the loss is not the entropy of the legal actions.",
+            f"{name} is {ratio.min():.4g} to {ratio.max():.4g} times it, depending on the "
+            "minibatch",
+            "a constant multiple of the entropy over legal actions",
+            "use the entropy of the masked distribution; illegal actions contribute 0",
             3,
             found.policy,
         )
     return None
 
 
-# --- Outside of training -------------------------------------------------------------------------
+# --- Evaluation ----------------------------------------------------------------------------------
 
 
 def greedy_legal(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Play outside of training, under masks."""
+    """Report illegal actions in play outside of training."""
     greedy, sampled = found.greedy_illegal, found.playing.sampled_illegal
     if not greedy and not sampled:
         return None
@@ -178,7 +181,7 @@ def greedy_legal(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
         else "Play outside of training chooses illegal actions.",
         f"{greedy} illegal actions in greedy play, {sampled} in sampled play, of "
         f"{found.playing.steps} decisions each",
-        "a legal action, always",
+        "only legal actions",
         "take the argmax of the masked logits",
         3,
         found.policy,
@@ -186,23 +189,22 @@ def greedy_legal(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
 
 
 def plays_as_it_learns(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """The policy that plays has other probabilities than the actor that learns."""
+    """Report a policy in evaluation that differs from the trained actor."""
     if found.playing.play_differs <= 1e-4:
         return None
     return Finding(
         "play-differs",
-        "Outside of training another policy plays than the one that learns.",
+        "The policy in evaluation differs from the trained one.",
         f"probabilities differ by up to {found.playing.play_differs:.3g} at the same observations",
         "the same probabilities",
-        "give the policy the same inputs as in training: normalization, which agent it is, the "
-        "order of columns, the mask",
+        "use the same inputs as in training: normalization, agent id, order of columns, mask",
         3,
         found.policy,
     )
 
 
 def same_after_reload(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """The policy after saving and loading."""
+    """Report a policy that changes when it is saved and loaded."""
     if found.reloaded_illegal <= found.greedy_illegal and found.reloaded_differs <= 1e-5:
         return None
     mask = found.reloaded_illegal > found.greedy_illegal
@@ -210,13 +212,13 @@ def same_after_reload(found: PolicyEvidence, evidence: Evidence) -> Finding | No
         "mask-lost-after-reload" if mask else "reload-differs",
         "After saving and loading, the policy plays illegal actions."
         if mask
-        else "After saving and loading, the policy is another.",
+        else "After saving and loading, the policy is different.",
         f"{found.reloaded_illegal} illegal actions of {found.playing.steps} in greedy play, "
         f"{found.greedy_illegal} before"
         if mask
         else f"probabilities differ by up to {found.reloaded_differs:.3g}",
         "the same policy",
-        "save everything that play depends on: weights, normalizers, buffers, the mask's place",
+        "save everything that affects play: weights, normalizers, buffers and the use of the mask",
         3,
         found.policy,
     )

@@ -1,7 +1,7 @@
-"""What is wrong with a run: findings, by rules over what was seen of it.
+"""List the rules that derive findings from the evidence of a run.
 
-A rule is a function from ``Evidence`` of one policy to a finding, or None. Rules compare what was
-seen with what must be so; none knows the name of an environment or a trainer.
+A rule is a function from the ``Evidence`` of one policy to a finding, or None. A rule compares
+measured with required values. It never depends on the name of an environment or a trainer.
 """
 
 from __future__ import annotations
@@ -72,4 +72,4 @@ RULES: tuple[Rule, ...] = (
     agents.blank_columns,
     networks.frozen_weights,
 )
-"""From the root outwards: what is wrong at the beginning makes what follows wrong."""
+"""From the root cause outwards: an early fault causes the later ones."""

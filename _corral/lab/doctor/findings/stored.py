@@ -1,4 +1,4 @@
-"""What the environment said, beside what the trainer stored, played and reported of it."""
+"""Findings about the trainer's record: stored, played and reported data against the environment."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ __all__ = [
 ]
 
 
-# --- Whatever cannot be learned from -------------------------------------------------------------
+# --- Invalid numbers -----------------------------------------------------------------------------
 
 
 def not_finite(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """The environment says numbers that are none."""
+    """Report observations or rewards that are not finite."""
     if not evidence.said.not_finite or not first_policy(found, evidence):
         return None
     what = "reward" if evidence.said.not_finite[0].startswith("reward") else "observation"
     return Finding(
         f"{what}-not-finite",
-        f"The environment gives {what}s that are no finite numbers.",
+        f"The environment returns {what}s that are not finite.",
         evidence.said.not_finite[0],
-        "finite numbers alone",
+        "only finite numbers",
         "look for a division by 0, a logarithm of 0 or an empty mean in the environment or in a "
         "wrapper",
         3,
@@ -39,7 +39,7 @@ def not_finite(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
 
 
 def first_policy(found: PolicyEvidence, evidence: Evidence) -> bool:
-    """Tell whether this is the first policy: rules about all policies speak once."""
+    """Return True for the first policy: rules about all policies report once."""
     return found is next(iter(evidence.policies.values()))
 
 
@@ -47,7 +47,7 @@ def first_policy(found: PolicyEvidence, evidence: Evidence) -> bool:
 
 
 def stored_masks(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Masks, as they are stored."""
+    """Report stored masks that differ from the environment's masks."""
     said, kept = joined(found.masks)
     acted = np.concatenate(found.acted) if found.acted else np.zeros((0, 0), bool)
     if not said.size:
@@ -57,25 +57,25 @@ def stored_masks(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
         return None
     how = "another mask"
     if kept[wrong].all():
-        how = "a mask that forbids nothing"
+        how = "a mask that allows every action"
     elif _of_another(said, kept, wrong, len(found.agents)):
         how = "the mask of another agent"
     elif _late(found.masks, acted):
-        how = "the mask of the step before"
+        how = "the mask of the previous step"
     return Finding(
         "mask-lost-in-rollout",
-        "The rollout does not hold the masks that the environment gave.",
+        "The rollout does not contain the masks that the environment returned.",
         f"{wrong.sum() / acted.sum():.1%} of decisions were stored with {how}",
-        "every mask as the environment gave it",
-        "store observations[agent]['action_mask'] of the moment that is decided on, and hand it "
-        "to sampling and to the loss alike",
+        "every mask exactly as the environment returned it",
+        "store observations[agent]['action_mask'] of the step of the decision, and use it "
+        "both for sampling and in the loss",
         3,
         found.policy,
     )
 
 
 def stored_obs(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Observations, as they are stored: vectors, images, and which agent it is."""
+    """Report stored observations that differ: vectors, images and agent ids."""
     said, kept = joined(found.obs)
     playing = found.playing
     acted = np.concatenate(found.acted) if found.acted else np.zeros((0, 0), bool)
@@ -84,7 +84,7 @@ def stored_obs(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
     pictures = bool(images.size and images[..., 0].any())
     if not wrong.any() and not pictures and not playing.identity_wrong:
         return None
-    cause, title = "observation-changed", "The networks do not get what the environment shows."
+    cause, title = "observation-changed", "The networks do not get the environment's observation."
     columns = np.flatnonzero(wrong.any(axis=(0, 1)))
     if wrong.any():
         rows = wrong.any(axis=-1)
@@ -100,16 +100,16 @@ def stored_obs(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
         measured = f"an image differs from the environment's in {share:.0%} of decisions"
         late, another, blank = bool(stale >= 0.9 * share), False, False
     else:
-        measured = f"{playing.identity_wrong:.0%} of decisions are stored as another agent's"
+        measured = f"{playing.identity_wrong:.0%} of decisions are stored with another agent's id"
         late, another, blank = False, False, False
-        title = "The policy is not told which agent it plays."
+        title = "The policy gets the wrong agent id."
         cause = "identity-changed"
     if late:
         cause, title = "observation-late", "The networks get the observation of an earlier step."
-        measured += ": they hold what was shown before"
+        measured += ": they hold an earlier observation"
     elif another:
         cause = "observation-of-another"
-        title = "Agents decide on what another agent observes."
+        title = "Agents decide on another agent's observation."
         measured += ": they hold another agent's"
     elif blank:
         measured += ": they hold 0"
@@ -117,16 +117,16 @@ def stored_obs(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
         cause,
         title,
         measured,
-        "the observation of the agent and the moment that is decided on",
-        "store the observation before the action is chosen, index by the agent's name, and do not "
-        "let a buffer be written over (copy arrays that an environment uses again)",
+        "the observation of the deciding agent at the current step",
+        "store the observation before choosing the action, index by agent name, and copy arrays "
+        "that the environment reuses",
         3,
         found.policy,
     )
 
 
 def _late(pairs: list[tuple[Array, Array]], acted: Array) -> bool:
-    """Tell whether what is stored wrong is what was said 1 to 4 steps before, all the same."""
+    """Return True if wrong entries are the environment's data from 1 to 4 steps before."""
     for lag in range(1, 5):
         wrong = stale = 0
         for said, kept in pairs:
@@ -142,8 +142,10 @@ def _late(pairs: list[tuple[Array, Array]], acted: Array) -> bool:
 
 
 def _of_another(said: Array, kept: Array, wrong: Array, agents: int) -> bool:
-    """Tell whether what is stored wrong, bool [T, C], is what another agent of the same environment
-    was shown."""
+    """Return True if the wrong entries, bool [T, C], are another agent's observation.
+
+    The other agent is in the same environment copy.
+    """
     if agents < 2:
         return False
     shape = (len(said), -1, agents, said.shape[-1])
@@ -156,7 +158,7 @@ def _of_another(said: Array, kept: Array, wrong: Array, agents: int) -> bool:
 
 
 def played_actions(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """The environment is given other actions than those that are stored."""
+    """Report played actions that differ from the stored ones."""
     if not found.playing.played:
         return None
     played, stored = (np.concatenate(each) for each in zip(*found.playing.played, strict=True))
@@ -170,21 +172,21 @@ def played_actions(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
     for k in range(1, agents):
         same = np.isclose(np.roll(stored, k, axis=2), played).reshape(*differs.shape, -1)
         if same.all(axis=-1)[differs].mean() > 0.9:
-            of = f"{found.agents[k % agents]} is played what {found.agents[0]} chose"
+            of = f"{found.agents[k % agents]} plays the action that {found.agents[0]} chose"
     return Finding(
         "actions-permuted" if of else "actions-changed",
-        "The environment is given other actions than those that are learned from.",
+        "The environment gets other actions than the ones stored for learning.",
         f"{differs.sum() / acted.sum():.0%} of actions differ" + (f": {of}" if of else ""),
-        "what is stored is what is played, by the same agent",
-        "hand actions over by the agent's name, not by the order of a list; store what was played "
-        "after clipping or repair",
+        "stored actions equal to played actions, agent by agent",
+        "assign actions by agent name, not by the order of a list; store the actions that are "
+        "played, after clipping or repair",
         3,
         found.policy,
     )
 
 
 def stored_chances(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Stored log-probabilities, beside those that the policy gives to stored actions."""
+    """Compare stored log-probabilities with those that the policy gives to stored actions."""
     if not found.playing.chances or not found.actions:
         return None
     tables, stored = (np.concatenate(each) for each in zip(*found.playing.chances, strict=True))
@@ -212,13 +214,13 @@ def stored_chances(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
     )
     return Finding(
         "probability-of-another" if swapped is None else "actions-permuted",
-        "Stored probabilities are not those of the actions that are stored with them."
+        "Stored probabilities do not belong to the actions stored with them."
         if swapped is None
-        else "Each agent is given the action that another one chose.",
+        else "Each agent gets the action that another agent chose.",
         f"{wrong.sum() / acted.sum():.0%} of decisions; off by up to "
         f"{float(np.nanmax(np.where(np.isfinite(off), off, np.nan))):.3g} in the log-probability",
-        "log pi(action | observation, mask) of what was stored, by the policy that played",
-        "store action and log-probability of the same draw, of the same agent, from the masked "
+        "log pi(action | observation, mask) of the stored action, from the policy that played",
+        "store the action and log-probability of one sample of one agent, from the masked "
         "distribution",
         3,
         found.policy,
@@ -229,7 +231,7 @@ def stored_chances(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
 
 
 def stored_rewards(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Rewards, as they are stored, and as advantages are made of them."""
+    """Report rewards that change between the environment and the advantages."""
     said, kept = joined(found.rewards)
     learned = [given.reward for given in found.trajectories]
     for values in (kept, np.concatenate(learned) if learned else kept):
@@ -248,7 +250,7 @@ def _other_rewards(
     shape = (len(kept), everybody.shape[1], len(own))
     theirs = kept.reshape(shape)
     of = [
-        f"{agents[mine]} is paid what {agents[other]} gets"
+        f"{agents[mine]} gets the reward of {agents[other]}"
         for j, mine in enumerate(own)
         for other in range(len(agents))
         if other != mine
@@ -262,16 +264,16 @@ def _other_rewards(
         of, certainty = [f"rewards are multiplied by {scale:.4g}"], 3 if scale <= 0 else 1
         cause = "reward-changed"
     elif any(np.allclose(theirs, mean * times, atol=1e-6) for times in (1, len(agents))):
-        of, cause, certainty = ["each agent is paid for all agents"], "reward-shared", 1
+        of, cause, certainty = ["each agent gets the reward of all agents"], "reward-shared", 1
     elif not of and np.isclose(kept[1:], said[:-1], atol=1e-6).mean() > 0.95 and np.ptp(said) > 0:
-        of, cause, certainty = ["each step is paid what the one before earned"], "reward-late", 3
+        of, cause, certainty = ["each step gets the reward of the step before"], "reward-late", 3
     return Finding(
         cause,
-        "Agents learn from other rewards than the environment gives them.",
+        "Agents learn from other rewards than the environment's.",
         "; ".join(of[:4])
         or f"{np.mean(~np.isclose(said, kept, atol=1e-6)):.0%} of the stored rewards differ",
-        "rewards[agent] of the environment, each for its own agent",
-        "follow one reward from step() to the advantage; index by the agent's name, not by the "
+        "rewards[agent] of the environment, for the same agent",
+        "trace one reward from step() to the advantage; index by agent name, not by the "
         "order of a dict",
         certainty,
         found.policy,
@@ -279,7 +281,7 @@ def _other_rewards(
 
 
 def _ratio(said: Array, kept: Array) -> float | None:
-    """Return c where ``kept`` is c times ``said``; None: it is not."""
+    """Return c if ``kept`` equals c times ``said``, else None."""
     at = np.abs(said) > 1e-9
     if not at.any():
         return None
@@ -288,13 +290,13 @@ def _ratio(said: Array, kept: Array) -> float | None:
 
 
 def reported_returns(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Returns and mean rewards that are reported, beside the sums of what was paid."""
+    """Compare the reported returns and mean rewards with the environment's rewards."""
     if not first_policy(found, evidence):
         return None
     measured = ""
     pairs_of = {"return": evidence.returns, "mean reward": evidence.said.reported}
     if any(stored_rewards(each, evidence) for each in evidence.policies.values()):
-        del pairs_of["mean reward"]  # it is of what is stored, which is named
+        del pairs_of["mean reward"]  # another finding reports the stored rewards
     for what, pairs in pairs_of.items():
         for said, told in pairs:
             for agent, value in said.items():
@@ -306,17 +308,17 @@ def reported_returns(found: PolicyEvidence, evidence: Evidence) -> Finding | Non
                         for other, theirs in said.items()
                         if other != agent and abs(theirs - reported) <= 1e-6 * max(1, abs(theirs))
                     ]
-                    measured += f" (that is what {others[0]} was paid)" if others else ""
+                    measured += f" (equal to that of {others[0]})" if others else ""
     if not measured and evidence.said.missing:
         measured = f"{evidence.said.missing} more episodes ended than were reported"
     if not measured:
         return None
     return Finding(
         "returns-leak",
-        "What is reported is not what agents were paid.",
+        "The reported returns are not the returns of the agents.",
         measured,
-        "the sum of each agent's own rewards, whatever the rollouts cut",
-        "add up rewards by agent, and reset a sum when that environment's episode ends, not when "
-        "a rollout does",
+        "the sum of each agent's own rewards over whole episodes",
+        "sum rewards per agent, and reset a sum when the episode of that environment copy ends, "
+        "not when a rollout ends",
         3,
     )

@@ -1,4 +1,4 @@
-"""What goes into an update: advantages, ratios, entropy."""
+"""Findings about the inputs of an update: advantages, ratios and entropy."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ def zero_advantages(found: PolicyEvidence, evidence: Evidence) -> Finding | None
         valid = given.valid
         if not valid.any():
             continue
-        # Rewards and values that differ make advantages differ, unless values are right already.
+        # Different rewards and values give different advantages, unless the values are exact.
         raw = given.reward[valid] - given.value[valid]
         gamma = getattr(getattr(evidence.trainer, "settings", None), "gamma", 0.99)
         told = gae(**vars(given), gamma=gamma, gae_lambda=1.0)[valid]
         if np.std(learned.advantage[valid]) <= 1e-9 < 1e-6 < min(np.std(raw), np.std(told)):
             return Finding(
                 "zero-advantages",
-                "All advantages are the same: the actor is told nothing.",
+                "All advantages are equal: the actor gets no gradient.",
                 f"advantages have a standard deviation of {np.std(learned.advantage[valid]):.3g}, "
-                f"rewards less values one of {np.std(raw):.3g}",
-                "advantages that vary as rewards and values do",
-                "look at what makes advantages (RLlib: a module that is no ValueFunctionAPI gets "
-                "none), at a normalization that divides by nothing, and at a mask of transitions "
+                f"rewards minus values one of {np.std(raw):.3g}",
+                "advantages that vary with rewards and values",
+                "check the code that computes advantages (RLlib: a module without ValueFunctionAPI "
+                "gets "
+                "none), a normalization that divides by 0, and a mask of valid transitions "
                 "that is all False",
                 3,
                 found.policy,
@@ -44,11 +45,11 @@ def first_ratio(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
         return None
     return Finding(
         "ratio-not-one",
-        "Before the first step of an update, the policy is not the one that played.",
-        f"probability ratios are off 1 by up to {worst:.3g}",
+        "Before the first step of an update, the policy differs from the one that played.",
+        f"probability ratios differ from 1 by up to {worst:.3g}",
         "1 within 0.0001: the same weights, observations, masks and hidden states",
         "apply the stored mask in the loss as in play; compare observations, normalizers and "
-        "hidden states of both",
+        "hidden states in play and in the loss",
         3,
         found.policy,
     )
@@ -59,10 +60,10 @@ def entropy_of_illegal(found: PolicyEvidence, evidence: Evidence) -> Finding | N
         if told > own + 1e-3 * max(1.0, own):
             return Finding(
                 "mask-lost-in-entropy",
-                "The entropy counts actions that are illegal.",
+                "The entropy includes illegal actions.",
                 f"entropy in the loss {told:.4g}, of the legal actions {own:.4g}",
-                "entropy over legal actions alone",
-                "take the entropy of the masked distribution; illegal actions count 0",
+                "entropy over legal actions only",
+                "use the entropy of the masked distribution; illegal actions contribute 0",
                 3,
                 found.policy,
             )
