@@ -1,4 +1,4 @@
-"""A stretch of training by Stable-Baselines3: its rollout buffers, gradients and weights."""
+"""Record Stable-Baselines3 training: rollout buffers, gradients and weights."""
 
 from __future__ import annotations
 
@@ -18,17 +18,19 @@ from corral.trainers.on_policy.records import Advantages, Trajectories
 __all__ = ["column_findings", "gather_columns", "has_columns"]
 
 ASKED = 512
-"""Decisions whose probability is asked for again before an update."""
+"""Number of decisions with a recomputed probability before an update."""
 
 
 def has_columns(trainer: Any) -> bool:
-    """Tell whether a trainer keeps rollout buffers that ``gather_columns`` can read."""
+    """Return True if a trainer has rollout buffers that ``gather_columns`` can read."""
     return all(hasattr(trainer, name) for name in ("_collect", "_begin", "_update", "_learners"))
 
 
 def gather_columns(trainer: Any, *, updates: int = 1) -> Evidence:
-    """Let a trainer of Stable-Baselines3 play and learn ``updates`` rollouts, and note what was
-    seen. What its buffers cannot tell (time limits, hidden states) stays empty."""
+    """Let a Stable-Baselines3 trainer play and learn ``updates`` rollouts, and record them.
+
+    Data that its buffers do not contain (time limits, hidden states) stay empty.
+    """
     learners = {name: each for name, each in trainer._learners.items() if each.trained}
     agents = {name: _agents(trainer, name) for name in learners}
     seen = {name: PolicyEvidence(name, agents[name]) for name in learners}
@@ -67,7 +69,7 @@ def _weights(learner: Any) -> dict[str, torch.Tensor]:
 
 
 def _watch_gradients(learner: Any, found: PolicyEvidence) -> Any:
-    """Note the largest gradient of each parameter before each step of the optimizer."""
+    """Record the largest gradient of each parameter before each optimizer step."""
 
     def note(*_: Any) -> None:
         for name, parameter in learner.model.policy.named_parameters():
@@ -78,7 +80,7 @@ def _watch_gradients(learner: Any, found: PolicyEvidence) -> Any:
 
 
 def _note_buffer(trainer: Any, learner: Any, found: PolicyEvidence) -> None:
-    """Note a rollout buffer [T, P, ...] that is full, and what the policy says of it now."""
+    """Record a full rollout buffer [T, P, ...], and the current policy's log-probabilities."""
     buffer = learner.model.rollout_buffer
     shape = buffer.rewards.shape
     valid = np.ones(shape, dtype=bool)
@@ -107,7 +109,7 @@ def _note_buffer(trainer: Any, learner: Any, found: PolicyEvidence) -> None:
 def _log_ratio(
     trainer: Any, learner: Any, obs: dict[str, Array], actions: Array, log_probs: Array
 ) -> Array:
-    """Return log(new / old) of some decisions [R], before anything was learned from them."""
+    """Return log(new / old) of some decisions [R], before the update."""
     taken = slice(None, max(1, ASKED // actions.shape[1]))
     own = {key: values[taken].reshape(-1, *values.shape[2:]) for key, values in obs.items()}
     policy = learner.model.policy
@@ -124,7 +126,7 @@ def _log_ratio(
 
 
 def illegal_in_buffer(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Actions were played that the mask of their own observation forbids."""
+    """Report actions that the mask of their own observation forbids."""
     wrong = sum(
         int(np.count_nonzero(~np.take_along_axis(mask, action[..., None], axis=-1)))
         for (_, mask), action in zip(found.masks, found.actions, strict=False)
@@ -133,11 +135,11 @@ def illegal_in_buffer(found: PolicyEvidence, evidence: Evidence) -> Finding | No
         return None
     return Finding(
         "mask-ignored-in-play",
-        "The team plays actions that the mask forbids.",
+        "The policy plays actions that the mask forbids.",
         f"{wrong} of {sum(each.size for each in found.actions):,} actions in the rollout buffer",
         "no illegal action",
-        "take a policy that applies the mask (MaskablePPO, or one that reads it from the "
-        "observation), and hand it the mask of the moment that is decided on",
+        "use a policy that applies the mask (MaskablePPO, or one that reads it from the "
+        "observation), and pass it the mask of the current step",
         3,
         found.policy,
     )
@@ -152,11 +154,11 @@ RULES: tuple[Rule, ...] = (
     scales.unscaled_obs,
     scales.tiny_rewards,
 )
-"""From the root outwards; each reads what a rollout buffer holds."""
+"""From the root cause outwards; each rule reads the contents of a rollout buffer."""
 
 
 def column_findings(evidence: Evidence) -> list[Finding]:
-    """Return all findings, the surest and those nearest to the root first."""
+    """Return all findings, most certain first, then nearest to the root."""
     found = [
         one
         for rule in RULES

@@ -1,8 +1,9 @@
-"""Warnings while a run is trained: what is wrong in each of its first updates is said at once.
+"""Warn during training about faults in the first updates.
 
-Every session has a ``Watch``, which looks before callbacks do. It changes no number. A cause is
-warned of once for each policy, when it has held in three updates in a row: a single one may be
-chance. In progress.csv ``warnings`` counts them, and ``warning_<cause>`` is 1 from then on.
+Every session has a ``Watch``, which runs before the callbacks and changes no number. It warns once
+per cause and policy, after the cause has held in several consecutive updates (3 or 10), because a
+single update may be chance. In progress.csv ``warnings`` counts them, and ``warning_<cause>`` is 1
+from then on.
 """
 
 from __future__ import annotations
@@ -43,14 +44,14 @@ __all__ = ["Watch"]
 Row = dict[str, Any]
 
 LOOKS = ROWS
-"""Updates in which what takes a little longer is looked at."""
+"""Number of updates in which slower measurements are made."""
 
 
 class Watch(Observer):
-    """Warns of what keeps policies from learning."""
+    """Warns of faults that keep policies from learning."""
 
     def begin(self, session: Session) -> None:
-        """Look on from here."""
+        """Start observing the session."""
         learner = session.learner
         self.told = told_of(session.config)
         self.rewards = Rewards()
@@ -66,7 +67,7 @@ class Watch(Observer):
             learner.observe(self)
 
     def look(self, session: Session, row: Row) -> None:
-        """Say what is wrong, and add the columns."""
+        """Print due warnings, and add their columns to the row."""
         self.rewards.see(row)
         self._see_weights(session.learner)
         counts, due = session.statistics.warnings, []
@@ -75,12 +76,12 @@ class Watch(Observer):
             name = "" if finding is None else f"{told.policy}/{finding.cause}"
             for own in [one for one in counts if one.rpartition("/")[0] == told.policy]:
                 if counts[own] > 0 and own != name:
-                    del counts[own]  # it was chance
+                    del counts[own]  # the cause did not hold again: it was chance
             if finding is None or counts.get(name, 0) < 0:
                 continue
             counts[name] = counts.get(name, 0) + 1
             if counts[name] >= AFTER.get(finding.cause, ROWS):
-                counts[name] = -finding.certainty  # it is said
+                counts[name] = -finding.certainty  # negative: already reported
                 due.append(finding)
         for cause in dict.fromkeys(finding.cause for finding in due):
             self._say(session, [finding for finding in due if finding.cause == cause])
@@ -91,7 +92,7 @@ class Watch(Observer):
     # --- Rules -----------------------------------------------------------------------------------
 
     def _causes(self, told: Told, row: Row) -> Iterator[Finding]:
-        """Yield findings, that nearest to the root first: what follows from it goes with it."""
+        """Yield findings, nearest to the root first; the caller reports only the first."""
         found = self.seen.get(told.policy)
         if found is not None and self.evidence is not None:
             for rule in WATCHED:
@@ -100,7 +101,7 @@ class Watch(Observer):
         yield from early(own_columns(row, told), told, self.rewards.may_vary)
 
     def _say(self, session: Session, findings: list[Finding]) -> None:
-        """Say one cause, and whose it is."""
+        """Print one cause with the policies that it affects."""
         one, who = findings[0], ""
         if len(self.told) > 1:
             names = ", ".join(finding.policy for finding in findings)
@@ -121,10 +122,11 @@ class Watch(Observer):
             row[f"{prefix}warning_{cause.replace('-', '_')}"] = 1
         return row
 
-    # --- What is seen of an update ---------------------------------------------------------------
+    # --- Recording an update
+    # -------------------------------------------------------------------------
 
     def _see_weights(self, learner: Any) -> None:
-        """Note how far weights are from where they began, until they moved."""
+        """Record the distance of the weights from their start, until they move."""
         for name in self.trained if self.evidence is not None else ():
             if name in self.before and name in self.seen:
                 after, before = _weights(learner.learners[name]), self.before[name]
@@ -153,10 +155,10 @@ class Watch(Observer):
     def _first_minibatch(
         self, found: PolicyEvidence, noted: TrackedMinibatch, outputs: Outputs
     ) -> None:
-        """Note what the first minibatch of an update says, before any step of the optimizer."""
+        """Record the first minibatch of an update, before any optimizer step."""
         read = set(noted.read)
         if "advantage" not in read:
-            found.advantages.clear()  # they are no part of this loss
+            found.advantages.clear()  # this loss does not use them
         if "log_prob" in read:
             ratio = (outputs.log_prob - noted.log_prob).detach()
             found.log_ratio.append(ratio.cpu().numpy())
@@ -173,11 +175,11 @@ def _weights(learner: Any) -> dict[str, torch.Tensor]:
     return {name: each.detach().clone() for name, each in learner.named_parameters()}
 
 
-# --- Rules for trainers in house -----------------------------------------------------------------
+# --- Rules for in-house trainers -----------------------------------------------------------------
 
 
 def weights_fixed(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Nothing moves, though the learning rate is not 0."""
+    """Report weights that do not move although the learning rate is not 0."""
     if not found.moved or any(size > 0 for size in found.moved.values()):
         return None
     learner = evidence.trainer.learners[found.policy]
@@ -186,32 +188,32 @@ def weights_fixed(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
         return None
     return Finding(
         "weights-fixed",
-        "No weight moves.",
-        f"largest change of a weight since training began: 0, learning rate {rate:g}",
-        "weights that move with every update",
-        "look at which parameters the optimizer was given",
+        "No weight changes.",
+        f"largest change of a weight since the start of training: 0, learning rate {rate:g}",
+        "weights that change in every update",
+        "check the parameters passed to the optimizer",
         3,
         found.policy,
     )
 
 
 def no_choice(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Every decision has one legal action."""
+    """Report a policy with one legal action in every decision."""
     if not found.most_entropy or max(found.most_entropy) > 0:
         return None
     return Finding(
         "no-choice",
-        "Every decision of this policy has one legal action: there is nothing to learn.",
+        "Every decision of this policy has one legal action: the policy has nothing to learn.",
         "1 legal action in each decision of a minibatch",
-        "masks that leave a choice",
-        "look at the action masks: corral check ENV --learnable",
+        "masks that allow several actions",
+        "check the action masks: corral check ENV --learnable",
         1,
         found.policy,
     )
 
 
 def critic_misleads(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Values are off by more than their targets differ."""
+    """Report value errors with a larger deviation than the value targets."""
     if not found.advantages:
         return None
     valid = found.trajectories[0].valid
@@ -224,10 +226,10 @@ def critic_misleads(found: PolicyEvidence, evidence: Evidence) -> Finding | None
         return None
     return Finding(
         "critic-misleads",
-        "The critic is further off than a constant would be.",
-        f"value errors have a deviation of {off:.3g}, their targets one of {spread:.3g}",
-        "errors that are smaller than the targets' deviation",
-        "look at the order of values and targets, and at what the critic is given",
+        "The critic predicts worse than a constant.",
+        f"value errors have a standard deviation of {off:.3g}, their targets one of {spread:.3g}",
+        "errors smaller than the targets' standard deviation",
+        "check that values and targets have the same order, and check the critic's input",
         2,
         found.policy,
     )
@@ -241,4 +243,4 @@ WATCHED: tuple[Rule, ...] = (
     critic_misleads,
     no_choice,
 )
-"""From the root outwards."""
+"""From the root cause outwards."""

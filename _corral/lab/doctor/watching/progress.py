@@ -1,8 +1,8 @@
-"""What progress.csv alone tells, of any trainer.
+"""Findings from progress.csv alone, for any trainer.
 
-Columns are read by the names of corral's own trainers; those of Stable-Baselines3 are translated.
-``EARLY`` rules read one row, and count where they hold in several rows in a row: while training
-goes on and afterwards. The others read a whole run.
+Columns have the names of corral's own trainers; Stable-Baselines3 columns are translated. ``EARLY``
+rules read one row and must hold in several consecutive rows; they run during and after training.
+The other rules read a whole run.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ __all__ = [
 Row = Mapping[str, Any]
 
 ROWS = 3
-"""Rows in a row in which an early rule must hold: a single one may be chance."""
+"""Number of consecutive rows in which an early rule must hold: one may be chance."""
 
 AFTER = {"critic-misleads": 10, "same-rewards": 10}
-"""The same, of causes that need more of them."""
+"""Larger numbers of rows for some causes."""
 
 TRANSLATED = {"policy_gradient_loss": "policy_loss", "kl": "approx_kl"}
-"""Columns of other trainers -> what they are called here."""
+"""Columns of other trainers -> corral's names."""
 
 
 @dataclass(frozen=True)
 class Told:
-    """What a run's configuration says of one policy that learns."""
+    """Configuration of one policy that learns."""
 
     policy: str
     agents: tuple[str, ...]
-    prefix: str  # of its columns
-    several_steps: bool  # whether an update takes more than one step of the optimizer
+    prefix: str  # of the policy's columns
+    several_steps: bool  # an update takes more than one optimizer step
     horizon: int  # env steps
 
 
 def told_of(config: RunConfig) -> list[Told]:
-    """Return what is known of each policy that learns."""
+    """Return the configuration of each policy that learns."""
     learned = {name for agent, name in config.policies.items() if agent not in config.opponents}
     several = len(learned) > 1
     found = []
@@ -67,7 +67,7 @@ def told_of(config: RunConfig) -> list[Told]:
 
 
 def own_columns(row: Row, told: Told) -> dict[str, float]:
-    """Return the numbers of a policy's own columns, and of those of all, by the names here."""
+    """Return the columns of a policy and the shared columns, with corral's names."""
     found = {}
     for name, value in row.items():
         if value is None or value != value:
@@ -80,7 +80,7 @@ def own_columns(row: Row, told: Told) -> dict[str, float]:
 
 
 class Rewards:
-    """Whether rewards or returns vary from row to row: not known before the second."""
+    """Tracks if rewards or returns differ between rows; unknown before the second row."""
 
     def __init__(self) -> None:
         self.rows, self.differ = 0, False
@@ -100,7 +100,7 @@ class Rewards:
                 self.differ = True
 
 
-# --- Of one row ----------------------------------------------------------------------------------
+# --- Rules for one row ---------------------------------------------------------------------------
 
 
 def rate_zero(row: Row, told: Told, varied: bool) -> Finding | None:
@@ -108,10 +108,10 @@ def rate_zero(row: Row, told: Told, varied: bool) -> Finding | None:
         return None
     return Finding(
         "learning-rate-zero",
-        "The learning rate is 0 while env steps are left: nothing is learned from them.",
+        "The learning rate is 0 before training ends: the remaining env steps teach nothing.",
         f"learning_rate 0 at {row['env_steps']:,.0f} of {told.horizon:,} env steps",
-        "a rate above 0 until the last update",
-        "look at learning_rate and its schedule",
+        "a learning rate above 0 until the last update",
+        "check learning_rate and its schedule",
         3,
         told.policy,
     )
@@ -122,11 +122,12 @@ def no_policy_loss(row: Row, told: Told, varied: bool) -> Finding | None:
         return None
     return Finding(
         "policy-loss-cut",
-        "The policy's loss is exactly 0: the actor is told nothing.",
+        "The policy loss is exactly 0: the actor gets no gradient.",
         "policy_loss 0, while rewards vary and the value loss is not 0",
-        "a loss that differs from 0, as advantages vary",
-        "look at what makes advantages (RLlib: a module that is no ValueFunctionAPI gets none), "
-        "and at what multiplies the policy's loss",
+        "a loss that differs from 0, because advantages vary",
+        "check the code that computes advantages (RLlib: a module without ValueFunctionAPI gets "
+        "none), "
+        "and the factors of the policy loss",
         2,
         told.policy,
     )
@@ -140,10 +141,10 @@ def no_actor_gradient(row: Row, told: Told, varied: bool) -> Finding | None:
     return Finding(
         "no-gradient",
         "No gradient reaches the actor: it learns nothing.",
-        "grad_norm_actor 0, while rewards vary and decisions have a choice",
+        "grad_norm_actor 0, while rewards vary and decisions have several legal actions",
         "a norm above 0",
-        "look for advantages that are all the same, detach() and no_grad(), and a loss that leaves "
-        "the actor out",
+        "look for advantages that are all equal, detach() and no_grad(), and a loss without "
+        "the actor",
         3,
         told.policy,
     )
@@ -154,11 +155,11 @@ def leaps(row: Row, told: Told, varied: bool) -> Finding | None:
         return None
     return Finding(
         "updates-too-large",
-        "Each update makes another policy: what was learned is thrown over.",
+        "Each update changes the policy completely and discards the earlier learning.",
         f"KL divergence {row['approx_kl']:.3g} from the policy that played",
         "about 0.001 to 0.1",
-        "lower learning_rate or n_epochs, give target_kl, and look at whether the loss compares "
-        "with the log-probabilities that were played",
+        "lower learning_rate or n_epochs, set target_kl, and check that the loss uses the "
+        "log-probabilities of the played actions",
         2,
         told.policy,
     )
@@ -169,23 +170,23 @@ def same_rewards(row: Row, told: Told, varied: bool) -> Finding | None:
         return None
     return Finding(
         "same-rewards",
-        "Rewards and returns have been the same in all updates: there is nothing to learn from.",
+        "Rewards and returns are equal in all updates: the policy has nothing to learn from.",
         f"every row of progress.csv up to {row['env_steps']:,.0f} env steps",
-        "returns that depend on what is played",
-        "look at the environment: corral check ENV --learnable; where rewards are rare, play more "
-        "env steps an update",
+        "returns that depend on the actions",
+        "check the environment: corral check ENV --learnable; if rewards are rare, use more "
+        "env steps per update",
         1,
         told.policy,
     )
 
 
 def _chooses(row: Row) -> bool:
-    """Tell whether something was learned from, and decisions had a choice, as far as is known."""
+    """Return True if the row shows learning and a choice of actions, as far as columns tell."""
     return bool(row.get("entropy", 1.0) > 1e-3 and row.get("value_loss", 1.0) != 0)
 
 
 LEAP = 5.0
-"""KL divergence of an update, in nats, that no healthy update comes near."""
+"""KL divergence of an update, in nats, far above that of any healthy update."""
 
 EARLY: tuple[Callable[[Row, Told, bool], Finding | None], ...] = (
     rate_zero,
@@ -194,24 +195,24 @@ EARLY: tuple[Callable[[Row, Told, bool], Finding | None], ...] = (
     leaps,
     same_rewards,
 )
-"""From the root outwards."""
+"""From the root cause outwards."""
 
 
 def early(row: Row, told: Told, varied: bool) -> Iterator[Finding]:
-    """Yield what one row tells, that nearest to the root first. ``varied``: whether rewards did."""
+    """Yield the findings of one row, nearest to the root first. ``varied``: rewards differed."""
     for rule in EARLY:
         if (finding := rule(row, told, varied)) is not None:
             yield finding
 
 
-# --- Of a whole run ------------------------------------------------------------------------------
+# --- Rules for a whole run -----------------------------------------------------------------------
 
 
 def trend(rows: Sequence[Row], column: str = "return_team") -> tuple[float, float, float] | None:
-    """Return the mean of ``column`` in the first and the last third of a run, and the deviation of
-    their difference; None: too few episodes ended to tell.
+    """Return ``column``'s mean in the first and last third, and the deviation of their difference.
 
-    A return is a mean over 100 episodes, so that only rows 100 episodes apart are taken.
+    A return is a mean over 100 episodes, so only rows 100 episodes apart count. Return None if too
+    few episodes ended.
     """
     taken, seen = [], 0.0
     for row in rows:
@@ -227,7 +228,7 @@ def trend(rows: Sequence[Row], column: str = "return_team") -> tuple[float, floa
 
 
 def progress_findings(run: Run) -> list[Finding]:
-    """Return what progress.csv tells of a run, the surest first."""
+    """Return the findings from progress.csv, most certain first."""
     frame = run.progress
     rows = [
         {str(name): None if value != value else value for name, value in row.items()}
@@ -237,7 +238,7 @@ def progress_findings(run: Run) -> list[Finding]:
     for told in told_of(run.config):
         own = [own_columns(row, told) for row in rows]
         found += (sure := [*_in_a_row(own, told), *_warned(own, told)])
-        if all(one.certainty < 2 for one in sure):  # else the rest follows from it
+        if all(one.certainty < 2 for one in sure):  # else the rest are consequences
             found += [one for rule in WHOLE if (one := rule(own, told)) is not None]
     kept: dict[tuple[str, str], Finding] = {}
     for one in found:
@@ -246,7 +247,7 @@ def progress_findings(run: Run) -> list[Finding]:
 
 
 def _in_a_row(rows: Sequence[Row], told: Told) -> Iterator[Finding]:
-    """Yield the early findings that held long enough."""
+    """Yield early findings that hold in enough consecutive rows."""
     rewards, cause, count = Rewards(), "", 0
     for row in rows:
         rewards.see(row)
@@ -258,17 +259,17 @@ def _in_a_row(rows: Sequence[Row], told: Told) -> Iterator[Finding]:
 
 
 def _warned(rows: Sequence[Row], told: Told) -> Iterator[Finding]:
-    """Yield what was warned of while it was trained."""
+    """Yield the warnings that were printed during training."""
     for name in rows[-1] if rows else ():
         if name.startswith("warning_"):
             cause = name.removeprefix("warning_").replace("_", "-")
             since = next(row["env_steps"] for row in rows if row.get(name))
             yield Finding(
                 cause,
-                f"It was warned of while it was trained: {cause.replace('-', ' ')}.",
+                f"Training warned of this cause: {cause.replace('-', ' ')}.",
                 f"{name} in progress.csv from {since:,.0f} env steps on",
                 "no warning",
-                "train on for a few updates, and read the warning on the screen",
+                "train for a few more updates, and read the warning on the screen",
                 2,
                 told.policy,
             )
@@ -281,7 +282,7 @@ def policy_still(rows: Sequence[Row], told: Told) -> Finding | None:
     rewards = Rewards()
     for row in rows:
         rewards.see(row)
-    # The largest one: a policy that was soon right is moved no more, and was before.
+    # Use the largest: a policy that converged early stops changing later.
     if not (rewards.differ and kl.max() < 1e-6):
         return None
     return Finding(
@@ -289,8 +290,7 @@ def policy_still(rows: Sequence[Row], told: Told) -> Finding | None:
         "Updates hardly change the policy.",
         f"KL divergence of at most {kl.max():.2g} in {len(kl)} updates",
         "about 0.001 to 0.1",
-        "raise learning_rate; look at advantages that are almost all the same, at max_grad_norm, "
-        "and at target_kl",
+        "raise learning_rate; look for almost equal advantages; check max_grad_norm and target_kl",
         2,
         told.policy,
     )
@@ -305,11 +305,11 @@ def entropy_flat(rows: Sequence[Row], told: Told) -> Finding | None:
         return None
     return Finding(
         "entropy-flat",
-        "The critic learns, and the policy stays as random as it began.",
+        "The critic learns, but the policy stays as random as at the start.",
         f"entropy {entropy.min():.4g} to {entropy.max():.4g} in {len(entropy)} updates, while the "
-        f"value loss went from {value_loss[:3].mean():.3g} to {value_loss[-3:].mean():.3g}",
-        "an entropy that falls where choices matter",
-        "look at the scale of advantages, at ent_coef, and at whether choices matter: corral check "
+        f"value loss changes from {value_loss[:3].mean():.3g} to {value_loss[-3:].mean():.3g}",
+        "an entropy that falls if actions affect the return",
+        "check the scale of advantages and ent_coef; test if actions matter: corral check "
         "ENV --learnable",
         1,
         told.policy,
@@ -323,10 +323,10 @@ def critic_weak(rows: Sequence[Row], told: Told) -> Finding | None:
         return None
     return Finding(
         "critic-weak",
-        "The critic explains less than a constant would.",
+        "The critic explains less variance than a constant.",
         f"explained_variance {np.median(half):.2f}, the median of the last {len(half)} updates",
         "above 0, and rising",
-        "look at the scale of returns, at the critic's learning rate, and at what it is given",
+        "check the scale of returns, the critic's learning rate and the critic's input",
         1,
         told.policy,
     )
@@ -340,10 +340,10 @@ def updates_large(rows: Sequence[Row], told: Told) -> Finding | None:
     parts = [("KL divergence", kl), ("clip fraction", clipped)]
     return Finding(
         "updates-large",
-        "Updates move the policy far.",
+        "Updates change the policy a lot.",
         ", ".join(f"median {name} {np.median(each):.2g}" for name, each in parts if len(each)),
         "a KL divergence of about 0.001 to 0.1, less than half of the decisions clipped",
-        "lower learning_rate or n_epochs, or give target_kl",
+        "lower learning_rate or n_epochs, or set target_kl",
         1,
         told.policy,
     )
@@ -354,7 +354,7 @@ def returns(rows: Sequence[Row], told: Told) -> Finding | None:
     found = trend(rows, column)
     if found is None or (found[0] == found[1] and found[2] == 0):
         return None
-    if "pool_size" in rows[-1]:  # those that it plays against grow with it
+    if "pool_size" in rows[-1]:  # the opponents in the pool improve too
         return None
     first, last, noise = found
     if last - first > 2 * noise:
@@ -365,8 +365,8 @@ def returns(rows: Sequence[Row], told: Told) -> Finding | None:
         "Returns fell." if worse else "Returns did not improve.",
         f"{column} {first:.4g} in the first third of the run, {last:.4g} in the last, noise "
         f"± {2 * noise:.2g}",
-        "returns that rise, but for games in which others learn too, or nothing is left to learn",
-        "compare with reference players: corral evaluate RUN",
+        "rising returns, unless opponents learn too or the policy is already optimal",
+        "compare with reference teams: corral evaluate RUN",
         1,
         told.policy,
     )
