@@ -1,4 +1,4 @@
-"""What scripts and forked moments say together: faults, notes, and a verdict in a sentence."""
+"""Derive faults, notes and a one-sentence verdict from scripts and forked states."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Fault", "faults_of", "notes_of", "verdict_of"]
 
 @dataclass(frozen=True)
 class Fault:
-    """Why there is nothing, or hardly anything, to learn."""
+    """A reason why there is nothing, or hardly anything, to learn."""
 
     cause: str  # "no-choice", "order-only", "too-small", "chance-only", "idle",
     # "constant-observation" or "hidden"
@@ -27,13 +27,13 @@ def faults_of(
     never: Iterable[str],
     choices: Mapping[str, float],
 ) -> tuple[Fault, ...]:
-    """Return what is wrong.
+    """Return the faults.
 
     Args:
-        never: agents whose observation never changes.
-        choices: decisions of each agent among two actions or more, per episode.
+        never: agents with a constant observation.
+        choices: number of decisions with two or more legal actions per episode, by agent.
     """
-    # Gains that were not followed to the end may be lost there: then scripts decide.
+    # A gain that was not followed to the end may be lost later: then scripts decide.
     whole = [each for each in forked if each.complete or not scripts.negligible]
     matters = scripts.matters or any(each.matters for each in whole)
     faults = [] if matters else list(_nothing(scripts, forked))
@@ -44,8 +44,8 @@ def faults_of(
             faults.append(
                 Fault(
                     "constant-observation",
-                    f"The observation of {agent} never changes, and it decides "
-                    f"{choices[agent]:.3g} times an episode: no decision can depend on anything.",
+                    f"The observation of {agent} never changes, although it decides "
+                    f"{choices[agent]:.3g} times per episode: no decision can depend on the state.",
                 )
             )
     faults += _hidden(scripts, forked)
@@ -53,38 +53,41 @@ def faults_of(
 
 
 def _nothing(scripts: Scripts, forked: Sequence[Forked]) -> Iterator[Fault]:
-    """Yield why no choice matters; nothing where that cannot be said."""
-    tried = "" if not forked else f", and no action at {_moments(forked)} forked moments,"
+    """Yield the reason why no choice matters; nothing if the data are inconclusive."""
+    tried = "" if not forked else f", and no action in {_moments(forked)} forked states,"
     if not scripts.moved and not any(each.moved for each in forked):
-        yield Fault("no-choice", f"No way to play{tried} changed any return at all.")
+        yield Fault("no-choice", f"No script{tried} changed any return.")
     elif shifting := [each for each in forked if each.only_shifts]:
         each = max(shifting, key=lambda each: each.best.mean)
         yield Fault(
             "order-only",
-            "Actions change when rewards come, not how much: what "
-            f"{each.agent}'s best action brings within {_decisions(each.decisions)} "
-            f"({_figure(each.best.mean)}) is lost again by the end "
-            f"({each.at_the_end.mean:+.2g} ± {2 * each.at_the_end.error:.1g}), and no way to play "
-            "has another return than random play that would matter.",
+            "Actions change when rewards come, not how much: the gain of "
+            f"{each.agent}'s best action within {_decisions(each.decisions)} "
+            f"({_figure(each.best.mean)}) is lost by the end "
+            f"({each.at_the_end.mean:+.2g} ± {2 * each.at_the_end.error:.1g}), and no script "
+            "has a return that differs clearly from random play.",
         )
     elif scripts.certain or scripts.negligible:
         yield Fault(
             "too-small",
-            f"No way to play differs from random play by more than {scripts.largest:.2%} of how "
-            f"much returns differ from episode to episode (under {SMALL:.0%}, it takes some 20,000 "
-            "episodes of each to see).",
+            f"No script differs from random play by more than {scripts.largest:.2%} of the "
+            "standard "
+            f"deviation of returns over episodes (below {SMALL:.0%}, about 20,000 episodes of "
+            "each are needed to see a difference).",
         )
     elif _only_chance(scripts, forked):
         yield Fault(
             "chance-only",
             "Actions change returns, but no action is better than another on average: the best "
-            f"gains at most {max(each.best.most for each in forked):.2g}, chance aside.",
+            f"gains at most {max(each.best.most for each in forked):.2g} beyond chance.",
         )
 
 
 def _only_chance(scripts: Scripts, forked: Sequence[Forked]) -> bool:
-    """Return whether no action can be worth a tenth of the return's own spread to anybody, whether
-    the others play at random or always do the same."""
+    """Return True if no action can gain a tenth of the standard deviation of the return.
+
+    This must hold against random play and against fixed play of the other agents.
+    """
     if not forked or any(each.best.most > 0.1 * scripts.spread[each.agent] for each in forked):
         return False
     fixed = {each.agent for each in forked if each.others == FIXED}
@@ -92,35 +95,35 @@ def _only_chance(scripts: Scripts, forked: Sequence[Forked]) -> bool:
 
 
 def _idle(forked: Sequence[Forked]) -> Iterator[Fault]:
-    """Yield the agents whose actions change nobody's return."""
+    """Yield agents with actions that change no agent's return."""
     for agent in dict.fromkeys(each.agent for each in forked):
         own = [each for each in forked if each.agent == agent]
         if not any(each.moved or each.moves_others for each in own) and own[0].complete:
             yield Fault(
                 "idle",
-                f"No action of {agent} changed any return, its own or another's, at "
-                f"{_moments(own)} forked moments.",
+                f"No action of {agent} changed any return, its own or another agent's, in "
+                f"{_moments(own)} forked states.",
             )
 
 
 def _hidden(scripts: Scripts, forked: Sequence[Forked]) -> Iterator[Fault]:
     if scripts.best is not None:
-        return  # a reference, which reads observations alone, does better than random play
+        return  # a reference team, which only reads observations, is better than random play
     for agent in dict.fromkeys(each.agent for each in forked):
         own = [each for each in forked if each.agent == agent and each.matters]
         if own and all(each.hidden and not each.needs_memory for each in own):
             each = own[0]
             yield Fault(
                 "hidden",
-                f"The best action of {agent} gains {_figure(each.best.mean)}, and its observation "
-                f"does not show which it is: chosen from it, actions gain "
-                f"{_figure(each.shown.mean)}; one action for all moments gains "
+                f"The best action of {agent} gains {_figure(each.best.mean)}, but its observation "
+                f"does not show that action: actions chosen from the observation gain "
+                f"{_figure(each.shown.mean)}; one action for all states gains "
                 f"{_figure(each.constant.mean)}.",
             )
 
 
 def _known(forked: Sequence[Forked], agent: str) -> bool | None:
-    """Return whether the agent's choices matter; None: it was not asked."""
+    """Return True if the agent's choices matter; None if they were not tested."""
     own = [each.matters for each in forked if each.agent == agent]
     return any(own) if own else None
 
@@ -134,8 +137,8 @@ def notes_of(
     never: Iterable[str],
     choices: Mapping[str, float],
 ) -> tuple[str, ...]:
-    """Return what is worth knowing, and no fault."""
-    said: dict[str, list[str]] = {}  # sentence -> of whom it holds
+    """Return remarks that are not faults."""
+    said: dict[str, list[str]] = {}  # sentence -> agents
     for agent in dict.fromkeys(each.agent for each in forked):
         for sentence in _about([each for each in forked if each.agent == agent], choices[agent]):
             said.setdefault(sentence, []).append(agent)
@@ -144,71 +147,72 @@ def notes_of(
             said.setdefault(ONE_VIEW, []).append(agent)
     notes = [f"{', '.join(agents)}: {sentence}" for sentence, agents in said.items()]
     if not forked and not scripts.certain and scripts.moved:
-        notes.append("No script differs from random play by more than chance.")
+        notes.append("No script differs significantly from random play.")
     return tuple(notes)
 
 
 ONE_VIEW = (
-    "The observation is always the same; one action, or one mixture of actions, is all there is "
-    "to learn."
+    "The observation never changes; the agent can only learn one action, or one mixture of actions."
 )
 
 
 def _about(own: Sequence[Forked], choices: float) -> Iterator[str]:
-    """Yield what is worth knowing of one agent with so many choices per episode."""
+    """Yield remarks about one agent with ``choices`` decisions per episode."""
     mattering = [each for each in own if each.matters]
     if not mattering:
         moved = {other for each in own for other in each.moves_others}
         if moved and not any(each.moved for each in own):
             yield (
-                f"Its actions change the return of {', '.join(sorted(moved))}, never its own: what "
-                "learns from its own reward alone learns nothing."
+                f"Its actions change the return of {', '.join(sorted(moved))}, never its own: an "
+                "agent "
+                "that learns from its own reward learns nothing."
             )
         return
     each = mattering[0]
     if own[0].others == "random" and own[0] is not each and own[0].moved:
         yield (
-            "While the others play at random no action is better than another; where the best "
-            f"gains {_figure(each.best.mean)}: {each.others}."
+            "If the others play randomly, no action is better than another; the best action "
+            f"gains {_figure(each.best.mean)} with other play: {each.others}."
         )
     if choices <= 1:
-        yield "It decides once an episode (a bandit): there is no later reward to discount."
+        yield "It decides once per episode (a bandit), so no later reward needs a discount."
     elif each.one_step:
         yield (
-            "One step decides (a bandit): what the best action brings of its own return comes "
+            "Each decision counts for itself (a bandit): the best action's gain of its own return "
+            "comes "
             "before its next decision. A small gamma is enough."
         )
     elif each.decisions > 1 and each.reach > 1:
         yield (
-            f"Nine tenths of what the best action brings come within {_decisions(each.reach)}: a "
-            f"gamma of {1 - 1 / each.reach:.2g} or more keeps them."
+            f"Nine tenths of the best action's gain come within {_decisions(each.reach)}: use a "
+            f"gamma of {1 - 1 / each.reach:.2g} or more."
         )
     if each.needs_memory and each.remembered is not None:
         yield (
-            "It needs memory: chosen from its last observations together, actions gain "
+            "It needs memory: actions chosen from several recent observations gain "
             f"{_figure(each.remembered.mean)}, from the last one {_figure(each.shown.mean)}."
         )
     elif each.power < 0.5:
         yield (
-            f"{each.moments} moments are too few to tell whether so wide an observation shows the "
+            f"{each.moments} states are too few to judge if such a wide observation shows the "
             "best action."
         )
 
 
 def verdict_of(scripts: Scripts, forked: Sequence[Forked], faults: Sequence[Fault]) -> str:
-    """Return what was found, in a sentence."""
+    """Return the verdict in one sentence."""
     causes = {fault.cause for fault in faults}
     if "no-choice" in causes:
         return "No choice matters: nothing that was tried changed any return."
     if "order-only" in causes:
         return "No choice matters: actions change when rewards come, not how much."
     if "too-small" in causes:
-        return "Choices hardly matter: what they change is lost in chance."
+        return "Choices hardly matter: their effect is lost in chance."
     if "chance-only" in causes:
         return "No choice matters: no action is better than another on average."
     matters = scripts.matters or any(each.matters for each in forked)
     if not matters:
-        return "It was not seen that choices matter, nor that they do not."
+        return "Inconclusive: choices may or may not matter."
     if "hidden" in causes:
         return "Choices matter, but the observation does not show which."
     if "constant-observation" in causes:
@@ -219,7 +223,7 @@ def verdict_of(scripts: Scripts, forked: Sequence[Forked], faults: Sequence[Faul
     if mattering and not scripts.matters and all(each.others == FIXED for each in mattering):
         return "Which choice is best depends on how the others play; against random play none is."
     if not mattering:
-        return "Choices matter; whether the observation shows which was not found out."
+        return "Choices matter; it is unknown if the observation shows which."
     if any(each.needs_memory for each in mattering):
         return "Choices matter, and earlier observations show which."
     if any(each.shown.sure and each.shown.mean > each.constant.most for each in mattering):
@@ -228,7 +232,7 @@ def verdict_of(scripts: Scripts, forked: Sequence[Forked], faults: Sequence[Faul
         return "Choices matter, and the same action is best nearly always."
     if scripts.best is not None:
         return f"Choices matter, and the observation shows which ({scripts.best} reads it)."
-    return "Choices matter; how much the observation shows of which was not found out."
+    return "Choices matter; it is unknown how well the observation shows which."
 
 
 def _moments(forked: Sequence[Forked]) -> str:

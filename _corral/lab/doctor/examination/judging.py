@@ -1,7 +1,7 @@
-"""What a probe fixes, and what a learner makes of it: ``judge``.
+"""Compare the policies and values of a learner with the known answers of a probe: ``judge``.
 
-Whoever has policies, and perhaps values, of any framework can be judged; see ``Learned``. What asks
-for values is not judged where none are given, nor is memory where policies keep no state.
+Policies and values of any framework can be judged; see ``Learned``. Without value functions, values
+are not judged. Memory is not judged for policies without a state.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from corral.trainers.evaluation.episodes import play_episodes
 __all__ = ["GAMMA", "Check", "Examination", "Learned", "Result", "judge"]
 
 GAMMA = 0.9
-"""The discount that values are judged by."""
+"""The discount for judging values."""
 
 SURE = 0.9
-"""Probability of the best action from which on an action counts as learned."""
+"""Probability of the best action above which it counts as learned."""
 
 TURNED = 0.1
-"""Probability of the best action up to which the opposite counts as learned."""
+"""Probability of the best action below which the opposite counts as learned."""
 
 DRAWS = 200
-"""Decisions that are drawn in each situation, of a policy that tells no probabilities."""
+"""Number of sampled decisions per situation, for policies that return no probabilities."""
 
 EPISODES = 256
-"""Episodes that returns are means of."""
+"""Number of episodes for mean returns."""
 
 RETURNS: dict[str, tuple[float, ...]] = {
     "probe_p06_v0": (34 / 15, 34 / 15),
@@ -51,21 +51,21 @@ RETURNS: dict[str, tuple[float, ...]] = {
     "probe_p11_v0": (1.0, 1.0),
     "probe_p14_v0": (1.0, 1.0),
 }
-"""Mean returns of learned play, where they tell more than single actions."""
+"""Mean returns of learned play, for probes in which returns show more than single actions."""
 
 REMEMBERED = ("probe_p14_v0",)
-"""Probes whose best actions memory alone tells: judged by their returns."""
+"""Probes that need memory: judged by their returns."""
 
 
-# --- What is found -------------------------------------------------------------------------------
+# --- Results -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Learned:
-    """What a learner has learned.
+    """The trained policies and value functions of a learner.
 
-    ``values[agent](observation)`` returns V of one observation; a function of two arguments is
-    given the global state (float32 [G]) as the second.
+    ``values[agent](observation)`` returns V of one observation. A function with two arguments also
+    gets the global state (float32 [G]).
     """
 
     policies: Mapping[str, PolicyLike]
@@ -74,34 +74,34 @@ class Learned:
 
 @dataclass(frozen=True)
 class Check:
-    """One number that a probe fixes, and what was found instead."""
+    """One expected number of a probe, and the learner's number."""
 
     kind: str  # "values", "actions", "returns" or "masks"
-    what: str  # in words
+    what: str  # a description
     expected: str  # such as "1.00", "at least 0.90"
     found: float | None  # None: not judged
     passed: bool | None  # None: not judged
-    wrong: str = ""  # how it failed: "opposite", "agent_0 low", "agent_0 high"
+    wrong: str = ""  # kind of failure: "opposite", "agent_0 low", "agent_0 high"
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came out of one probe."""
+    """Result of one probe."""
 
     probe: str  # its name in the registry
     checks: tuple[Check, ...]
-    error: str = ""  # what the learner raised, or what was wrong with what it returned
-    refused: bool = False  # it said by UnsupportedSpaceError that it does not play such games
-    seconds: float = 0.0  # that learning took
+    error: str = ""  # exception of the learner, or the fault of its return value
+    refused: bool = False  # True if it raised UnsupportedSpaceError
+    seconds: float = 0.0  # training time
 
     @property
     def label(self) -> str:
-        """Return "P4" of probe_p04_v0."""
+        """Return "P4" for probe_p04_v0."""
         return f"P{int(self.probe[7:9])}"
 
     @property
     def passed(self) -> bool | None:
-        """None where nothing could be judged, or legal play alone."""
+        """None if no check, or only legal play, could be judged."""
         if self.refused:
             return None
         if self.error or any(check.passed is False for check in self.checks):
@@ -111,8 +111,10 @@ class Result:
         return True if judged - {"masks"} or (judged and not left) else None
 
     def kinds(self, passed: bool) -> set[str]:
-        """Return "P4 actions", "P4 values", ...: the kinds of checks of which all passed, or of
-        which one failed."""
+        """Return "P4 actions", "P4 values", ...: kinds of checks that all passed, or that failed.
+
+        A kind counts as failed if one of its checks failed.
+        """
         found: dict[str, bool] = {}
         for check in self.checks:
             if check.passed is not None:
@@ -123,7 +125,7 @@ class Result:
 
     @property
     def symptoms(self) -> set[str]:
-        """Return "P4 actions", and how: "P4 actions opposite", "P9 values agent_0 low"."""
+        """The failed kinds, also with details: "P4 actions opposite", "P9 values agent_0 low"."""
         found = set(self.kinds(False))
         failed = [check for check in self.checks if check.passed is False]
         for check in failed:
@@ -133,7 +135,7 @@ class Result:
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """Return what came out as JSON values; NaN is null."""
+        """Return the result as JSON values; NaN is null."""
         return {
             "probe": self.probe,
             "passed": self.passed,
@@ -148,13 +150,13 @@ class Result:
 
 
 def _who(check: Check) -> str:
-    """Return the agent that ``wrong`` names, "" where it names none."""
+    """Return the agent in ``wrong``, "" if it names none."""
     return check.wrong.rpartition(" ")[0]
 
 
 @dataclass(frozen=True)
 class Examination(results.Result):
-    """The results of all probes."""
+    """Results of all probes."""
 
     json_file, csv_file, indent = "examination.json", "examination.csv", 1
 
@@ -162,39 +164,40 @@ class Examination(results.Result):
 
     @property
     def passed(self) -> bool:
-        """True where no probe failed, and one was judged at least."""
+        """True if no probe failed and at least one was judged."""
         found = {result.passed for result in self.results}
         return True in found and False not in found
 
     @property
     def failed(self) -> frozenset[str]:
-        """Return "P4 actions", ...: what failed."""
+        """The failed kinds of checks: "P4 actions", ..."""
         return frozenset().union(*(result.kinds(False) for result in self.results))
 
     @property
     def judged(self) -> frozenset[str]:
-        """Return what passed or failed, as in ``failed``."""
+        """The passed and failed kinds of checks, named as in ``failed``."""
         return self.failed.union(*(result.kinds(True) for result in self.results))
 
     @property
     def symptoms(self) -> frozenset[str]:
-        """Return what failed, and how: see ``Result.symptoms``."""
+        """The failed kinds with details: see ``Result.symptoms``."""
         return frozenset().union(*(result.symptoms for result in self.results))
 
     def text(self, width: int = 80, *, learner: str = "The learner") -> str:
-        """Return it in lines of at most ``width``, verdict first; ``learner`` is what it is of."""
+        """Return the result in lines of at most ``width``, verdict first; ``learner`` is its
+        name."""
         from corral.lab.doctor.examination.text import examination_text
 
         return examination_text(self, learner, width)
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Return a line for each check: its probe, and the fields of ``Check``."""
+        """Return one row per check: its probe, and the fields of ``Check``."""
         return pd.DataFrame(
             [{"probe": each.probe, **vars(check)} for each in self.results for check in each.checks]
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return all of it, and the planted bugs that fail alike, as JSON values."""
+        """Return the results, and the planted bugs with similar failures, as JSON values."""
         from corral.lab.doctor.examination.patterns import suspects
 
         return {
@@ -217,9 +220,9 @@ def judge(
     seed: int = 0,
     gamma: float = GAMMA,
 ) -> Result:
-    """Return what was learned of a probe under discount ``gamma``, beside what must come out.
+    """Judge the learned policies and values of a probe with discount ``gamma``.
 
-    What plays or values nothing sensible makes a result with an ``error``; nothing is raised.
+    Invalid policies or values give a result with an ``error``; nothing is raised.
     """
     checks: list[Check] = []
     try:
@@ -229,13 +232,13 @@ def judge(
         if probe.name not in REMEMBERED:
             checks += _actions(probe, team, seed)
         checks += _played(probe, team, seed)
-    except Exception as error:  # of policies and values that are not ours
+    except Exception as error:  # from the user's policies and values
         return Result(probe.name, tuple(checks), told(error))
     return Result(probe.name, tuple(checks))
 
 
 def told(error: BaseException) -> str:
-    """Return an exception in one line, and where in the learner's own files it came from."""
+    """Return an exception in one line, with its location in the learner's own files."""
     text = " ".join(str(error).split())
     name = type(error).__name__
     if text and (isinstance(error, _Misfit) or type(error).__module__.startswith("corral.")):
@@ -246,11 +249,11 @@ def told(error: BaseException) -> str:
 
 
 SAID = 160
-"""Characters that are kept of an exception's message; some libraries write pages."""
+"""Maximum length of an exception's message; some libraries write pages."""
 
 
 def _own_place(error: BaseException) -> str:
-    """Return "my_file.py:31", the innermost place that is neither installed nor corral's, or ""."""
+    """Return the innermost location in the user's own code, such as "my_file.py:31", or ""."""
     place = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         path = Path(frame.f_code.co_filename)
@@ -262,32 +265,33 @@ def _own_place(error: BaseException) -> str:
 
 
 class _Misfit(ValueError):
-    """What a learner returned is not what it must return."""
+    """The return value of a learner is invalid."""
 
 
 def _parts(probe: Probe, learned: Any) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
-    """Return policies and values. Raises _Misfit where they are none."""
+    """Return policies and values. Raises _Misfit if they are invalid."""
     found = learned if isinstance(learned, Learned) else Learned(learned)
     if learned is None:
         raise _Misfit(
-            f"learn returned nothing; give a mapping from each of {', '.join(probe.agents)} to its "
+            f"learn returned None; return a mapping from each of {', '.join(probe.agents)} to its "
             "policy, or Learned(policies, values)"
         )
     for what, given in (("policies", found.policies), ("values", found.values)):
         if not isinstance(given, Mapping) and not (what == "values" and given is None):
             raise _Misfit(
-                f"learn returned {what} of type {type(given).__name__}; give a mapping from each of"
+                f"learn returned {what} of type {type(given).__name__}; return a mapping from each "
+                "of"
                 f" {', '.join(probe.agents)}, or Learned(policies, values)"
             )
     missing = [agent for agent in probe.agents if agent not in found.policies]
     if missing:
         raise _Misfit(
-            f"no policy for {', '.join(missing)}; give one for each of {', '.join(probe.agents)}"
+            f"no policy for {', '.join(missing)}; return one for each of {', '.join(probe.agents)}"
         )
     for agent, value in (found.values or {}).items():
         if not callable(value):
             raise _Misfit(
-                f"values[{agent!r}] is of type {type(value).__name__}; give a function of one "
+                f"values[{agent!r}] is of type {type(value).__name__}; return a function of one "
                 "observation"
             )
     return found.policies, found.values
@@ -310,35 +314,35 @@ def _values(
         told = value(observation, states[k]) if _takes_state(value) else value(observation)
         found = _number(agent, told)
         right = [expected] if answer.masked is None else [expected, answer.masked[k, i]]
-        good = any(abs(found - each) <= tolerance for each in right)  # NaN is wrong
+        good = any(abs(found - each) <= tolerance for each in right)  # NaN fails
         wrong = "" if good else f"{agent} {'low' if found < expected else 'high'}"
         yield Check("values", what, said, found, good, wrong)
 
 
 def _number(agent: str, told: Any) -> float:
-    """Return one number of what a function of values returned. Raises _Misfit."""
-    if hasattr(told, "detach"):  # torch's, which may still want its gradient
+    """Convert the result of a value function to a float. Raises _Misfit if it is not one number."""
+    if hasattr(told, "detach"):  # a torch tensor, perhaps with a gradient
         told = told.detach().cpu()
     try:
         (found,) = np.asarray(told, dtype=np.float64).reshape(-1)
     except (TypeError, ValueError):
-        raise _Misfit(f"values[{agent!r}] returned {told!r:.60}; give one number") from None
+        raise _Misfit(f"values[{agent!r}] returned {told!r:.60}; return one number") from None
     return float(found)
 
 
 def _takes_state(value: Callable[..., Any]) -> bool:
-    """Return whether a function of values wants the global state, as a second argument."""
+    """Return True if a value function takes the global state as a second argument."""
     given = inspect.signature(value).parameters.values()
     places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return len([each for each in given if each.kind in places and each.default is each.empty]) > 1
 
 
 def _is_shown(answer: Answer, observation: Any, i: int) -> bool:
-    """Return whether what agent ``i`` observes tells its values: equal views, equal values."""
+    """Return True if the observation of agent ``i`` determines its values."""
     features = np.asarray(observation[OBSERVATION]).reshape(len(answer.value), -1)
     equal = (features[:, None] == features[None]).all(axis=-1)  # [K, K]
     value = answer.value[:, i]
-    apart = np.abs(value[:, None] - value[None]) > 1e-9  # NaN: nothing is said
+    apart = np.abs(value[:, None] - value[None]) > 1e-9  # NaN: no expected value
     return not (equal & apart).any()
 
 
@@ -357,8 +361,10 @@ def _actions(probe: Probe, team: Mapping[str, Policy], seed: int) -> Iterator[Ch
 
 
 def _chance(policy: Policy, observation: Any, action: int, seed: int) -> float:
-    """Return the probability of ``action`` for an observation [1, ...]; of a policy that tells
-    none, how often it is drawn."""
+    """Return the probability of ``action`` for an observation [1, ...].
+
+    If the policy returns no probabilities, return the frequency in sampled decisions.
+    """
     rng = generator(seed, "policy")
     decision = policy.act(observation, policy.initial_state(1), rng, deterministic=False)
     told = decision.extra.get("probabilities")
@@ -371,8 +377,8 @@ def _chance(policy: Policy, observation: Any, action: int, seed: int) -> float:
 
 
 def _played(probe: Probe, team: Mapping[str, Policy], seed: int) -> Iterator[Check]:
-    """Play episodes: illegal actions, sampled and greedy; returns where the probe fixes them."""
-    # Counted, not raised: all of them are to be seen.
+    """Play episodes; check illegal actions, and the returns that the probe fixes."""
+    # Count illegal actions instead of raising at the first.
     settings = {name: given for name, given in vars(probe).items() if name in ("cue", "replies")}
     rules = type(probe)(**settings, illegal="penalise")
     for how, deterministic in (("sampled", False), ("greedy", True)):
@@ -384,7 +390,7 @@ def _played(probe: Probe, team: Mapping[str, Policy], seed: int) -> Iterator[Che
         yield Check("masks", f"illegal actions, {how}", "0", float(count), count == 0, how)
         if deterministic:
             return
-        # Actions of 0.9 and more, and the draw of the situations.
+        # Allows for action probabilities of 0.9 and more, and for the random situations.
         spread = 0.25 if probe.name == "probe_p06_v0" else 0.2
         for i, expected in enumerate(RETURNS.get(probe.name, ())):
             agent, said = probe.agents[i], f"{expected:.2f} ± {spread:g}"

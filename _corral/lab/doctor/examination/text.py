@@ -1,4 +1,4 @@
-"""Examinations as plain text."""
+"""Format examinations as plain text."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from corral.lab.doctor.examination.patterns import suspects, unseen
 __all__ = ["examination_text", "result_text"]
 
 FAILED = 3
-"""Failed checks of a kind that are shown; the others are counted."""
+"""Maximum number of failed checks shown per kind; the rest are counted."""
 
 
 def examination_text(examination: Examination, name: str = "The learner", width: int = 80) -> str:
-    """Return an examination, verdict first: what was found beside what is expected."""
+    """Return an examination, verdict first, with found and expected numbers."""
     lines = textwrap.wrap(_verdict(examination, name), width)
     for told in (*_near_misses(examination), *_named(examination)):
         lines += textwrap.wrap(told, width)
@@ -28,38 +28,38 @@ def examination_text(examination: Examination, name: str = "The learner", width:
     if left:
         told = f"{left} numbers are not judged: {NOT_JUDGED}"
         if (hidden := unseen(examination)) and not examination.failed:
-            told += f" Bugs that none of the other numbers tells: {', '.join(hidden)}."
+            told += f" Bugs that the judged numbers cannot show: {', '.join(hidden)}."
         lines += ["", *textwrap.wrap(told, width)]
     return "\n".join(lines)
 
 
-NOT_JUDGED = "values need Learned(policies, values), the memory of P14 policies that keep a state."
+NOT_JUDGED = "values need Learned(policies, values); P14's memory needs policies with a state."
 
 NAMED = 2
-"""Groups of planted bugs that are named."""
+"""Maximum number of groups of planted bugs that are named."""
 
 
 def _named(examination: Examination) -> Iterator[str]:
-    """Yield what planted bugs fail alike, the nearest first."""
+    """Yield the planted bugs with similar failures, most similar first."""
     if all(symptom.endswith(" error") for symptom in examination.symptoms):
-        return  # or nothing failed
+        return  # only errors, or no failure at all
     found = suspects(examination)[:NAMED]
     if not found:
-        yield "None of the planted bugs fails like this."
+        yield "No planted bug fails like this."
     for number, one in enumerate(found):
         first, *others = one.bugs
-        told = f"fails {_ranges(one.labels)} as {first} does"
+        told = f"fails {_ranges(one.labels)} like the planted bug {first}"
         if others:
-            told += f", and, in nothing that was judged apart from it, {', '.join(others)}"
-        yield f"{'Next nearest: it' if number else 'It'} {told} (likeness {one.likeness:.2f})."
+            told += f", which the judged numbers cannot distinguish from {', '.join(others)}"
+        yield f"{'Next nearest: it' if number else 'It'} {told} (similarity {one.likeness:.2f})."
 
 
 CLOSE = 0.75
-"""Probability of the best action from which on more training may do."""
+"""Probability of the best action above which longer training may suffice."""
 
 
 def _near_misses(examination: Examination) -> Iterator[str]:
-    """Yield which probes failed only by actions that were nearly learned."""
+    """Yield probes that failed only because actions were almost learned."""
     close = []
     for result in examination.results:
         failed = [check for check in result.checks if check.passed is False]
@@ -67,11 +67,11 @@ def _near_misses(examination: Examination) -> Iterator[str]:
         if failed and all(near) and not result.error:
             close.append(result.label)
     if close:
-        yield f"{_ranges(close)} came close: longer training may do, --budget 3."
+        yield f"{_ranges(close)} came close: train longer, for example with --budget 3."
 
 
 def _ranges(labels: Sequence[str]) -> str:
-    """Return "P4-P7 and P11" of P4, P5, P6, P7, P11."""
+    """Return "P4-P7 and P11" for P4, P5, P6, P7, P11."""
     runs: list[list[int]] = []
     for number in (int(label[1:]) for label in labels):
         if runs and number == runs[-1][-1] + 1:
@@ -127,7 +127,7 @@ def _note(result: Result) -> str:
 
 
 def result_text(result: Result, width: int = 80) -> str:
-    """Return all that a probe fixes beside what was found of it."""
+    """Return all numbers of a probe, expected and found."""
     verdict = {True: "passed", False: "failed", None: "not judged"}[result.passed]
     lines = textwrap.wrap(f"{result.label}, {_about(result.probe)}: {verdict}.", width)
     lines += _row(width, "", "", "expected", "found", "")
