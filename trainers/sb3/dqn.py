@@ -1,11 +1,11 @@
-"""Stable-Baselines3's DQN for teams, with the masks kept in play, exploration and targets.
+"""Stable-Baselines3's DQN for teams, with action masks in play, exploration and targets.
 
-Each policy has a replay buffer of its own, with the decisions of its agents alone. The columns of a
-VecEnv are played as in ``corral.trainers.sb3.columns``. A time limit is no end: the buffer keeps
-both apart, and targets go on where an episode was only cut.
+Each policy has a replay buffer with the decisions of its own agents. The columns of a VecEnv are
+played as in ``corral.trainers.sb3.columns``. The buffer distinguishes termination from truncation,
+so targets bootstrap at a time limit.
 
-Greedy play takes the legal action of the highest value. Sampled play, and that of policies which do
-not train, takes a random legal one with probability ``exploration_final_eps``.
+Greedy play takes the legal action with the highest value. Sampled play, and play of untrained
+policies, takes a random legal action with probability ``exploration_final_eps``.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from corral.trainers.sb3.settings import SB3DQNSettings
 __all__ = ["SB3DQN"]
 
 REPLAYED = ("actions", "rewards", "dones", "timeouts")
-"""Arrays of a replay buffer [rows, P, ...], besides those of its two dictionaries."""
+"""Arrays of a replay buffer [rows, P, ...], except its two dictionaries of observations."""
 
 
 class SB3DQN(SB3Trainer):
-    """DQN that plays, explores and bootstraps with legal actions. See ``SB3DQNSettings``."""
+    """DQN that plays, explores and bootstraps with legal actions only. See ``SB3DQNSettings``."""
 
     name: ClassVar[str] = "sb3_dqn"
     Settings: ClassVar[type] = SB3DQNSettings
@@ -48,12 +48,12 @@ class SB3DQN(SB3Trainer):
         given["policy_kwargs"]["epsilon"] = settings.exploration_final_eps
         if not trained:
             given["buffer_size"] = 1
-        # Stable-Baselines3 counts the decisions of all columns, and warns where one step is more.
+        # Stable-Baselines3 counts the decisions of all columns, and warns if one step exceeds this.
         interval = max(settings.target_update_interval, settings.num_envs)
         return {**given, "target_update_interval": agents * interval}
 
     def _action_space(self) -> Any:
-        return copy.deepcopy(self.layout.action_space)  # what is explored is drawn from it
+        return copy.deepcopy(self.layout.action_space)  # exploration samples from it
 
     def _learner(self, name: str, index: int, trained: bool) -> Learner:
         learner = super()._learner(name, index, trained)
@@ -63,19 +63,19 @@ class SB3DQN(SB3Trainer):
 
     @property
     def remark(self) -> str | None:
-        """What is to be said where all that is planned is played at random; else None."""
+        """A warning if all planned steps are played with random actions, else None."""
         rollout, starts = self.rollout_steps, self.settings.learning_starts
         planned = max(1, self.steps // rollout) * rollout
         if planned > starts:
             return None
         return (
             f"nothing is learned in {planned:,} env steps: --learning-starts (learning_starts=) is "
-            f"{starts:,}; give less, or more steps"
+            f"{starts:,}. Pass a smaller value, or more steps"
         )
 
     @property
     def rollout_steps(self) -> int:
-        """Env steps between two rows of progress, over all environments together."""
+        """Env steps between two rows of progress, over all environment copies."""
         settings = self.settings
         return int(settings.num_envs * settings.train_freq * settings.log_interval)
 
@@ -118,7 +118,7 @@ class SB3DQN(SB3Trainer):
         return actions
 
     def _store(self, actions: Array, step: Step, played: int) -> None:
-        """Put a step into the replay buffers; update target networks and exploration."""
+        """Add a step to the replay buffers; update target networks and exploration."""
         obs, rewards, dones, infos = step
         for learner in self._learners.values():
             if not learner.trained:
@@ -136,7 +136,7 @@ class SB3DQN(SB3Trainer):
             model._on_step()
 
     def _update(self, learns: bool) -> dict[str, float]:
-        """Learn from minibatches of each policy's replay buffer, where it ``learns`` yet."""
+        """Train from minibatches of each policy's replay buffer if ``learns``; return metrics."""
         metrics: dict[str, float] = {}
         for name, learner in self._learners.items():
             if not learner.trained:
@@ -189,7 +189,7 @@ class SB3DQN(SB3Trainer):
 
 
 def _summary(logged: list[dict[str, float]]) -> dict[str, float]:
-    """Return the last of what updates logged; of losses the mean."""
+    """Return the last logged value of each metric, and the mean of losses."""
     found = {key: value for each in logged for key, value in each.items()}
     for key in found:
         if key.rpartition("/")[2] == "loss":
@@ -208,7 +208,7 @@ def _replayed(buffer: Any) -> dict[str, Array]:
 def _require_replay(
     model: Any, file: str, arrays: Mapping[str, dict[str, Array]], saved: Mapping[str, Any]
 ) -> None:
-    """Raise CheckpointError where a saved replay buffer does not fit the one of ``model``."""
+    """Raise CheckpointError if a saved replay buffer does not fit the one of ``model``."""
     buffer = model.replay_buffer
     rows = buffer.buffer_size if saved["full"] else int(saved["position"])
     expected = {key: each[:rows] for key, each in _replayed(buffer).items()}

@@ -1,4 +1,4 @@
-"""Parts of steps over Stable-Baselines3's VecEnvs: episodes that ended, what is refused."""
+"""Helpers for steps of Stable-Baselines3's VecEnvs: finished episodes and invalid numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["ended", "interrupts_ignored", "require_finite"]
 
 
 def ended(infos: Sequence[Mapping[str, Any]], dones: Array, agents: Sequence[str]) -> list[Episode]:
-    """Return the episodes that ended in a step; all agents of a copy end together."""
+    """Return the episodes that ended in a step; all agents of an environment copy end together."""
     n, episodes = len(agents), []
     for first in (np.flatnonzero(dones[::n]) * n).tolist():
         own = infos[first : first + n]
@@ -35,9 +35,11 @@ def require_finite(
     dones: Array,
     agents: Sequence[str],
 ) -> None:
-    """Raise NonFiniteError where a reward [C], an observation [C, ...], or the last one of an
-    episode that is over, holds a number that is not finite."""
-    what = "holds a number that is not finite; mend the environment"
+    """Raise NonFiniteError for a reward or observation that is not finite.
+
+    Checks rewards [C], observations [C, ...] and the final observations of finished episodes.
+    """
+    what = "contains a number that is not finite; correct the environment"
     wrong = [(c, f"reward is {rewards[c]}") for c in np.flatnonzero(~np.isfinite(rewards)).tolist()]
     for key, values in obs.items():
         if values.dtype.kind == "f":
@@ -54,7 +56,7 @@ def require_finite(
 
 @contextlib.contextmanager
 def interrupts_ignored() -> Iterator[None]:
-    """Ignore SIGINT while worker processes are started, so that they inherit it."""
+    """Ignore SIGINT while worker processes start, so that they inherit this."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,11 +1,10 @@
-"""Stable-Baselines3's PPO and A2C, and sb3-contrib's MaskablePPO, for teams, with the masks kept.
+"""Stable-Baselines3's PPO and A2C, and sb3-contrib's MaskablePPO, for teams with action masks.
 
-Rollouts are collected here, for all of them; see ``corral.trainers.sb3.columns``. Each policy has
+This module collects rollouts for all of them; see ``corral.trainers.sb3.columns``. Each policy has
 its own rollout buffer.
 
-At the time limit an episode is cut, not over: the value of the last observation is added to the
-last reward, discounted, as Stable-Baselines3 does it (Pardo et al., Time Limits in Reinforcement
-Learning, 2018).
+A time limit truncates an episode: the discounted value of the final observation is added to the
+last reward, as in Stable-Baselines3 (Pardo et al., Time Limits in Reinforcement Learning, 2018).
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ __all__ = ["SB3A2C", "SB3PPO", "SB3MaskablePPO"]
 
 
 class SB3PPO(SB3Trainer):
-    """PPO whose policy reads the mask from the observation. See ``SB3Settings``."""
+    """PPO with a policy that reads the mask from the observation. See ``SB3Settings``."""
 
     name: ClassVar[str] = "sb3_ppo"
     Settings: ClassVar[type] = SB3Settings
@@ -49,9 +48,9 @@ class SB3PPO(SB3Trainer):
         return obs, rollout, metrics
 
     def _collect(self, obs: dict[str, Array]) -> tuple[dict[str, Array], Rollout]:
-        """Fill the rollout buffers of the policies that train.
+        """Fill the rollout buffers of the trained policies.
 
-        Returns the next observations [C, ...] and what was counted.
+        Returns the next observations [C, ...] and the counters.
         """
         starts = self._starts
         assert starts is not None
@@ -98,14 +97,16 @@ class SB3PPO(SB3Trainer):
         return actions.cpu().numpy(), values, log_probs
 
     def _masks(self, own: dict[str, Array]) -> dict[str, Array]:
-        """Return what policy and buffer get besides the observations [P, ...]."""
+        """Return the extra arguments of policy and buffer for observations [P, ...]."""
         return {}
 
     def _bootstrapped(
         self, learner: Learner, rewards: Array, dones: Array, infos: list[dict[str, Any]]
     ) -> Array:
-        """Return the rewards [P] of a policy's columns; where the time limit cut, with the
-        discounted value of the last observation."""
+        """Return the rewards [P] of a policy's columns.
+
+        At a time limit, the discounted value of the final observation is added.
+        """
         own: Array = rewards[learner.columns].copy()
         ended = np.flatnonzero(dones[learner.columns]).tolist()
         cut = [i for i in ended if infos[learner.columns[i]]["TimeLimit.truncated"]]
@@ -116,10 +117,10 @@ class SB3PPO(SB3Trainer):
         return own
 
     def _update(self) -> dict[str, float]:
-        """Run Stable-Baselines3's update on the rollout of each policy that trains."""
+        """Run Stable-Baselines3's update on the rollout of each trained policy."""
         metrics: dict[str, float] = {}
-        # As far as training was before this rollout: Stable-Baselines3 counts it as done, and so
-        # spends the last one with a learning rate of 0.
+        # Use the progress before this rollout. Stable-Baselines3 counts the rollout as done, so its
+        # last update has a learning rate of 0.
         before = self.env_steps - self.rollout_steps
         for name, learner in self._learners.items():
             if learner.trained:
@@ -131,7 +132,7 @@ class SB3PPO(SB3Trainer):
 
 
 class SB3MaskablePPO(SB3PPO):
-    """sb3-contrib's MaskablePPO: the masks are handed over, stored and applied by it."""
+    """sb3-contrib's MaskablePPO, which gets, stores and applies the masks itself."""
 
     name: ClassVar[str] = "sb3_maskable_ppo"
     algorithm: ClassVar[type] = MaskablePPO
@@ -141,10 +142,10 @@ class SB3MaskablePPO(SB3PPO):
         learner = super()._learner(name, index, trained)
         size = self.settings.batch_size
         decisions = len(learner.columns) * self.settings.n_steps
-        if trained and decisions % size == 1:  # MaskablePPO normalises it to NaN
+        if trained and decisions % size == 1:  # MaskablePPO normalizes a single advantage to NaN
             raise ValueError(
-                f"batch_size={size}: a rollout of policy {name} has {decisions} decisions, which "
-                "leaves one alone in the last minibatch; give another batch_size, or n_steps"
+                f"batch_size={size}: a rollout of policy {name} has {decisions} decisions, so the "
+                "last minibatch has only one. Pass another batch_size or n_steps"
             )
         return learner
 
@@ -153,7 +154,7 @@ class SB3MaskablePPO(SB3PPO):
 
 
 class SB3A2C(SB3PPO):
-    """A2C whose policy reads the mask from the observation: one step on each rollout."""
+    """A2C with a policy that reads the mask from the observation; one step per rollout."""
 
     name: ClassVar[str] = "sb3_a2c"
     Settings: ClassVar[type] = SB3A2CSettings

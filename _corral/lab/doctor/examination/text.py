@@ -48,7 +48,7 @@ def _named(examination: Examination) -> Iterator[str]:
         yield "No planted bug fails like this."
     for number, one in enumerate(found):
         first, *others = one.bugs
-        told = f"fails {_ranges(one.labels)} like the planted bug {first}"
+        told = f"fails {_ranges(one.labels)} like the known bug {first}"
         if others:
             told += f", which the judged numbers cannot distinguish from {', '.join(others)}"
         yield f"{'Next nearest: it' if number else 'It'} {told} (similarity {one.likeness:.2f})."
