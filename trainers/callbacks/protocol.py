@@ -30,8 +30,8 @@ class Callback:
     """Base class of callbacks during training; override the methods that you need.
 
     ``session`` is the ``corral.trainers.Session`` of the run: its ``run``, ``env_steps``,
-    ``policies``, ``evaluate()``, ``save()`` and ``stop("why")``. A callback that only observes does not
-    change results. An error in a callback ends training, and the run is saved.
+    ``policies``, ``evaluate()``, ``save()`` and ``stop("why")``. A callback that only observes does
+    not change results. An error in a callback ends training, and the run is saved.
     """
 
     order: ClassVar[int] = 0

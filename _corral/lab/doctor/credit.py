@@ -124,7 +124,7 @@ def credit(
         or _valued_end(advantages, given, settings, terminated),
         foreign=_any(_foreign(moved, given, agents, at[1]) for at, moved in by_reward.items()),
         backwards=None if not before else "after" in before and "before" not in before,
-        myopic=None if not before else all(each == "nobody" for each in before),
+        myopic=None if not before else all(each == "none" for each in before),
         **_small_steps(advantages, given, settings, tried),
     )
 
@@ -169,7 +169,7 @@ def _neighbours(
     """Return which neighbor of decision (t, c) its reward affects.
 
     "before" and "after" name the affected decision. "by value": only the value of (t, c) affects
-    the decision before. "nobody": no effect. None if the episode has no earlier decision.
+    the decision before. "none": no effect. None if the episode has no earlier decision.
     """
     same = np.flatnonzero(given.valid[:, c] & (episode[:, c] == episode[t, c]))
     before, after = same[same < t], same[same > t]
@@ -179,7 +179,7 @@ def _neighbours(
         return "before"
     if len(after) and abs(by_reward[after[0], c]) > LEAK:
         return "after"
-    return "by value" if abs(by_value[before[-1], c]) > LEAK else "nobody"
+    return "by value" if abs(by_value[before[-1], c]) > LEAK else "none"
 
 
 def _valued_end(

@@ -79,7 +79,7 @@ def _finding(number: int, one: Finding, diagnosis: Diagnosis, width: int) -> Ite
     policies = f", policy {one.policy}" if one.policy else ""
     told = [("", f"{SURE[one.certainty]}{policies}"), ("measured", one.measured)]
     told += [("expected", one.expected), ("to do", one.todo)]
-    told += [("so also", other.title) for other in diagnosis.findings if other.follows == one.cause]
+    told += [("effect", other.title) for other in diagnosis.findings if other.follows == one.cause]
     for label, text in told:
         for line in _wrapped(text, width, f"   {label:<9}" if label else "   "):
             yield line, ""

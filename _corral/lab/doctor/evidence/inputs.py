@@ -110,7 +110,7 @@ def _names(group: Any) -> dict[Where, str]:
         for column in range(entry.low, entry.high):
             found[(0, column)] = f"{key}[{column - entry.low}]"
     for k in range(group.identities):
-        found[(0, group.layout.width + k)] = f"which agent it is ({group.agents[k]})"
+        found[(0, group.layout.width + k)] = f"agent id ({group.agents[k]})"
     return found
 
 

@@ -29,7 +29,7 @@ class PolicyEvidence:
     acted: list[Array] = field(default_factory=list)  # bool [T, C]
     terminated: list[Array] = field(default_factory=list)  # bool [T, C], from the environment
     truncated: list[Array] = field(default_factory=list)  # bool [T, C]
-    final_value: list[Array] = field(default_factory=list)  # [T, C] V(last obs) where truncated
+    final_value: list[Array] = field(default_factory=list)  # [T, C] V(final obs) if truncated
     # Inputs of an update.
     trajectories: list[Trajectories] = field(default_factory=list)
     advantages: list[Advantages] = field(default_factory=list)

@@ -29,7 +29,7 @@ MOMENTS = 128
 """Number of decisions or steps used to compare columns."""
 
 
-# --- One thing twice -----------------------------------------------------------------------------
+# --- Duplicate columns ---------------------------------------------------------------------------
 
 
 def same_views(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
@@ -111,7 +111,7 @@ def _unshown(found: PolicyEvidence, evidence: Evidence, columns: list[int]) -> s
     return ""
 
 
-# --- Nothing, or too late ------------------------------------------------------------------------
+# --- Constant or late observations ---------------------------------------------------------------
 
 
 def constant_obs(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
@@ -124,7 +124,7 @@ def constant_obs(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
         np.repeat(each[: len(own)], len(found.agents), axis=1)
         for each, own in zip(evidence.said.begins, found.playing.repeats, strict=False)
     ]
-    within = [~each[1:] for each in begins]  # moments that follow one of the same episode
+    within = [~each[1:] for each in begins]  # steps after the first of an episode
     pairs = zip(found.playing.repeats, within, strict=False)
     repeated = [own[1 : len(each) + 1] for own, each in pairs]
     if not within or not np.concatenate(within).any():
@@ -163,7 +163,7 @@ def blank_columns(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
     flat = said.reshape(-1, said.shape[-1])
     rest = np.setdiff1d(np.arange(flat.shape[1]), blank)
     if np.mean([len(np.unique(flat[:MOMENTS, column])) > 2 for column in rest]) < 0.5:
-        return None  # flags, of which some are seldom raised
+        return None  # probably flags that are rarely set
     layout: Any = evidence.trainer.learners[found.policy].group.layout
     names = [
         f"{entry.key or 'observation'}[{column - entry.low}]"
@@ -285,7 +285,7 @@ def _stale_columns(found: PolicyEvidence, evidence: Evidence) -> tuple[int, int]
     return stale, columns
 
 
-# --- Whom actions reach, and who is told who it is -----------------------------------------------
+# --- Effects of actions, and agent ids -----------------------------------------------------------
 
 
 def actions_of_others(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
