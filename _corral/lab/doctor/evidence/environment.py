@@ -99,10 +99,12 @@ class _Pair:
             return
         actions = self._drawn(looks[0])
         chosen = range(len(self.agents)) if i is None else [i]
-        others = self._drawn(looks[0], actions, chosen)
+        alternatives = self._drawn(looks[0], actions, chosen)
         acts = np.array(self.batches[0].acting)
-        self.differ = ((actions != others) & acts).any(axis=1)
-        steps = [b.step(each) for b, each in zip(self.batches, (actions, others), strict=True)]
+        self.differ = ((actions != alternatives) & acts).any(axis=1)
+        steps = [
+            b.step(item) for b, item in zip(self.batches, (actions, alternatives), strict=True)
+        ]
         looks = [step.observations for step in steps]
         changed = self._changed(looks, None)
         self.paid = steps[0].reward != steps[1].reward
@@ -128,31 +130,31 @@ class _Pair:
         With ``but``, return those actions, but different ones for the ``chosen`` agents if they
         have a choice.
         """
-        found = np.zeros((self.batches[0].num_envs, len(self.agents)), dtype=np.int64)
+        drawn = np.zeros((self.batches[0].num_envs, len(self.agents)), dtype=np.int64)
         if but is not None:
-            found[...] = but
+            drawn[...] = but
         for column, agent in enumerate(self.agents):
             if but is not None and column not in chosen:
                 continue
             count = int(self.batches[0].rules.action_space(agent).n)
-            legal = np.ones((len(found), count), dtype=bool)
+            legal = np.ones((len(drawn), count), dtype=bool)
             if MASK in look[agent]:
                 legal = np.asarray(look[agent][MASK]) != 0
             order = self.rng.random(legal.shape) + legal
             if but is not None:
-                order[np.arange(len(found)), but[:, column]] -= legal.sum(axis=1) > 1
-            found[:, column] = order.argmax(axis=1)
-        return found
+                order[np.arange(len(drawn)), but[:, column]] -= legal.sum(axis=1) > 1
+            drawn[:, column] = order.argmax(axis=1)
+        return drawn
 
     def _changed(self, looks: list[Any], key: str | None) -> Array:
         """Return the differences between two observations, bool [B, N]: in masks, or in the
         rest."""
-        found = np.zeros((self.batches[0].num_envs, len(self.agents)), dtype=bool)
+        changed = np.zeros((self.batches[0].num_envs, len(self.agents)), dtype=bool)
         for column, agent in enumerate(self.agents):
             parts = []
             for look in looks:
                 seen, mask = split(look[agent])
                 parts.append(seen if key is None else mask)
             if parts[0] is not None:
-                found[:, column] = (flat_tree(parts[0]) != flat_tree(parts[1])).any(axis=1)
-        return found
+                changed[:, column] = (flat_tree(parts[0]) != flat_tree(parts[1])).any(axis=1)
+        return changed

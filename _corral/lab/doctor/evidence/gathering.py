@@ -66,13 +66,13 @@ def gather(
         if _ours(error):
             raise
         evidence.error, evidence.error_kind = str(error), type(error).__name__
-    for name, found in seen.items():
+    for name, record in seen.items():
         after = _weights(trainer.learners[name])
-        found.moved = {k: float(np.abs(after[k] - before[name][k]).max()) for k in after}
-        if found.obs:
-            look_into(trainer, name, found)
+        record.moved = {k: float(np.abs(after[k] - before[name][k]).max()) for k in after}
+        if record.obs:
+            look_into(trainer, name, record)
         if not evidence.error:
-            ask_policies(trainer, name, found, rebuild, seed)
+            ask_policies(trainer, name, record, rebuild, seed)
     if twins:
         evidence.said.twins = _twins(trainer, seed)
     return evidence

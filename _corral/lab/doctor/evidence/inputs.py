@@ -20,7 +20,7 @@ LOOKED_AT = 256
 Parts = list[torch.Tensor]
 
 
-def look_into(trainer: Any, name: str, found: PolicyEvidence) -> None:
+def look_into(trainer: Any, name: str, record: PolicyEvidence) -> None:
     """Record the actor's ignored inputs and dead layers."""
     learner = trainer.learners[name]
     buffer = trainer.rollout.groups[list(trainer.learners).index(name)]
@@ -29,16 +29,16 @@ def look_into(trainer: Any, name: str, found: PolicyEvidence) -> None:
         return
     rows = generator(0, "eval").permutation(acted)[:LOOKED_AT]
     parts = _parts(learner, buffer, rows)
-    found.playing.dead = _dead_layers(learner.actor, parts)
+    record.playing.dead = _dead_layers(learner.actor, parts)
     silent = _without_gradient(learner.actor, parts)
     names = _names(learner.group)
     vector = buffer.vector[:-1].reshape(-1, buffer.vector.shape[-1])[acted]
     images = [image[:-1].reshape(-1, *image.shape[3:])[acted] for image in buffer.images]
     for where in silent:
         values = vector[:, where[1]] if where[0] == 0 else images[where[0] - 1]
-        told = _reaches(learner, buffer, acted, values, where)
-        if told is not None:
-            (found.playing.cut if told else found.ignored).append(names[where])
+        has_effect = _reaches(learner, buffer, acted, values, where)
+        if has_effect is not None:
+            (record.playing.cut if has_effect else record.ignored).append(names[where])
 
 
 Where = tuple[int, int]
@@ -52,23 +52,23 @@ def _parts(learner: Any, buffer: Any, rows: Array) -> Parts:
 
 def _without_gradient(actor: Any, parts: Parts) -> list[Where]:
     """Return the inputs without a gradient from the outputs in any row."""
-    given = [part.clone().requires_grad_() for part in parts]
-    outputs, _ = actor.step(given, actor.initial(len(parts[0])))
+    inputs = [part.clone().requires_grad_() for part in parts]
+    outputs, _ = actor.step(inputs, actor.initial(len(parts[0])))
     # A random direction: a plain sum of the outputs might cancel out.
     direction = torch.from_numpy(generator(0, "eval").standard_normal(outputs.shape[-1])).float()
-    found: list[Where] = []
+    silent_inputs: list[Where] = []
     if not outputs.requires_grad:
         return [(0, k) for k in range(parts[0].shape[1])] + [(k, 0) for k in range(1, len(parts))]
     (outputs @ direction.to(outputs.device)).sum().backward()
-    for k, part in enumerate(given):
+    for k, part in enumerate(inputs):
         flat = None if part.grad is None else part.grad.abs().flatten(1).amax(dim=0)
         if k == 0:
             silent = [True] * part.shape[1] if flat is None else (~(flat > 0)).tolist()
-            found += [(0, column) for column, none in enumerate(silent) if none]
+            silent_inputs += [(0, column) for column, none in enumerate(silent) if none]
         elif flat is None or not bool((flat > 0).any()):
-            found.append((k, 0))
+            silent_inputs.append((k, 0))
     actor.zero_grad(set_to_none=True)
-    return found
+    return silent_inputs
 
 
 def _reaches(learner: Any, buffer: Any, acted: Array, values: Array, where: Where) -> bool | None:
@@ -99,19 +99,19 @@ def _reaches(learner: Any, buffer: Any, acted: Array, values: Array, where: Wher
 
 def _names(group: Any) -> dict[Where, str]:
     """Return the name of each input, for example "observation[3]"."""
-    found: dict[Where, str] = {}
+    names: dict[Where, str] = {}
     image = 0
     for entry in group.layout.entries:
         key = entry.key or "observation"
         if entry.axes is not None:
             image += 1
-            found[(image, 0)] = f"the image {key}"
+            names[(image, 0)] = f"the image {key}"
             continue
         for column in range(entry.low, entry.high):
-            found[(0, column)] = f"{key}[{column - entry.low}]"
+            names[(0, column)] = f"{key}[{column - entry.low}]"
     for k in range(group.identities):
-        found[(0, group.layout.width + k)] = f"agent id ({group.agents[k]})"
-    return found
+        names[(0, group.layout.width + k)] = f"agent id ({group.agents[k]})"
+    return names
 
 
 def _dead_layers(network: Any, parts: Parts) -> list[str]:
@@ -127,7 +127,7 @@ def _dead_layers(network: Any, parts: Parts) -> list[str]:
 
     def hear(name: str) -> Callable[..., None]:
         def hook(module: nn.Module, inputs: Any, output: Any) -> None:
-            before = [each for each in inputs if isinstance(each, torch.Tensor)]
+            before = [item for item in inputs if isinstance(item, torch.Tensor)]
             if not before or not isinstance(output, torch.Tensor) or len(output) < 2:
                 return
             lost = varied[0] and not blank and not before[0].any()
@@ -144,8 +144,8 @@ def _dead_layers(network: Any, parts: Parts) -> list[str]:
         with torch.inference_mode():
             network.step(parts, network.initial(len(parts[0])))
     finally:
-        for each in hooks:
-            each.remove()
+        for item in hooks:
+            item.remove()
     return dead
 
 

@@ -94,10 +94,15 @@ def ask_loss(
 
 def _gradient(total: torch.Tensor, of: torch.Tensor) -> torch.Tensor:
     """Return the gradient of ``total`` with respect to ``of`` [R, ...] as [R, D]; 0 if none."""
-    found = None
+    gradient = None
     if total.requires_grad:
-        (found,) = torch.autograd.grad(total, of, retain_graph=True, allow_unused=True)
-    return (torch.zeros_like(of) if found is None else found).detach().reshape(len(of), -1).double()
+        (gradient,) = torch.autograd.grad(total, of, retain_graph=True, allow_unused=True)
+    return (
+        (torch.zeros_like(of) if gradient is None else gradient)
+        .detach()
+        .reshape(len(of), -1)
+        .double()
+    )
 
 
 # --- The actor -----------------------------------------------------------------------------------
@@ -110,12 +115,12 @@ def _of_policy(
     size = likelier.square().sum(dim=1)  # [R] 0: the actor cannot change the action's probability
     spread = float(now.advantage.double().std(unbiased=False))
     movable = torch.nonzero(size > 1e-6).flatten()
-    found: dict[str, Any] = {"spread": spread, "choice": bool((size > 0).any())}
+    result: dict[str, Any] = {"spread": spread, "choice": bool((size > 0).any())}
     if not len(movable):
-        return found
+        return result
     step = spread if spread > 0 else 1.0
     middle = float(now.advantage.double().mean())
-    said, weights = [], []
+    effects, weights = [], []
     at = np.linspace(0, len(movable) - 1, TRIED).round().astype(int)
     for row in sorted(set(movable[torch.from_numpy(at)].tolist())):
         ends = []
@@ -124,19 +129,19 @@ def _of_policy(
             advantage[row] = middle + sign * step
             ends.append(at_actor(advantage=advantage))
         moved = -((ends[0] - ends[1]) * likelier).sum(dim=1)[movable] / size[movable]
-        own = float(moved[movable == row]) / (2 * step) * len(now)
-        most, noise = float(moved.abs().max()), 1e-6 * float(ends[0].abs().max())
-        weights.append(own)
-        if most <= noise:
-            said.append("nothing")
-        elif abs(float(moved[movable == row])) < (1 - 1e-3) * most or _of_all(moved):
-            said.append("elsewhere")
+        own_effect = float(moved[movable == row]) / (2 * step) * len(now)
+        largest, noise = float(moved.abs().max()), 1e-6 * float(ends[0].abs().max())
+        weights.append(own_effect)
+        if largest <= noise:
+            effects.append("nothing")
+        elif abs(float(moved[movable == row])) < (1 - 1e-3) * largest or _of_all(moved):
+            effects.append("elsewhere")
         else:
-            said.append("own" if own > 0 else "opposite")
-    found["advantage"] = said[0] if len(set(said)) == 1 else _of_several(said)
-    found["weight"] = float(np.median(np.abs(weights)))
-    found |= _of_old(at_actor, now, movable)
-    return found | _of_entropy(at_actor, now, outputs, logits)
+            effects.append("own" if own_effect > 0 else "opposite")
+    result["advantage"] = effects[0] if len(set(effects)) == 1 else _of_several(effects)
+    result["weight"] = float(np.median(np.abs(weights)))
+    result |= _of_old(at_actor, now, movable)
+    return result | _of_entropy(at_actor, now, outputs, logits)
 
 
 def _of_all(moved: torch.Tensor) -> bool:
@@ -144,11 +149,11 @@ def _of_all(moved: torch.Tensor) -> bool:
     return len(moved) > 3 and bool(moved.abs().median() > 0.5 * moved.abs().max())
 
 
-def _of_several(said: list[str]) -> str | None:
+def _of_several(effects: list[str]) -> str | None:
     """Combine the results of rows that disagree; a single outlier may be chance."""
-    if said.count("elsewhere") * 2 >= len(said):
+    if effects.count("elsewhere") * 2 >= len(effects):
         return "elsewhere"
-    return "own" if "opposite" not in said and "own" in said else None
+    return "own" if "opposite" not in effects and "own" in effects else None
 
 
 def _of_old(
@@ -156,15 +161,15 @@ def _of_old(
 ) -> dict[str, Any]:
     good = torch.ones_like(now.advantage)
     good[::2] = 2.0  # unequal, because a loss may normalize them
-    there = at_actor(advantage=good)
+    gradients = at_actor(advantage=good)
     farther = at_actor(advantage=good, log_prob=now.log_prob - 0.1)
     near = at_actor(advantage=good, log_prob=now.log_prob - 0.01)
-    largest = float(there.abs().max())
+    largest = float(gradients.abs().max())
     if not largest > 0:
         return {}
-    lost = near[movable].abs().amax(dim=1) <= 1e-6 * there[movable].abs().amax(dim=1)
+    lost = near[movable].abs().amax(dim=1) <= 1e-6 * gradients[movable].abs().amax(dim=1)
     return {
-        "old_log_prob": bool((farther - there).abs().max() > 1e-5 * largest),
+        "old_log_prob": bool((farther - gradients).abs().max() > 1e-5 * largest),
         "tight": bool(lost.double().mean() > 0.4),
         "off_one": _taken_for_clipped(at_actor, now, movable),
     }
@@ -180,7 +185,7 @@ def _taken_for_clipped(
     """
     signs = torch.ones_like(now.advantage)
     signs[::2] = -1.0
-    most = 0.0
+    largest = 0.0
     for advantage, shift in ((signs, -1.0), (-signs, -1.0), (signs, 1.0), (-signs, 1.0)):
         sizes = [
             at_actor(advantage=advantage, log_prob=now.log_prob + shift * far).abs().amax(dim=1)
@@ -189,24 +194,24 @@ def _taken_for_clipped(
         lost = sizes[0] <= 1e-6 * sizes[0].max()
         back = torch.stack(sizes[1:]).amax(dim=0) > 1e-6 * sizes[0].max()
         # Count only decisions with an advantage of this sign, about half of all.
-        own = movable[advantage[movable] < 0] if shift < 0 else movable[advantage[movable] > 0]
-        if len(own):
-            most = max(most, float((lost & back)[own].double().mean()))
-    return most
+        rows = movable[advantage[movable] < 0] if shift < 0 else movable[advantage[movable] > 0]
+        if len(rows):
+            largest = max(largest, float((lost & back)[rows].double().mean()))
+    return largest
 
 
 def _of_entropy(
     at_actor: Callable[..., torch.Tensor], now: Minibatch, outputs: Outputs, logits: torch.Tensor
 ) -> dict[str, Any]:
     """Return the weight of the entropy, from the gradient without advantages."""
-    left = at_actor(advantage=torch.zeros_like(now.advantage))
+    remaining = at_actor(advantage=torch.zeros_like(now.advantage))
     wider = _gradient(outputs.distribution.entropy().mean(), logits)
-    size, both = float(wider.square().sum()), float((left * wider).sum())
-    if not size > 0 or not torch.isfinite(left).all():
+    size, both = float(wider.square().sum()), float((remaining * wider).sum())
+    if not size > 0 or not torch.isfinite(remaining).all():
         return {}
-    if float(left.abs().max()) <= 1e-7 / len(now):  # rounding error
+    if float(remaining.abs().max()) <= 1e-7 / len(now):  # rounding error
         return {"entropy_weight": 0.0}
-    likeness = both / np.sqrt(size * float(left.square().sum()))
+    likeness = both / np.sqrt(size * float(remaining.square().sum()))
     return {"entropy_weight": -both / size} if abs(likeness) > 0.9 else {}
 
 
@@ -220,28 +225,30 @@ def _of_values(loss: Loss, now: Minibatch, outputs: Outputs, settings: Any) -> d
         """Return the gradient [R] at values moved by ``share`` of the way to their targets."""
         value = (old + share * (now.value_target - old)).detach().requires_grad_()
         changed = dataclasses.replace(now, value_target=target)
-        given = Outputs(outputs.distribution, outputs.log_prob, value)
-        return _gradient(loss(changed, given, settings).total, value)[:, 0]
+        shifted = Outputs(outputs.distribution, outputs.log_prob, value)
+        return _gradient(loss(changed, shifted, settings).total, value)[:, 0]
 
     gap = (target - old).double()
     off = gap.abs() > 0.05 * float(target.double().std(unbiased=False)) + 1e-6
     if len(now) < 2 or not off.any():
         return {}
-    here, near, far, reached = slope(0.0), slope(0.1), slope(0.9), slope(1.0)
-    none = 1e-9 * max(1e-3, float(here.abs().max()))
-    there = off & (here.abs() > none)
-    found: dict[str, Any] = {"value_flat": float((here.abs() <= none)[off].double().mean())}
-    if not there.any():
-        return found
-    row = int(torch.nonzero(there).flatten()[0])
+    at_value, near, far, reached = slope(0.0), slope(0.1), slope(0.9), slope(1.0)
+    none = 1e-9 * max(1e-3, float(at_value.abs().max()))
+    with_gradient = off & (at_value.abs() > none)
+    result: dict[str, Any] = {"value_flat": float((at_value.abs() <= none)[off].double().mean())}
+    if not with_gradient.any():
+        return result
+    row = int(torch.nonzero(with_gradient).flatten()[0])
     raised = target.clone()
     raised[row] += float(target.double().std(unbiased=False)) + 1e-3
-    moved = (slope(0.0, raised) - here).abs()
-    return found | {
-        "value_away": float((here * gap > 0)[there].double().mean()),
-        "value_short": float((near.abs() <= none)[there].double().mean()),
-        "value_linear": float(((far - here).abs() < 0.02 * here.abs())[there].double().mean()),
-        "value_astray": float((reached.abs() > 0.2 * here.abs().median())[off].double().mean()),
+    moved = (slope(0.0, raised) - at_value).abs()
+    return result | {
+        "value_away": float((at_value * gap > 0)[with_gradient].double().mean()),
+        "value_short": float((near.abs() <= none)[with_gradient].double().mean()),
+        "value_linear": float(
+            ((far - at_value).abs() < 0.02 * at_value.abs())[with_gradient].double().mean()
+        ),
+        "value_astray": float((reached.abs() > 0.2 * at_value.abs().median())[off].double().mean()),
         "target_elsewhere": bool(moved.sum() - moved[row] > moved[row])
         if float(moved.sum()) > none
         else None,

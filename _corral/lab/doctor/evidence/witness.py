@@ -71,7 +71,9 @@ class Witness:
 
     def see(self, observations: Mapping[str, Any]) -> None:
         """Record the current observations, acting agents and global state."""
-        self.observations.append({agent: _copied(each) for agent, each in observations.items()})
+        self.observations.append(
+            {agent: _copied(observation) for agent, observation in observations.items()}
+        )
         self.who_acts.append(np.array(self.batch.acting))
         self.states.append(np.array(self.batch.global_state()))
 

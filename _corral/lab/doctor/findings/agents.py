@@ -32,17 +32,17 @@ MOMENTS = 128
 # --- Duplicate columns ---------------------------------------------------------------------------
 
 
-def same_views(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+def same_views(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report columns of the observation that are always equal."""
-    said, _ = joined(found.obs)
-    if not said.size:
+    obs, _ = joined(record.obs)
+    if not obs.size:
         return None
-    twins = _twins(said.reshape(-1, said.shape[-1]))
-    if not twins or len(twins) > said.shape[-1]:
+    twins = _twins(obs.reshape(-1, obs.shape[-1]))
+    if not twins or len(twins) > obs.shape[-1]:
         return None
-    hidden = _unshown(found, evidence, [column for pair in twins for column in pair])
+    hidden = _unshown(record, evidence, [column for pair in twins for column in pair])
     whole = _blocks(twins)
-    flags = [len(np.unique(said[..., a])) < 3 for a, _ in twins]
+    flags = [len(np.unique(obs[..., a])) < 3 for a, _ in twins]
     if all(flags) and not hidden and not whole:
         return None  # for example one "nothing yet" flag per agent
     return Finding(
@@ -51,11 +51,11 @@ def same_views(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
         if hidden
         else "Some columns of the observation are always equal: one may hold the wrong value.",
         f"columns {', '.join(f'{a} and {b}' for a, b in twins[:4])} are equal in "
-        f"{said.shape[0] * said.shape[1]:,} decisions" + (f"; {hidden}" if hidden else ""),
+        f"{obs.shape[0] * obs.shape[1]:,} decisions" + (f"; {hidden}" if hidden else ""),
         "no column that duplicates another",
         "look for two observation entries that are written with the same key or index",
         2 if hidden or whole else 1,
-        found.policy,
+        record.policy,
     )
 
 
@@ -77,29 +77,33 @@ def _blocks(twins: list[tuple[int, int]]) -> bool:
     return any({(a + k, b + k) for k in range(3)} <= pairs for a, b in twins if b - a >= 3)
 
 
-def _columns(found: PolicyEvidence) -> dict[str, Array]:
+def _columns(record: PolicyEvidence) -> dict[str, Array]:
     """Return the observations of each agent of a policy: [R, F] by agent."""
-    said, _ = joined(found.obs)
-    flat = said.reshape(-1, len(found.agents), said.shape[-1])
-    return {agent: flat[:, j] for j, agent in enumerate(found.agents)}
+    obs, _ = joined(record.obs)
+    flat = obs.reshape(-1, len(record.agents), obs.shape[-1])
+    return {agent: flat[:, j] for j, agent in enumerate(record.agents)}
 
 
-def _unshown(found: PolicyEvidence, evidence: Evidence, columns: list[int]) -> str:
+def _unshown(record: PolicyEvidence, evidence: Evidence, columns: list[int]) -> str:
     """Describe an agent's value that is shown twice and the missing value that it replaces."""
-    shown = {agent: v for each in evidence.policies.values() for agent, v in _columns(each).items()}
-    for agent in found.agents:
-        own = shown[agent]
-        keys = {np.ascontiguousarray(own[:, c]).tobytes() for c in range(own.shape[1])}
+    shown = {
+        agent: v for policy in evidence.policies.values() for agent, v in _columns(policy).items()
+    }
+    for agent in record.agents:
+        agent_values = shown[agent]
+        keys = {
+            np.ascontiguousarray(agent_values[:, c]).tobytes() for c in range(agent_values.shape[1])
+        }
         for column in columns:
-            twice = np.ascontiguousarray(own[:, column]).tobytes()
-            for other, theirs in shown.items():
-                if other == agent or len(theirs) != len(own):
+            twice = np.ascontiguousarray(agent_values[:, column]).tobytes()
+            for other, other_values in shown.items():
+                if other == agent or len(other_values) != len(agent_values):
                     continue
-                for place in range(theirs.shape[1]):
-                    if np.ascontiguousarray(theirs[:, place]).tobytes() != twice:
+                for place in range(other_values.shape[1]):
+                    if np.ascontiguousarray(other_values[:, place]).tobytes() != twice:
                         continue
                     for third, values in shown.items():
-                        if third in (agent, other) or values.shape != theirs.shape:
+                        if third in (agent, other) or values.shape != other_values.shape:
                             continue
                         value = np.ascontiguousarray(values[:, place])
                         if np.ptp(value) > 1e-6 and value.tobytes() not in keys:
@@ -114,25 +118,25 @@ def _unshown(found: PolicyEvidence, evidence: Evidence, columns: list[int]) -> s
 # --- Constant or late observations ---------------------------------------------------------------
 
 
-def constant_obs(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+def constant_obs(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report observations that never change within an episode."""
-    if not found.playing.repeats or not found.obs:
+    if not record.playing.repeats or not record.obs:
         return None
-    masks, _ = joined(found.masks)
+    masks, _ = joined(record.masks)
     reasons: list[str] = []
     begins = [
-        np.repeat(each[: len(own)], len(found.agents), axis=1)
-        for each, own in zip(evidence.said.begins, found.playing.repeats, strict=False)
+        np.repeat(item[: len(repeats)], len(record.agents), axis=1)
+        for item, repeats in zip(evidence.said.begins, record.playing.repeats, strict=False)
     ]
-    within = [~each[1:] for each in begins]  # steps after the first of an episode
-    pairs = zip(found.playing.repeats, within, strict=False)
-    repeated = [own[1 : len(each) + 1] for own, each in pairs]
+    within = [~begin[1:] for begin in begins]  # steps after the first of an episode
+    pairs = zip(record.playing.repeats, within, strict=False)
+    repeated = [repeats[1 : len(pair) + 1] for repeats, pair in pairs]
     if not within or not np.concatenate(within).any():
         return None
     frozen = bool(np.concatenate(repeated)[np.concatenate(within)].all())
     if not frozen:
         return None
-    acts = np.concatenate(found.acted)[: len(masks)]
+    acts = np.concatenate(record.acted)[: len(masks)]
     if ((masks[1:] != masks[:-1]).any(axis=-1) & acts[1:] & acts[:-1]).any():
         reasons.append("action masks change from step to step")
     if _moves(evidence):
@@ -147,24 +151,24 @@ def constant_obs(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
         "look for an observation that is made at reset and never updated, an array that is never "
         "written, or a wrapper that returns an old observation",
         2 if reasons else 1,
-        found.policy,
+        record.policy,
     )
 
 
-def blank_columns(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+def blank_columns(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report columns of the observation that are always 0, although their bounds allow more."""
-    said, _ = joined(found.obs)
-    begun = sum(int(each.sum()) for each in evidence.said.begins)
-    if begun < EPISODES or said.shape[0] * said.shape[1] < DECISIONS:
+    obs, _ = joined(record.obs)
+    begun = sum(int(begin.sum()) for begin in evidence.said.begins)
+    if begun < EPISODES or obs.shape[0] * obs.shape[1] < DECISIONS:
         return None
-    blank = np.flatnonzero(~said.any(axis=(0, 1)))
-    if not len(blank) or not said.any():
+    blank = np.flatnonzero(~obs.any(axis=(0, 1)))
+    if not len(blank) or not obs.any():
         return None
-    flat = said.reshape(-1, said.shape[-1])
+    flat = obs.reshape(-1, obs.shape[-1])
     rest = np.setdiff1d(np.arange(flat.shape[1]), blank)
     if np.mean([len(np.unique(flat[:MOMENTS, column])) > 2 for column in rest]) < 0.5:
         return None  # probably flags that are rarely set
-    layout: Any = evidence.trainer.learners[found.policy].group.layout
+    layout: Any = evidence.trainer.learners[record.policy].group.layout
     names = [
         f"{entry.key or 'observation'}[{column - entry.low}]"
         for entry in layout.entries
@@ -176,13 +180,13 @@ def blank_columns(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
     return Finding(
         "observation-blank",
         "Parts of the observation are always 0.",
-        f"{', '.join(names[:6])}: 0 in {said.shape[0] * said.shape[1]:,} decisions",
+        f"{', '.join(names[:6])}: 0 in {obs.shape[0] * obs.shape[1]:,} decisions",
         "values that vary, or no column",
         "check whether these columns should hold a value: look for a field that is never written "
         "or "
         "that a wrapper overwrites",
         1,
-        found.policy,
+        record.policy,
     )
 
 
@@ -196,24 +200,24 @@ def _moves(evidence: Evidence) -> bool:
     return bool(changes) and bool(np.concatenate(changes).mean() > 0.5)
 
 
-def late_obs(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+def late_obs(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report observations that show the state of the previous step."""
     twins = evidence.said.twins
     reasons, certainty = [], 0
-    if twins is not None and first_policy(found, evidence) and twins.late >= 8 and not twins.soon:
+    if twins is not None and first_policy(record, evidence) and twins.late >= 8 and not twins.soon:
         reasons.append(
             f"in {twins.late} paired replays, different actions changed no observation at the next "
             "step and changed one at the step after; they never changed the next observation"
         )
         certainty = 1
-    first, later = _repeats(found, evidence)
+    first, later = _repeats(record, evidence)
     if first is not None and first >= 0.99 and later < 0.5:
         reasons.append(
             f"the second observation equals the first in {first:.0%} of episodes, later "
             f"observations equal the one before in {later:.0%}"
         )
         certainty += 1
-    stale, columns = _stale_columns(found, evidence)
+    stale, columns = _stale_columns(record, evidence)
     if columns and stale >= 0.5 * columns:
         reasons.append(f"{stale} of {columns} columns equal the global state of the previous step")
         certainty = 3
@@ -227,43 +231,43 @@ def late_obs(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
         "compute the observation after the state is updated, not before; in a wrapper, return the "
         "observation of the current step",
         min(3, certainty),
-        found.policy,
+        record.policy,
     )
 
 
-def _repeats(found: PolicyEvidence, evidence: Evidence) -> tuple[float | None, float]:
+def _repeats(record: PolicyEvidence, evidence: Evidence) -> tuple[float | None, float]:
     """Return two shares of repeated observations: second equal to first, and later ones.
 
     The first share is of episodes; it is None with fewer than 8 episodes.
     """
     first: list[Array] = []
     later: list[Array] = []
-    for repeats, begins in zip(found.playing.repeats, evidence.said.begins, strict=False):
-        begun = np.repeat(begins[: len(repeats)], len(found.agents), axis=1)
+    for repeats, begins in zip(record.playing.repeats, evidence.said.begins, strict=False):
+        begun = np.repeat(begins[: len(repeats)], len(record.agents), axis=1)
         second = np.zeros_like(begun)
         second[1:] = begun[:-1]
-        own = repeats[: len(begun)]
-        first.append(own[second & ~begun])
+        current = repeats[: len(begun)]
+        first.append(current[second & ~begun])
         rest = ~second & ~begun
         rest[:2] = False
-        later.append(own[rest])
+        later.append(current[rest])
     if not first or sum(map(len, first)) < 8 or not sum(map(len, later)):
         return None, 0.0
     return float(np.concatenate(first).mean()), float(np.concatenate(later).mean())
 
 
-def _stale_columns(found: PolicyEvidence, evidence: Evidence) -> tuple[int, int]:
+def _stale_columns(record: PolicyEvidence, evidence: Evidence) -> tuple[int, int]:
     """Return the number of stale columns and of columns that occur in the global state.
 
     A stale column equals the global state of the step before and not the current one. Only columns
     that differ between environment copies count: the others may match by chance.
     """
     stale = columns = 0
-    for (said, _), states, begins in zip(
-        found.obs, evidence.said.states, evidence.said.begins, strict=False
+    for (obs, _), states, begins in zip(
+        record.obs, evidence.said.states, evidence.said.begins, strict=False
     ):
-        steps = min(len(said), len(states))
-        shown = said[:steps].reshape(steps, begins.shape[1], len(found.agents), -1)
+        steps = min(len(obs), len(states))
+        shown = obs[:steps].reshape(steps, begins.shape[1], len(record.agents), -1)
         inside = np.argwhere(~begins[1:steps])[:MOMENTS]
         if len(inside) < 16 or not states.shape[-1]:
             return 0, 0
@@ -273,7 +277,7 @@ def _stale_columns(found: PolicyEvidence, evidence: Evidence) -> tuple[int, int]
         at = {now[:, g].tobytes() for g in np.flatnonzero(moves)}
         was = {before[:, g].tobytes() for g in np.flatnonzero(moves)}
         seen = shown[t + 1, b]  # [R, P, F]
-        differs = np.any([np.ptp(seen[t == each], axis=0) > 0 for each in np.unique(t)], axis=0)
+        differs = np.any([np.ptp(seen[t == item], axis=0) > 0 for item in np.unique(t)], axis=0)
         for j in range(seen.shape[1]):
             for f in range(seen.shape[2]):
                 if not differs[j, f]:
@@ -288,22 +292,22 @@ def _stale_columns(found: PolicyEvidence, evidence: Evidence) -> tuple[int, int]
 # --- Effects of actions, and agent ids -----------------------------------------------------------
 
 
-def actions_of_others(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+def actions_of_others(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report actions that affect another agent instead of the agent that chose them."""
     twins = evidence.said.twins
-    if twins is None or not first_policy(found, evidence) or len(twins.agents) < 2:
+    if twins is None or not first_policy(record, evidence) or len(twins.agents) < 2:
         return None
     if (twins.moments < 16).any():
         return None
     share = twins.reached / twins.moments[:, None]
     to = share.argmax(axis=1)
-    others = share.copy()
-    others[np.arange(len(to)), to] = 0.0
+    rest = share.copy()
+    rest[np.arange(len(to)), to] = 0.0
     if (
         len(set(to.tolist())) < len(to)
         or (to == np.arange(len(to))).any()
         or share.max(axis=1).min() < 0.5
-        or others.max() > 0.02
+        or rest.max() > 0.02
     ):
         return None
     return Finding(
@@ -321,15 +325,15 @@ def actions_of_others(found: PolicyEvidence, evidence: Evidence) -> Finding | No
     )
 
 
-def paid_for_others(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+def paid_for_others(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report actions that change another agent's reward and hardly the agent's own."""
     twins = evidence.said.twins
-    if twins is None or not first_policy(found, evidence) or (twins.moments < 32).all():
+    if twins is None or not first_policy(record, evidence) or (twins.moments < 32).all():
         return None
     share = twins.paid / np.maximum(twins.moments, 1)[:, None]
-    own = np.diag(share)
-    most = (share - np.diag(own)).max(axis=1)
-    wrong = (twins.moments >= 32) & (most >= 0.2) & (own <= 0.25 * most)
+    own_share = np.diag(share)
+    largest = (share - np.diag(own_share)).max(axis=1)
+    wrong = (twins.moments >= 32) & (largest >= 0.2) & (own_share <= 0.25 * largest)
     if not wrong.any():
         return None
     return Finding(
@@ -337,8 +341,9 @@ def paid_for_others(found: PolicyEvidence, evidence: Evidence) -> Finding | None
         "An agent's action changes another agent's immediate reward and hardly its own.",
         "; ".join(
             f"changing the action of {twins.agents[i]} changed the reward of "
-            f"{twins.agents[int(np.where(np.arange(len(own)) == i, -1, share[i]).argmax())]} in "
-            f"{most[i]:.0%} of {twins.moments[i]:.0f} replays, its own in {own[i]:.0%}"
+            f"{twins.agents[int(np.where(np.arange(len(own_share)) == i, -1, share[i]).argmax())]} "
+            "in "
+            f"{largest[i]:.0%} of {twins.moments[i]:.0f} replays, its own in {own_share[i]:.0%}"
             for i in np.flatnonzero(wrong)[:3]
         ),
         "an action changes the agent's own reward at least as often, unless the game's rules "
@@ -348,22 +353,22 @@ def paid_for_others(found: PolicyEvidence, evidence: Evidence) -> Finding | None
     )
 
 
-def untold_identity(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+def untold_identity(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report agents that share a policy without an agent id and get equal observations."""
-    group: Any = evidence.trainer.learners[found.policy].group
-    if len(found.agents) < 2 or group.identities or not found.obs:
+    group: Any = evidence.trainer.learners[record.policy].group
+    if len(record.agents) < 2 or group.identities or not record.obs:
         return None
-    said, _ = joined(found.obs)
-    flat = said.reshape(len(said), -1, len(found.agents), said.shape[-1])  # [T, B, P, F]
-    alike = (np.ptp(flat, axis=2) < 1e-6).all(axis=-1) if said.shape[-1] else np.ones(1)
-    if group.layout.images or alike.mean() <= 0.02:
+    obs, _ = joined(record.obs)
+    flat = obs.reshape(len(obs), -1, len(record.agents), obs.shape[-1])  # [T, B, P, F]
+    equal = (np.ptp(flat, axis=2) < 1e-6).all(axis=-1) if obs.shape[-1] else np.ones(1)
+    if group.layout.images or equal.mean() <= 0.02:
         return None  # the observations already distinguish the agents
     return Finding(
         "shared-without-identity",
         "Agents share one policy without an agent id, and their observations are equal.",
-        f"{', '.join(found.agents)}: equal observations in {alike.mean():.0%} of steps",
+        f"{', '.join(record.agents)}: equal observations in {equal.mean():.0%} of steps",
         "an observation that identifies the agent, or separate policies",
         "keep agent_id=True, or pass policies='separate'",
-        2 if alike.mean() >= 0.5 else 1,
-        found.policy,
+        2 if equal.mean() >= 0.5 else 1,
+        record.policy,
     )

@@ -21,29 +21,31 @@ TINY = 1e-4
 def credited(evidence: Evidence) -> Iterator[Finding]:
     """Yield findings about advantages as a function of rewards and values."""
     trainer = evidence.trainer
-    for found in evidence.policies.values():
-        for given, terminated, truncated in zip(
-            found.trajectories, found.terminated, found.truncated, strict=False
+    for record in evidence.policies.values():
+        for trajectories, terminated, truncated in zip(
+            record.trajectories, record.terminated, record.truncated, strict=False
         ):
-            if not given.valid.any() or _silent(found):
+            if not trajectories.valid.any() or _silent(record):
                 continue
-            told = credit(
+            effects = credit(
                 trainer.algorithm.advantages,
-                given,
+                trajectories,
                 trainer.settings,
                 terminated,
                 truncated,
-                len(found.agents),
+                len(record.agents),
             )
-            yield from _of_credit(told, found.policy)
-            yield from _of_sight(told, given, terminated | truncated, found.policy)
+            yield from _of_credit(effects, record.policy)
+            yield from _of_sight(effects, trajectories, terminated | truncated, record.policy)
             break
 
 
-def _of_sight(told: Credit, given: Trajectories, ended: Array, policy: str) -> Iterator[Finding]:
+def _of_sight(
+    effects: Credit, trajectories: Trajectories, ended: Array, policy: str
+) -> Iterator[Finding]:
     """Yield findings about the horizon of the advantages and their sensitivity to rewards."""
-    if told.myopic and told.own:
-        late = _paid_late(given, ended)
+    if effects.myopic and effects.own:
+        late = _paid_late(trajectories, ended)
         yield Finding(
             "myopic",
             "Advantages ignore all rewards and values after the decision's own step.",
@@ -54,21 +56,21 @@ def _of_sight(told: Credit, given: Trajectories, ended: Array, policy: str) -> I
             2 if late > 0.5 else 1,
             policy,
         )
-    if told.gain is not None and 0 < told.gain < TINY:
+    if effects.gain is not None and 0 < effects.gain < TINY:
         yield Finding(
             "advantages-tiny",
             "Advantages are so small that the optimizer's epsilon dominates them.",
-            f"a typical reward difference changes an advantage by {told.gain:.2g}",
+            f"a typical reward difference changes an advantage by {effects.gain:.2g}",
             "advantages of about 1",
             "normalize advantages, or multiply rewards in the environment",
             2,
             policy,
         )
-    if told.target_flat is not None and told.target_flat >= 0.5:
+    if effects.target_flat is not None and effects.target_flat >= 0.5:
         yield Finding(
             "value-clipped",
             "The critic's targets do not follow the rewards.",
-            f"a typical reward difference does not change {told.target_flat:.0%} of the value "
+            f"a typical reward difference does not change {effects.target_flat:.0%} of the value "
             "targets",
             "value targets that rise and fall with every reward",
             "do not clamp value targets; scale the rewards or normalize the values",
@@ -77,29 +79,32 @@ def _of_sight(told: Credit, given: Trajectories, ended: Array, policy: str) -> I
         )
 
 
-def _paid_late(given: Trajectories, ended: Array) -> float:
+def _paid_late(trajectories: Trajectories, ended: Array) -> float:
     """Return the share of non-final decisions with the most common reward.
 
     Return 0 if rewards do not differ or most decisions are the last of an episode.
     """
-    inner = given.valid & ~ended
-    if inner.sum() < 0.5 * given.valid.sum() or not np.ptp(given.reward[given.valid]) > 0:
+    inner = trajectories.valid & ~ended
+    if (
+        inner.sum() < 0.5 * trajectories.valid.sum()
+        or not np.ptp(trajectories.reward[trajectories.valid]) > 0
+    ):
         return 0.0
-    counts = np.unique(given.reward[inner], return_counts=True)[1]
+    counts = np.unique(trajectories.reward[inner], return_counts=True)[1]
     return float(counts.max() / inner.sum())
 
 
-def _silent(found: PolicyEvidence) -> bool:
+def _silent(record: PolicyEvidence) -> bool:
     """Return True if all advantages are equal, which another rule reports."""
     return all(
-        np.ptp(learned.advantage[given.valid]) <= 1e-9
-        for given, learned in zip(found.trajectories, found.advantages, strict=False)
-        if given.valid.any()
+        np.ptp(learned.advantage[trajectories.valid]) <= 1e-9
+        for trajectories, learned in zip(record.trajectories, record.advantages, strict=False)
+        if trajectories.valid.any()
     )
 
 
-def _of_credit(told: Credit, policy: str) -> Iterator[Finding]:
-    if told.opposite:
+def _of_credit(effects: Credit, policy: str) -> Iterator[Finding]:
+    if effects.opposite:
         yield Finding(
             "advantage-sign",
             "Advantages have the wrong sign: well-paid actions become less likely.",
@@ -110,7 +115,7 @@ def _of_credit(told: Credit, policy: str) -> Iterator[Finding]:
             3,
             policy,
         )
-    elif told.foreign:
+    elif effects.foreign:
         yield Finding(
             "advantage-elsewhere",
             "A reward is credited to decisions in other environment copies.",
@@ -120,7 +125,7 @@ def _of_credit(told: Credit, policy: str) -> Iterator[Finding]:
             3,
             policy,
         )
-    elif told.backwards:
+    elif effects.backwards:
         yield Finding(
             "advantage-elsewhere",
             "A reward is credited to the decision after it, not to the decisions before it.",
@@ -131,7 +136,7 @@ def _of_credit(told: Credit, policy: str) -> Iterator[Finding]:
             3,
             policy,
         )
-    elif told.own is False:
+    elif effects.own is False:
         yield Finding(
             "advantage-elsewhere",
             "A reward does not reach the decision that earned it.",
@@ -142,7 +147,7 @@ def _of_credit(told: Credit, policy: str) -> Iterator[Finding]:
             3,
             policy,
         )
-    if told.past_end:
+    if effects.past_end:
         yield Finding(
             "end-ignored",
             "Rewards of the next episode are credited to decisions of the previous episode.",
@@ -153,7 +158,7 @@ def _of_credit(told: Credit, policy: str) -> Iterator[Finding]:
             policy,
         )
         return
-    if told.end_as_limit:
+    if effects.end_as_limit:
         yield Finding(
             "end-taken-for-limit",
             "A terminated step is bootstrapped as if the episode continued.",
@@ -163,7 +168,7 @@ def _of_credit(told: Credit, policy: str) -> Iterator[Finding]:
             3,
             policy,
         )
-    if told.from_reset:
+    if effects.from_reset:
         yield Finding(
             "bootstraps-from-reset",
             "Advantages at an episode end bootstrap from the next episode's first observation.",
@@ -173,7 +178,7 @@ def _of_credit(told: Credit, policy: str) -> Iterator[Finding]:
             3,
             policy,
         )
-    elif told.limit is False and told.own:
+    elif effects.limit is False and effects.own:
         yield Finding(
             "limit-taken-for-end",
             "A time limit is treated as a termination: the value after it counts as 0.",

@@ -27,10 +27,10 @@ __all__ = [
 # --- The actor -----------------------------------------------------------------------------------
 
 
-def advantage_in_loss(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+def advantage_in_loss(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report a loss in which a larger advantage does not make its own action likelier."""
-    said = found.learning.asked.advantage
-    if said == "nothing" and evidence.trainer.capabilities.advantages:
+    effect = record.learning.asked.advantage
+    if effect == "nothing" and evidence.trainer.capabilities.advantages:
         return Finding(
             "policy-loss-cut",
             "Advantages do not reach the actor: the loss has no gradient from them.",
@@ -39,9 +39,9 @@ def advantage_in_loss(found: PolicyEvidence, evidence: Evidence) -> Finding | No
             "look for detach(), item() or no_grad() on log-probabilities, and for a normalization "
             "or a factor that sets advantages to 0 in the loss",
             3,
-            found.policy,
+            record.policy,
         )
-    if said == "opposite":
+    if effect == "opposite":
         return Finding(
             "advantage-sign",
             "The loss has the wrong sign: actions with a high advantage become less likely.",
@@ -49,9 +49,9 @@ def advantage_in_loss(found: PolicyEvidence, evidence: Evidence) -> Finding | No
             "a larger advantage makes its action likelier",
             "the loss is minimized: it must contain -ratio * advantage or -log_prob * advantage",
             3,
-            found.policy,
+            record.policy,
         )
-    if said == "elsewhere":
+    if effect == "elsewhere":
         return Finding(
             "advantage-shuffled",
             "An advantage changes the probabilities of other decisions than its own.",
@@ -61,37 +61,37 @@ def advantage_in_loss(found: PolicyEvidence, evidence: Evidence) -> Finding | No
             "which "
             "broadcast to [R, R]",
             3,
-            found.policy,
+            record.policy,
         )
     return None
 
 
-def rows_aligned(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+def rows_aligned(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report minibatch rows that carry another decision's advantage or value target."""
-    learning = found.learning
-    for rows, stored, given, learned in zip(
-        learning.rows, learning.stored, found.trajectories, found.advantages, strict=False
+    learning = record.learning
+    for rows, stored, trajectories, learned in zip(
+        learning.rows, learning.stored, record.trajectories, record.advantages, strict=False
     ):
-        if not rows or not given.valid.any():
+        if not rows or not trajectories.valid.any():
             continue
         action, log_prob, advantage, target = (np.concatenate(p) for p in zip(*rows, strict=True))
-        at = given.valid.reshape(-1)
-        own = stored[0][at], stored[1][at]
-        for what, got, made in (
+        at = trajectories.valid.reshape(-1)
+        stored_keys = stored[0][at], stored[1][at]
+        for quantity, got, made in (
             ("advantage", advantage, learned.advantage.reshape(-1)[at]),
             ("value target", target, learned.value_target.reshape(-1)[at]),
         ):
-            wrong = _astray((action, log_prob, got), (*own, made.astype(np.float32)))
+            wrong = _astray((action, log_prob, got), (*stored_keys, made.astype(np.float32)))
             if wrong is not None and wrong > 0.5:
                 return Finding(
-                    "advantage-shuffled" if what == "advantage" else "targets-shuffled",
-                    f"The loss uses other decisions' {what}s.",
+                    "advantage-shuffled" if quantity == "advantage" else "targets-shuffled",
+                    f"The loss uses other decisions' {quantity}s.",
                     f"{wrong:.0%} of a minibatch's rows have an action and log-probability that "
-                    f"had another {what} in the rollout",
-                    f"each decision with its own {what}",
+                    f"had another {quantity} in the rollout",
+                    f"each decision with its own {quantity}",
                     "draw one permutation and index all arrays with it",
                     3,
-                    found.policy,
+                    record.policy,
                 )
     return None
 
@@ -101,22 +101,22 @@ def _astray(got: tuple[Array, Array, Array], made: tuple[Array, Array, Array]) -
 
     Return None if too few rows are unique. The loss may have scaled and shifted the numbers.
     """
-    keys, own = (_keys(each[0], each[1]) for each in (got, made))
-    pairs = Counter(zip(own, made[2].tolist(), strict=True))
+    keys, made_keys = (_keys(item[0], item[1]) for item in (got, made))
+    pairs = Counter(zip(made_keys, made[2].tolist(), strict=True))
     pairs_got = Counter(zip(keys, got[2].tolist(), strict=True))
     if sum((pairs & pairs_got).values()) >= 0.98 * len(keys):
         return 0.0
-    counts = Counter(own)
-    number = dict(zip(own, made[2].tolist(), strict=True))
+    counts = Counter(made_keys)
+    number = dict(zip(made_keys, made[2].tolist(), strict=True))
     alone = [i for i, key in enumerate(keys) if counts[key] == 1]
     if len(alone) < 32:
         return None
-    here, there = got[2][alone].astype(float), np.array([number[keys[i]] for i in alone])
-    if min(np.ptp(here), np.ptp(there)) < 1e-9:
+    received, expected = got[2][alone].astype(float), np.array([number[keys[i]] for i in alone])
+    if min(np.ptp(received), np.ptp(expected)) < 1e-9:
         return None
     # Compare ranks: any positive scaling within a minibatch keeps the order of the numbers.
-    alike = float(np.corrcoef(_ranks(here), _ranks(there))[0, 1])
-    return max(0.0, 1.0 - alike)
+    correlation = float(np.corrcoef(_ranks(received), _ranks(expected))[0, 1])
+    return max(0.0, 1.0 - correlation)
 
 
 def _ranks(values: Array) -> Array:
@@ -130,49 +130,49 @@ def _keys(action: Array, log_prob: Array) -> list[bytes]:
     ]
 
 
-def entropy_in_loss(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+def entropy_in_loss(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report an entropy weight that is negative or larger than that of the advantages."""
-    asked = found.learning.asked
-    if asked.entropy_weight is None or not asked.weight or not asked.spread > 1e-6:
+    response = record.learning.asked
+    if response.entropy_weight is None or not response.weight or not response.spread > 1e-6:
         return None
-    share = asked.entropy_weight / (asked.weight * asked.spread)
+    share = response.entropy_weight / (response.weight * response.spread)
     if share < -1e-3:
         return Finding(
             "entropy-sign",
             "The loss penalizes entropy: the policy becomes deterministic too early.",
-            f"weight of the entropy {asked.entropy_weight:.3g}, measured from its gradient; of "
-            f"typical advantages {asked.weight * asked.spread:.3g}",
+            f"weight of the entropy {response.entropy_weight:.3g}, measured from its gradient; of "
+            f"typical advantages {response.weight * response.spread:.3g}",
             "0 or more",
             "the loss is minimized: it must contain -ent_coef * entropy",
             2,
-            found.policy,
+            record.policy,
         )
-    kept = [after for _, after in found.learning.entropy]
+    kept = [after for _, after in record.learning.entropy]
     if share <= 1.0 or (kept and kept[-1] < 0.9):
         return None
     return Finding(
         "entropy-too-large",
         "The entropy bonus outweighs the advantages: the policy stays random.",
-        f"weight of the entropy {asked.entropy_weight:.3g}, of typical advantages "
-        f"{asked.weight * asked.spread:.3g}"
+        f"weight of the entropy {response.entropy_weight:.3g}, of typical advantages "
+        f"{response.weight * response.spread:.3g}"
         + (f"; entropy is {kept[-1]:.0%} of log(legal actions)" if kept else ""),
         "an entropy weight that is small compared with that of the advantages",
         "lower ent_coef, to 0.01 or less at first; or normalize advantages",
         2,
-        found.policy,
+        record.policy,
     )
 
 
-def old_log_prob(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+def old_log_prob(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report several epochs on one rollout without the log-probabilities of the rollout."""
-    learning = found.learning
-    told = learning.asked.advantage == "own"
+    learning = record.learning
+    uses_advantage = learning.asked.advantage == "own"
     for ratios, rows, changed in zip(
         learning.ratios, learning.rows, learning.changed, strict=False
     ):
         again = len(ratios) > len(rows) > 0
         still = len(ratios) > 1 and max(ratios[1:]) <= 1e-6 and changed > 1e-4
-        unused = again and learning.asked.old_log_prob is False and told
+        unused = again and learning.asked.old_log_prob is False and uses_advantage
         if not still and not unused:
             continue
         return Finding(
@@ -188,14 +188,14 @@ def old_log_prob(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
             "store log-probabilities in the rollout and keep them until the next rollout; or use "
             "each rollout for one epoch only",
             3 if still else 2,
-            found.policy,
+            record.policy,
         )
     return None
 
 
-def off_one(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+def off_one(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report decisions that the loss clips before the first step, while all ratios are 1."""
-    share = found.learning.asked.off_one
+    share = record.learning.asked.off_one
     if not share or share < 0.2:
         return None
     return Finding(
@@ -207,13 +207,13 @@ def off_one(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
         "compute log-probabilities in the loss like outputs.log_prob: over legal actions only "
         "(-inf for illegal ones, not 0), minus the old ones of the same actions",
         3 if share > 0.5 else 2,
-        found.policy,
+        record.policy,
     )
 
 
-def clip_too_tight(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    annealed = any(progress > 0.9 for progress in found.learning.progress)
-    if not found.learning.asked.tight or annealed:
+def clip_too_tight(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    annealed = any(progress > 0.9 for progress in record.learning.progress)
+    if not record.learning.asked.tight or annealed:
         return None
     return Finding(
         "clip-too-tight",
@@ -222,19 +222,19 @@ def clip_too_tight(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
         "a clip range of 0.1 to 0.3",
         "raise clip_range",
         2,
-        found.policy,
+        record.policy,
     )
 
 
 # --- The critic ----------------------------------------------------------------------------------
 
 
-def critic_in_loss(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+def critic_in_loss(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report a value loss that does not lead values to their targets."""
-    asked = found.learning.asked
-    if asked.value_flat is None:
+    response = record.learning.asked
+    if response.value_flat is None:
         return None
-    if asked.value_flat >= 0.99:
+    if response.value_flat >= 0.99:
         return Finding(
             "critic-untaught",
             "The critic is not trained: the loss has no gradient for the values.",
@@ -242,11 +242,11 @@ def critic_in_loss(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
             "a value loss that moves values to their targets",
             "add value_loss(minibatch, outputs, settings) to the loss terms, without detach()",
             3,
-            found.policy,
+            record.policy,
         )
-    if asked.value_flat > 0.3 or (asked.value_short or 0.0) > 0.5:
-        where = "" if asked.value_flat > 0.3 else " after a tenth of the way to the target"
-        share = asked.value_flat if asked.value_flat > 0.3 else asked.value_short
+    if response.value_flat > 0.3 or (response.value_short or 0.0) > 0.5:
+        where = "" if response.value_flat > 0.3 else " after a tenth of the way to the target"
+        share = response.value_flat if response.value_flat > 0.3 else response.value_short
         return Finding(
             "value-clipped",
             "Value clipping stops the gradient: values cannot reach their targets.",
@@ -254,20 +254,20 @@ def critic_in_loss(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
             "a gradient toward the target at any distance",
             "omit clip_range_vf, or raise it to the spread of the targets; do not clamp losses or "
             "targets",
-            3 if asked.value_flat > 0.3 else 2,
-            found.policy,
+            3 if response.value_flat > 0.3 else 2,
+            record.policy,
         )
-    if (asked.value_away or 0.0) > 0.9:
+    if (response.value_away or 0.0) > 0.9:
         return Finding(
             "critic-sign",
             "The value loss moves values away from their targets.",
-            f"{asked.value_away:.0%} of gradients have the wrong sign",
+            f"{response.value_away:.0%} of gradients have the wrong sign",
             "values that move toward their targets",
             "the loss is minimized: it must contain +(value - target) ** 2",
             3,
-            found.policy,
+            record.policy,
         )
-    if asked.target_elsewhere:
+    if response.target_elsewhere:
         return Finding(
             "targets-shuffled",
             "A value target changes the values of other decisions.",
@@ -275,29 +275,29 @@ def critic_in_loss(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
             "row r of the targets belongs to row r of the values",
             "compare shapes: [R, 1] minus [R] gives [R, R]; index all arrays in the same way",
             3,
-            found.policy,
+            record.policy,
         )
-    if (asked.value_astray or 0.0) > 0.1:
+    if (response.value_astray or 0.0) > 0.1:
         return Finding(
             "targets-changed",
             "The value loss moves values to numbers other than their targets.",
-            f"{asked.value_astray:.0%} of the values have a gradient even when they equal their "
+            f"{response.value_astray:.0%} of the values have a gradient even when they equal their "
             "targets",
             "no gradient for a value that equals its target",
             "do not clamp, scale or shift targets in the loss: they already use the critic's scale",
             3,
-            found.policy,
+            record.policy,
         )
-    if (asked.value_linear or 0.0) > 0.8:
+    if (response.value_linear or 0.0) > 0.8:
         return Finding(
             "value-clipped",
             "The value loss is linear for most decisions: only the sign of the error counts.",
-            f"for {asked.value_linear:.0%} of decisions the gradient is unchanged after nine "
+            f"for {response.value_linear:.0%} of decisions the gradient is unchanged after nine "
             "tenths of "
             "the way to the target",
             "a squared error, linear for outliers only",
             "raise the Huber range (huber_delta) to the spread of the targets or more",
             2,
-            found.policy,
+            record.policy,
         )
     return None

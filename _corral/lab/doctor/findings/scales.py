@@ -13,8 +13,8 @@ HUGE = 1000.0
 """Value targets above this size are out of reach: a new critic starts with values near 0."""
 
 
-def unscaled_obs(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    _, kept = joined(found.obs)
+def unscaled_obs(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    _, kept = joined(record.obs)
     if not kept.size:
         return None
     largest = np.abs(kept).max(axis=(0, 1))
@@ -29,15 +29,15 @@ def unscaled_obs(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
         "set finite bounds in the observation space (corral scales with them), or scale in the "
         "environment",
         2 if largest.max() > 100 else 1,
-        found.policy,
+        record.policy,
     )
 
 
-def tiny_rewards(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    said, _ = joined(found.rewards)
-    if not said.size:
+def tiny_rewards(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    rewards, _ = joined(record.rewards)
+    if not rewards.size:
         return None
-    largest = float(np.abs(said).max())
+    largest = float(np.abs(rewards).max())
     if not 0 < largest < 1e-4:
         return None
     return Finding(
@@ -47,15 +47,15 @@ def tiny_rewards(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
         "returns of about 1 to 100",
         "multiply the rewards, or divide them by their typical size, in the environment",
         2,
-        found.policy,
+        record.policy,
     )
 
 
-def huge_targets(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+def huge_targets(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report value targets, in the critic's scale, that are too large to reach."""
-    if not found.targets:
+    if not record.targets:
         return None
-    target = np.concatenate([each[1] for each in found.targets])
+    target = np.concatenate([item[1] for item in record.targets])
     size = float(np.sqrt(np.mean(np.square(target.astype(np.float64)))))
     if not size > HUGE:
         return None
@@ -66,5 +66,5 @@ def huge_targets(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
         "targets of about 1; an untrained network outputs about 1",
         "keep normalize_values on, or divide rewards by their typical size",
         2,
-        found.policy,
+        record.policy,
     )

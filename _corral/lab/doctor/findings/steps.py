@@ -27,10 +27,10 @@ Becoming sure of one of two equally likely actions takes 1 to 3 nats; small game
 """
 
 
-def diverged(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+def diverged(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     if evidence.error_kind != "NonFiniteError":
         return None
-    if found is not next(iter(evidence.policies.values())):
+    if record is not next(iter(evidence.policies.values())):
         return None  # report once, with the first policy
     return Finding(
         "diverged",
@@ -42,18 +42,18 @@ def diverged(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
     )
 
 
-def nothing_valid(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+def nothing_valid(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report decisions with a known outcome that training leaves out."""
     lost, of = 0, 0
-    for given, acted, terminated, truncated in zip(
-        found.trajectories, found.acted, found.terminated, found.truncated, strict=False
+    for trajectories, acted, terminated, truncated in zip(
+        record.trajectories, record.acted, record.terminated, record.truncated, strict=False
     ):
-        known = valid_decisions(
+        learnable = valid_decisions(
             acted=acted,
             ended=terminated | truncated,
             acts_next=np.zeros(acted.shape[1], dtype=bool),  # leaves out each agent's last decision
         )
-        lost, of = lost + int((known & ~given.valid).sum()), of + int(known.sum())
+        lost, of = lost + int((learnable & ~trajectories.valid).sum()), of + int(learnable.sum())
     if not of or lost <= 0.5 * of:
         return None
     return Finding(
@@ -63,15 +63,15 @@ def nothing_valid(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
         "every decision except the last one before the rollout ends",
         "check the mask of valid decisions: it must be True if an agent acted",
         3 if lost == of else 2,
-        found.policy,
+        record.policy,
     )
 
 
-def rate_of_plan(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+def rate_of_plan(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report a learning rate that is 0 for much of the planned training."""
     trainer = evidence.trainer
-    settings, steps = trainer.learners[found.policy].settings, trainer.steps
-    progress = found.learning.progress
+    settings, steps = trainer.learners[record.policy].settings, trainer.steps
+    progress = record.learning.progress
     if not hasattr(settings, "learning_rate") or min(progress, default=1.0) >= 1:
         return None
     rates = [
@@ -88,17 +88,17 @@ def rate_of_plan(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
         "a learning rate above 0 until the planned end",
         "use a schedule that ends with the planned steps (learning_rate='linear:3e-3')",
         3,
-        found.policy,
+        record.policy,
     )
 
 
-def left_out(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+def left_out(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report parameters that get a gradient but are not in the optimizer."""
-    missing = [n for n in found.learning.missing if found.gradients.get(n, 0.0) > 0]
+    missing = [n for n in record.learning.missing if record.gradients.get(n, 0.0) > 0]
     if not missing:
         return None
     networks = {
-        role: [name for name in found.gradients if name.startswith(f"{role}.")]
+        role: [name for name in record.gradients if name.startswith(f"{role}.")]
         for role in ("actor", "critic")
     }
     whole = [role for role, names in networks.items() if names and set(names) <= set(missing)]
@@ -107,22 +107,23 @@ def left_out(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
         f"The optimizer does not contain the {' and the '.join(whole)}."
         if whole
         else "The optimizer contains only some of the weights.",
-        f"{len(missing)} of {len(found.gradients)} parameters get gradients and are in no group of "
+        f"{len(missing)} of {len(record.gradients)} parameters get gradients and are in no group "
+        "of "
         f"the optimizer: {', '.join(missing[:3])}{' ...' if len(missing) > 3 else ''}",
         "all trainable parameters in the optimizer; requires_grad=False for the rest",
         "pass all trainable parameters to the optimizer",
         3 if whole else 2,
-        found.policy,
+        record.policy,
     )
 
 
-def clipped_away(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+def clipped_away(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report gradient clipping that leaves almost nothing."""
     for role, at in (("actor", 0), ("critic", 2)):
-        norms = [(each[at], each[at + 1]) for each in found.learning.norms if each[at] > 0]
+        norms = [(norm[at], norm[at + 1]) for norm in record.learning.norms if norm[at] > 0]
         if not norms:
             continue
-        before, after = (float(np.median(each)) for each in zip(*norms, strict=True))
+        before, after = (float(np.median(item)) for item in zip(*norms, strict=True))
         if after < 1e-6 and after < 1e-2 * before:
             return Finding(
                 "gradient-clipped-away",
@@ -131,14 +132,14 @@ def clipped_away(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
                 "clipping that affects only unusually large gradients",
                 "raise max_grad_norm to 0.5 or more",
                 3,
-                found.policy,
+                record.policy,
             )
     return None
 
 
-def too_large_steps(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+def too_large_steps(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report an update that changes the policy too much."""
-    learning = found.learning
+    learning = record.learning
     worst = max(learning.divergence, default=0.0)
     collapses = any(a > 0.5 and b < 0.02 for a, b in learning.entropy)
     if not worst > FAR and not collapses:
@@ -152,18 +153,18 @@ def too_large_steps(found: PolicyEvidence, evidence: Evidence) -> Finding | None
         "steps-too-large",
         "One update changes the policy completely.",
         f"KL(before || after) of an update is {worst:.3g} nats{fell}; learning rate "
-        f"{max(found.learning_rates):g}",
+        f"{max(record.learning_rates):g}",
         "about 0.01 to 0.1 nats",
         "divide learning_rate by 10, use fewer epochs, or stop them with target_kl=0.02",
         2,
-        found.policy,
+        record.policy,
     )
 
 
-def put_back(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+def put_back(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report updates that are undone when they end."""
-    learning = found.learning
-    updates = list(zip(learning.ratios, learning.changed, found.learning_rates, strict=False))
+    learning = record.learning
+    updates = list(zip(learning.ratios, learning.changed, record.learning_rates, strict=False))
     later = [(max(ratios), changed) for ratios, changed, rate in updates[1:] if rate > 0 and ratios]
     if not later or any(changed > 1e-7 or moved < 1e-3 for moved, changed in later):
         return None
@@ -178,19 +179,19 @@ def put_back(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
         "look for old weights that are copied back after an update: a target network, an "
         "average of weights or a loaded checkpoint",
         3,
-        found.policy,
+        record.policy,
     )
 
 
-def policy_unchanged(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+def policy_unchanged(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report updates with different advantages that leave all probabilities unchanged."""
-    learning = found.learning
-    rate = max(found.learning_rates, default=0.0)
+    learning = record.learning
+    rate = max(record.learning_rates, default=0.0)
     open_minded = [before for before, _ in learning.entropy]
     if not learning.changed or not rate > 0 or not open_minded or max(open_minded) < 0.05:
         return None
-    told = learning.asked.spread > 1e-6 and learning.asked.advantage is not None
-    if not told or max(learning.changed) > 1e-5:
+    has_signal = learning.asked.spread > 1e-6 and learning.asked.advantage is not None
+    if not has_signal or max(learning.changed) > 1e-5:
         return None
     return Finding(
         "policy-unchanged",
@@ -201,5 +202,5 @@ def policy_unchanged(found: PolicyEvidence, evidence: Evidence) -> Finding | Non
         "probabilities that change by a few percent per update",
         "raise learning_rate; check the scale of the gradients and the parameters in the optimizer",
         2,
-        found.policy,
+        record.policy,
     )
