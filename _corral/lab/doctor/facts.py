@@ -98,8 +98,8 @@ def facts_of(beginning: Evidence | None, latest: Evidence | None) -> tuple[Fact,
 def _numbers(found: PolicyEvidence, uses_advantages: bool) -> dict[str, float]:
     """Return the facts of the last observed update."""
     numbers: dict[str, float] = {}
-    if found.entropy and found.most_entropy and found.most_entropy[-1] > 0:
-        numbers["entropy"] = found.entropy[-1][1] / found.most_entropy[-1]
+    if found.entropy and found.max_entropy and found.max_entropy[-1] > 0:
+        numbers["entropy"] = found.entropy[-1][1] / found.max_entropy[-1]
     if uses_advantages and found.advantages and len(found.trajectories) == len(found.advantages):
         valid = found.trajectories[-1].valid
         if valid.any():

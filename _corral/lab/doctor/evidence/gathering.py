@@ -19,7 +19,7 @@ from corral.envs.core import Array
 from corral.errors import CorralError
 from corral.lab.doctor.evidence.environment import COPIES, twins_of
 from corral.lab.doctor.evidence.inputs import look_into
-from corral.lab.doctor.evidence.playing import Said
+from corral.lab.doctor.evidence.playing import EnvRecord
 from corral.lab.doctor.evidence.policies import ask_policies
 from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
 from corral.lab.doctor.evidence.reports import watch_learning
@@ -57,7 +57,7 @@ def gather(
         for name, learner in trainer.learners.items()
         if learner.trained
     }
-    evidence = Evidence(trainer, seen, [], said=Said(trainer.batch))
+    evidence = Evidence(trainer, seen, [], env=EnvRecord(trainer.batch))
     before = {name: _weights(trainer.learners[name]) for name in seen}
     try:
         for _ in range(updates):
@@ -74,7 +74,7 @@ def gather(
         if not evidence.error:
             ask_policies(trainer, name, record, rebuild, seed)
     if twins:
-        evidence.said.twins = _twins(trainer, seed)
+        evidence.env.twins = _twins(trainer, seed)
     return evidence
 
 

@@ -18,7 +18,7 @@ import torch
 from corral.envs.core import Array
 from corral.trainers.on_policy.records import Losses, Minibatch, Outputs
 
-__all__ = ["Asked", "Learning", "ask_loss", "legal_entropy"]
+__all__ = ["Learning", "LossResponse", "ask_loss", "legal_entropy"]
 
 TRIED = 6
 """Number of rows that are changed, one at a time."""
@@ -30,7 +30,7 @@ Loss = Callable[[Minibatch, Outputs, Any], Losses]
 
 
 @dataclass(frozen=True)
-class Asked:
+class LossResponse:
     """Measured behavior of a loss on one minibatch; None: not measurable there."""
 
     choice: bool | None = None  # some decision has more than one legal action
@@ -54,7 +54,7 @@ class Asked:
 class Learning:
     """Record of the updates of one policy."""
 
-    asked: Asked = field(default_factory=Asked)
+    response: LossResponse = field(default_factory=LossResponse)
     progress: list[float] = field(default_factory=list)  # share of the planned env steps
     # Decisions in the loss, in an update's first epoch: action, log_prob, advantage, target
     rows: list[list[tuple[Array, Array, Array, Array]]] = field(default_factory=list)
@@ -72,7 +72,7 @@ class Learning:
 
 def ask_loss(
     loss: Loss, minibatch: Minibatch, outputs: Outputs, settings: Any, logits: torch.Tensor
-) -> Asked:
+) -> LossResponse:
     """Measure the behavior of ``loss`` on a minibatch; ``logits`` [R, ...] are the actor's outputs.
 
     All measurements assume the first step of an update: old log-probabilities equal the new ones.
@@ -84,12 +84,12 @@ def ask_loss(
         return _gradient(total, logits)
 
     try:
-        return Asked(
+        return LossResponse(
             **_of_policy(at_actor, now, outputs, logits),
             **_of_values(loss, now, outputs, settings),
         )
     except (RuntimeError, ValueError, IndexError, TypeError):
-        return Asked()  # the loss rejects the changed numbers
+        return LossResponse()  # the loss rejects the changed numbers
 
 
 def _gradient(total: torch.Tensor, of: torch.Tensor) -> torch.Tensor:

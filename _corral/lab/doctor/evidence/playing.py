@@ -9,7 +9,7 @@ import numpy as np
 
 from corral.envs.core import Array
 
-__all__ = ["Playing", "Said"]
+__all__ = ["EnvRecord", "Playing"]
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Playing:
 
 
 @dataclass
-class Said:
+class EnvRecord:
     """Record of the environment's data, and of the trainer's reports about them."""
 
     witness: Any = None  # a Witness; None: the environment was not recorded

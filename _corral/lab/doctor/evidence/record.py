@@ -7,7 +7,7 @@ from typing import Any
 
 from corral.envs.core import Array
 from corral.lab.doctor.evidence.learning import Learning
-from corral.lab.doctor.evidence.playing import Playing, Said
+from corral.lab.doctor.evidence.playing import EnvRecord, Playing
 from corral.trainers.on_policy.records import Advantages, Trajectories
 
 __all__ = ["Evidence", "PolicyEvidence"]
@@ -24,7 +24,7 @@ class PolicyEvidence:
     obs: list[tuple[Array, Array]] = field(default_factory=list)  # [T, C, F] both
     masks: list[tuple[Array, Array]] = field(default_factory=list)  # bool [T, C, A] both
     rewards: list[tuple[Array, Array]] = field(default_factory=list)  # [T, C] both
-    everybody: list[Array] = field(default_factory=list)  # [T, B, N] rewards of all agents
+    all_rewards: list[Array] = field(default_factory=list)  # [T, B, N] rewards of all agents
     actions: list[Array] = field(default_factory=list)  # [T, C]
     acted: list[Array] = field(default_factory=list)  # bool [T, C]
     terminated: list[Array] = field(default_factory=list)  # bool [T, C], from the environment
@@ -35,7 +35,7 @@ class PolicyEvidence:
     advantages: list[Advantages] = field(default_factory=list)
     log_ratio: list[Array] = field(default_factory=list)  # [R] before the first step of an update
     entropy: list[tuple[float, float]] = field(default_factory=list)  # in the loss, legal actions
-    most_entropy: list[float] = field(default_factory=list)  # mean log(legal actions)
+    max_entropy: list[float] = field(default_factory=list)  # mean log(legal actions)
     targets: list[tuple[Array, Array, Array]] = field(default_factory=list)  # value, target, old
     terms: list[dict[str, float]] = field(default_factory=list)  # of the loss, first minibatch
     term_gradients: dict[str, float] = field(default_factory=dict)  # norm at the actor, by term
@@ -60,4 +60,4 @@ class Evidence:
     returns: list[tuple[dict[str, float], dict[str, float]]]  # (environment's, reported) episodes
     error: str = ""  # message of the trainer's exception
     error_kind: str = ""
-    said: Said = field(default_factory=Said)
+    env: EnvRecord = field(default_factory=EnvRecord)

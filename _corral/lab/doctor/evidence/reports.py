@@ -74,7 +74,7 @@ def _note_masks(outputs: Any, record: PolicyEvidence) -> None:
 
 def _note_report(trainer: Any, evidence: Evidence, report: Any) -> None:
     """Record the environment's returns and rewards, and the reported ones."""
-    env, agents = evidence.said, trainer.rules.agents
+    env, agents = evidence.env, trainer.rules.agents
     ended = env.witness.ended
     reported = [episode.returns for episode in report.episodes]
     env.missing += len(ended) - len(reported)

@@ -26,7 +26,7 @@ def watch_rollout(trainer: Any, evidence: Evidence) -> tuple[list[Any], dict[str
 
     If the trainer raises, the data up to that step are recorded first.
     """
-    witness = evidence.said.witness
+    witness = evidence.env.witness
     witness.begin()
     try:
         episodes, seconds = trainer.collect()
@@ -40,22 +40,22 @@ def watch_rollout(trainer: Any, evidence: Evidence) -> tuple[list[Any], dict[str
 
 def _note(trainer: Any, evidence: Evidence, moments: int) -> None:
     """Record the first ``moments`` steps of the rollout, which are stored completely."""
-    witness = evidence.said.witness
-    evidence.said.not_finite += _not_finite(trainer.rules.agents, witness)
+    witness = evidence.env.witness
+    evidence.env.not_finite += _not_finite(trainer.rules.agents, witness)
     for i, learner in enumerate(trainer.learners.values()):
         if learner.trained and moments:
             record = evidence.policies[learner.group.policy]
-            _said_and_stored(trainer, i, learner, witness, record, moments)
-            _paid_and_played(trainer, i, learner, witness, record)
+            _note_observations(trainer, i, learner, witness, record, moments)
+            _note_play(trainer, i, learner, witness, record)
     for step in witness.steps:
         if (illegal := step.info.get("illegal_actions")) is not None:
-            evidence.said.count_illegal(illegal)
+            evidence.env.count_illegal(illegal)
     begins = np.zeros((len(witness.steps) + 1, trainer.settings.num_envs), dtype=bool)
     for t, step in enumerate(witness.steps):
         begins[t + 1] = step.over
     if witness.steps:
-        evidence.said.begins.append(begins)
-        evidence.said.states.append(np.stack(witness.states[: len(begins)]))
+        evidence.env.begins.append(begins)
+        evidence.env.states.append(np.stack(witness.states[: len(begins)]))
 
 
 def _not_finite(agents: Any, witness: Witness) -> list[str]:
@@ -91,7 +91,7 @@ def _numbers(tree: Any, name: str) -> Any:
 # --- Inputs of decisions -------------------------------------------------------------------------
 
 
-def _said_and_stored(
+def _note_observations(
     trainer: Any, i: int, learner: Any, witness: Witness, record: PolicyEvidence, moments: int
 ) -> None:
     """Record the environment's observations for one policy, and the stored ones."""
@@ -157,7 +157,7 @@ def _looked_at(trainer: Any, agents: Any, witness: Witness, moments: int) -> dic
 # --- Actions and rewards -------------------------------------------------------------------------
 
 
-def _paid_and_played(
+def _note_play(
     trainer: Any, i: int, learner: Any, witness: Witness, record: PolicyEvidence
 ) -> None:
     """Record rewards, ends and actions of the completed steps."""
@@ -166,7 +166,7 @@ def _paid_and_played(
     group, buffer, rollout = learner.group, trainer.rollout.groups[i], trainer.rollout
     steps = len(witness.steps)
     rewards = np.stack([step.reward for step in witness.steps])
-    record.everybody.append(rewards)
+    record.all_rewards.append(rewards)
     paid, stored = group.own(rewards), group.own(rollout.reward[:steps])
     if buffer.learned is not None:  # rewards of snapshots do not count
         learned = buffer.learned[:steps].reshape(paid.shape)

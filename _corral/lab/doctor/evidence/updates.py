@@ -87,10 +87,10 @@ class UpdateObserver(Observer):
         logits = self.seen[record.policy].get("logits")
         if len(record.log_ratio) < len(record.advantages):
             _first_minibatch(learner, minibatch, outputs, losses, record)
-            if logits is not None and record.learning.asked.advantage is None:
+            if logits is not None and record.learning.response.advantage is None:
                 loss = self.trainer.algorithm.loss
                 response = ask_loss(loss, minibatch, outputs, learner.settings, logits)
-                record.learning.asked = response
+                record.learning.response = response
         _note_rows(record.learning, minibatch, outputs)
 
     def on_gradients(self, learner: Any, *, clipped: bool) -> None:
@@ -101,7 +101,7 @@ class UpdateObserver(Observer):
             return
         self.norms = _norms(learner)
         for name, parameter in learner.named_parameters():
-            idle = record.learning.asked.choice is False and name.startswith("actor.")
+            idle = record.learning.response.choice is False and name.startswith("actor.")
             if parameter.requires_grad and not idle:  # idle: one legal action, nothing to learn
                 size = 0.0 if parameter.grad is None else float(parameter.grad.abs().max())
                 record.gradients[name] = max(record.gradients.get(name, 0.0), size)
@@ -205,7 +205,7 @@ def _first_minibatch(
     """Record the composition of an update's first minibatch, before any step."""
     record.log_ratio.append((outputs.log_prob - minibatch.log_prob).detach().cpu().numpy())
     legal = minibatch.mask.sum(dim=-1).clamp(min=1)
-    record.most_entropy.append(float(legal.double().log().mean()))
+    record.max_entropy.append(float(legal.double().log().mean()))
     entropy = legal_entropy(minibatch, outputs)
     if entropy is not None:
         record.entropy.append((float(outputs.entropy.detach()), entropy))

@@ -13,13 +13,13 @@ from corral.lab.doctor.findings.finding import Finding, joined
 from corral.lab.doctor.findings.stored import first_policy
 
 __all__ = [
-    "actions_of_others",
     "blank_columns",
     "constant_obs",
     "late_obs",
-    "paid_for_others",
+    "misdirected_rewards",
+    "missing_identity",
+    "permuted_actions",
     "same_views",
-    "untold_identity",
 ]
 
 EPISODES, DECISIONS = 16, 2000
@@ -126,7 +126,7 @@ def constant_obs(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     reasons: list[str] = []
     begins = [
         np.repeat(item[: len(repeats)], len(record.agents), axis=1)
-        for item, repeats in zip(evidence.said.begins, record.playing.repeats, strict=False)
+        for item, repeats in zip(evidence.env.begins, record.playing.repeats, strict=False)
     ]
     within = [~begin[1:] for begin in begins]  # steps after the first of an episode
     pairs = zip(record.playing.repeats, within, strict=False)
@@ -158,7 +158,7 @@ def constant_obs(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
 def blank_columns(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report columns of the observation that are always 0, although their bounds allow more."""
     obs, _ = joined(record.obs)
-    begun = sum(int(begin.sum()) for begin in evidence.said.begins)
+    begun = sum(int(begin.sum()) for begin in evidence.env.begins)
     if begun < EPISODES or obs.shape[0] * obs.shape[1] < DECISIONS:
         return None
     blank = np.flatnonzero(~obs.any(axis=(0, 1)))
@@ -194,7 +194,7 @@ def _moves(evidence: Evidence) -> bool:
     """Return True if the global state changes in most steps within episodes."""
     changes = [
         (states[1:] != states[:-1]).any(axis=-1)[~begins[1:]]
-        for states, begins in zip(evidence.said.states, evidence.said.begins, strict=True)
+        for states, begins in zip(evidence.env.states, evidence.env.begins, strict=True)
         if states.shape[-1]
     ]
     return bool(changes) and bool(np.concatenate(changes).mean() > 0.5)
@@ -202,7 +202,7 @@ def _moves(evidence: Evidence) -> bool:
 
 def late_obs(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report observations that show the state of the previous step."""
-    twins = evidence.said.twins
+    twins = evidence.env.twins
     reasons, certainty = [], 0
     if twins is not None and first_policy(record, evidence) and twins.late >= 8 and not twins.soon:
         reasons.append(
@@ -242,7 +242,7 @@ def _repeats(record: PolicyEvidence, evidence: Evidence) -> tuple[float | None, 
     """
     first: list[Array] = []
     later: list[Array] = []
-    for repeats, begins in zip(record.playing.repeats, evidence.said.begins, strict=False):
+    for repeats, begins in zip(record.playing.repeats, evidence.env.begins, strict=False):
         begun = np.repeat(begins[: len(repeats)], len(record.agents), axis=1)
         second = np.zeros_like(begun)
         second[1:] = begun[:-1]
@@ -264,7 +264,7 @@ def _stale_columns(record: PolicyEvidence, evidence: Evidence) -> tuple[int, int
     """
     stale = columns = 0
     for (obs, _), states, begins in zip(
-        record.obs, evidence.said.states, evidence.said.begins, strict=False
+        record.obs, evidence.env.states, evidence.env.begins, strict=False
     ):
         steps = min(len(obs), len(states))
         shown = obs[:steps].reshape(steps, begins.shape[1], len(record.agents), -1)
@@ -292,9 +292,9 @@ def _stale_columns(record: PolicyEvidence, evidence: Evidence) -> tuple[int, int
 # --- Effects of actions, and agent ids -----------------------------------------------------------
 
 
-def actions_of_others(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+def permuted_actions(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report actions that affect another agent instead of the agent that chose them."""
-    twins = evidence.said.twins
+    twins = evidence.env.twins
     if twins is None or not first_policy(record, evidence) or len(twins.agents) < 2:
         return None
     if (twins.moments < 16).any():
@@ -325,9 +325,9 @@ def actions_of_others(record: PolicyEvidence, evidence: Evidence) -> Finding | N
     )
 
 
-def paid_for_others(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+def misdirected_rewards(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report actions that change another agent's reward and hardly the agent's own."""
-    twins = evidence.said.twins
+    twins = evidence.env.twins
     if twins is None or not first_policy(record, evidence) or (twins.moments < 32).all():
         return None
     share = twins.paid / np.maximum(twins.moments, 1)[:, None]
@@ -353,7 +353,7 @@ def paid_for_others(record: PolicyEvidence, evidence: Evidence) -> Finding | Non
     )
 
 
-def untold_identity(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+def missing_identity(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report agents that share a policy without an agent id and get equal observations."""
     group: Any = evidence.trainer.learners[record.policy].group
     if len(record.agents) < 2 or group.identities or not record.obs:

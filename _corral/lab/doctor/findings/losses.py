@@ -16,9 +16,9 @@ from corral.lab.doctor.findings.finding import Finding
 __all__ = [
     "advantage_in_loss",
     "clip_too_tight",
+    "clipped_too_early",
     "critic_in_loss",
     "entropy_in_loss",
-    "off_one",
     "old_log_prob",
     "rows_aligned",
 ]
@@ -29,7 +29,7 @@ __all__ = [
 
 def advantage_in_loss(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report a loss in which a larger advantage does not make its own action likelier."""
-    effect = record.learning.asked.advantage
+    effect = record.learning.response.advantage
     if effect == "nothing" and evidence.trainer.capabilities.advantages:
         return Finding(
             "policy-loss-cut",
@@ -132,7 +132,7 @@ def _keys(action: Array, log_prob: Array) -> list[bytes]:
 
 def entropy_in_loss(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report an entropy weight that is negative or larger than that of the advantages."""
-    response = record.learning.asked
+    response = record.learning.response
     if response.entropy_weight is None or not response.weight or not response.spread > 1e-6:
         return None
     share = response.entropy_weight / (response.weight * response.spread)
@@ -166,13 +166,13 @@ def entropy_in_loss(record: PolicyEvidence, evidence: Evidence) -> Finding | Non
 def old_log_prob(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report several epochs on one rollout without the log-probabilities of the rollout."""
     learning = record.learning
-    uses_advantage = learning.asked.advantage == "own"
+    uses_advantage = learning.response.advantage == "own"
     for ratios, rows, changed in zip(
         learning.ratios, learning.rows, learning.changed, strict=False
     ):
         again = len(ratios) > len(rows) > 0
         still = len(ratios) > 1 and max(ratios[1:]) <= 1e-6 and changed > 1e-4
-        unused = again and learning.asked.old_log_prob is False and uses_advantage
+        unused = again and learning.response.old_log_prob is False and uses_advantage
         if not still and not unused:
             continue
         return Finding(
@@ -193,9 +193,9 @@ def old_log_prob(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     return None
 
 
-def off_one(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+def clipped_too_early(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report decisions that the loss clips before the first step, while all ratios are 1."""
-    share = record.learning.asked.off_one
+    share = record.learning.response.off_one
     if not share or share < 0.2:
         return None
     return Finding(
@@ -213,7 +213,7 @@ def off_one(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
 
 def clip_too_tight(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     annealed = any(progress > 0.9 for progress in record.learning.progress)
-    if not record.learning.asked.tight or annealed:
+    if not record.learning.response.tight or annealed:
         return None
     return Finding(
         "clip-too-tight",
@@ -231,7 +231,7 @@ def clip_too_tight(record: PolicyEvidence, evidence: Evidence) -> Finding | None
 
 def critic_in_loss(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report a value loss that does not lead values to their targets."""
-    response = record.learning.asked
+    response = record.learning.response
     if response.value_flat is None:
         return None
     if response.value_flat >= 0.99:

@@ -64,7 +64,7 @@ def _illegal(record: PolicyEvidence) -> tuple[Array, int]:
 
 def mask_lies(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report actions that the environment counts as illegal although its mask allows them."""
-    counted = evidence.said.illegal
+    counted = evidence.env.illegal
     agents = evidence.trainer.rules.agents
     if counted is None:
         return None

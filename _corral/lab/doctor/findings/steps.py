@@ -12,7 +12,7 @@ from corral.trainers.schedules import scheduled
 __all__ = [
     "clipped_away",
     "diverged",
-    "left_out",
+    "missing_parameters",
     "nothing_valid",
     "policy_unchanged",
     "put_back",
@@ -92,7 +92,7 @@ def rate_of_plan(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     )
 
 
-def left_out(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+def missing_parameters(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report parameters that get a gradient but are not in the optimizer."""
     missing = [n for n in record.learning.missing if record.gradients.get(n, 0.0) > 0]
     if not missing:
@@ -190,14 +190,15 @@ def policy_unchanged(record: PolicyEvidence, evidence: Evidence) -> Finding | No
     open_minded = [before for before, _ in learning.entropy]
     if not learning.changed or not rate > 0 or not open_minded or max(open_minded) < 0.05:
         return None
-    has_signal = learning.asked.spread > 1e-6 and learning.asked.advantage is not None
+    has_signal = learning.response.spread > 1e-6 and learning.response.advantage is not None
     if not has_signal or max(learning.changed) > 1e-5:
         return None
     return Finding(
         "policy-unchanged",
         "Updates do not change the policy.",
         f"no probability changes by more than {max(learning.changed):.1g} in "
-        f"{len(learning.changed)} updates, while advantages differ by {learning.asked.spread:.2g}; "
+        f"{len(learning.changed)} updates, while advantages differ by "
+        f"{learning.response.spread:.2g}; "
         f"learning rate {rate:g}",
         "probabilities that change by a few percent per update",
         "raise learning_rate; check the scale of the gradients and the parameters in the optimizer",

@@ -24,13 +24,13 @@ __all__ = [
 
 def not_finite(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report observations or rewards that are not finite."""
-    if not evidence.said.not_finite or not first_policy(record, evidence):
+    if not evidence.env.not_finite or not first_policy(record, evidence):
         return None
-    quantity = "reward" if evidence.said.not_finite[0].startswith("reward") else "observation"
+    quantity = "reward" if evidence.env.not_finite[0].startswith("reward") else "observation"
     return Finding(
         f"{quantity}-not-finite",
         f"The environment returns {quantity}s that are not finite.",
-        evidence.said.not_finite[0],
+        evidence.env.not_finite[0],
         "only finite numbers",
         "look for a division by 0, a logarithm of 0 or an empty mean in the environment or in a "
         "wrapper",
@@ -251,7 +251,7 @@ def stored_rewards(record: PolicyEvidence, evidence: Evidence) -> Finding | None
 def _other_rewards(
     original: Array, kept: Array, record: PolicyEvidence, evidence: Evidence
 ) -> Finding | None:
-    all_rewards = np.concatenate(record.everybody)[: len(kept)]  # [T, B, N]
+    all_rewards = np.concatenate(record.all_rewards)[: len(kept)]  # [T, B, N]
     agents = evidence.trainer.rules.agents
     columns = [agents.index(agent) for agent in record.agents]
     shape = (len(kept), all_rewards.shape[1], len(columns))
@@ -305,7 +305,7 @@ def reported_returns(record: PolicyEvidence, evidence: Evidence) -> Finding | No
     if not first_policy(record, evidence):
         return None
     measured = ""
-    pairs_of = {"return": evidence.returns, "mean reward": evidence.said.reported}
+    pairs_of = {"return": evidence.returns, "mean reward": evidence.env.reported}
     if any(stored_rewards(policy, evidence) for policy in evidence.policies.values()):
         del pairs_of["mean reward"]  # another finding reports the stored rewards
     for quantity, pairs in pairs_of.items():
@@ -323,8 +323,8 @@ def reported_returns(record: PolicyEvidence, evidence: Evidence) -> Finding | No
                         and abs(other_value - reported) <= 1e-6 * max(1, abs(other_value))
                     ]
                     measured += f" (equal to that of {matches[0]})" if matches else ""
-    if not measured and evidence.said.missing:
-        measured = f"{evidence.said.missing} more episodes ended than were reported"
+    if not measured and evidence.env.missing:
+        measured = f"{evidence.env.missing} more episodes ended than were reported"
     if not measured:
         return None
     return Finding(

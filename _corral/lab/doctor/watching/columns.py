@@ -102,7 +102,7 @@ def _note_buffer(trainer: Any, learner: Any, found: PolicyEvidence) -> None:
     if MASK in flat:
         mask = flat[MASK].reshape(*shape, -1) != 0
         found.masks.append((mask, mask))
-        found.most_entropy.append(float(np.log(np.maximum(mask.sum(axis=-1), 1)).mean()))
+        found.max_entropy.append(float(np.log(np.maximum(mask.sum(axis=-1), 1)).mean()))
     found.log_ratio.append(_log_ratio(trainer, learner, flat, actions, buffer.log_probs))
 
 

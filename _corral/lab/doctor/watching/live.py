@@ -165,7 +165,7 @@ class Watch(Observer):
         if self.looks <= 0:
             return
         legal = noted.mask.sum(dim=-1).clamp(min=1)
-        found.most_entropy.append(float(legal.double().log().mean()))
+        found.max_entropy.append(float(legal.double().log().mean()))
         own = legal_entropy(noted, outputs)
         if own is not None:
             found.entropy.append((float(outputs.entropy.detach()), own))
@@ -199,7 +199,7 @@ def weights_fixed(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
 
 def no_choice(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report a policy with one legal action in every decision."""
-    if not found.most_entropy or max(found.most_entropy) > 0:
+    if not found.max_entropy or max(found.max_entropy) > 0:
         return None
     return Finding(
         "no-choice",
