@@ -95,7 +95,7 @@ class PolicyTask(CorralTask):
             return_state=True,
             device=device,
             group_map={key: list(group.agents) for key, group in self._groups.items()},
-            encoders={key: (each.width, each) for key, each in features.items()},
+            encoders={key: (feature.width, feature) for key, feature in features.items()},
             team_reward=self._team_reward,
         )
 
@@ -239,18 +239,18 @@ class Learning:
         for key, group in self.groups.items():
             if group.policy not in self.learner.trained:
                 continue
-            own = batch.exclude(*experiment._get_excluded_keys(key))
-            own = experiment.algorithm.process_batch(key, own).reshape(-1)
-            experiment.replay_buffers[key].extend(own)
+            group_batch = batch.exclude(*experiment._get_excluded_keys(key))
+            group_batch = experiment.algorithm.process_batch(key, group_batch).reshape(-1)
+            experiment.replay_buffers[key].extend(group_batch)
             if not learns:
                 continue
             steps = range(self.learner.settings.gradient_steps)
-            found: Any = torch.stack([experiment._optimizer_loop(key) for _ in steps])
+            losses: Any = torch.stack([experiment._optimizer_loop(key) for _ in steps])
             prefix = f"{group.policy}/" if len(self.groups) > 1 else ""
-            known = set(found.keys())  # "in" does not work for a TensorDict
-            for theirs, ours in METRICS.items():
-                if theirs in known:
-                    metrics[prefix + ours] = float(found[theirs].float().mean())
+            loss_names = set(losses.keys())  # "in" does not work for a TensorDict
+            for their_name, our_name in METRICS.items():
+                if their_name in loss_names:
+                    metrics[prefix + our_name] = float(losses[their_name].float().mean())
         return metrics
 
     # --- Weights ---------------------------------------------------------------------------------
@@ -258,10 +258,10 @@ class Learning:
     def give(self, networks: Mapping[str, torch.nn.Module]) -> None:
         """Copy the weights of the policies' networks to BenchMARL, including target networks."""
         for key, group in self.groups.items():
-            inside, own = self._inside(key), networks[group.policy].state_dict()
-            require_arrays(group.policy, arrays_of(own), shapes_of(arrays_of(inside)))
+            inside, weights = self._inside(key), networks[group.policy].state_dict()
+            require_arrays(group.policy, arrays_of(weights), shapes_of(arrays_of(inside)))
             for name, values in inside.items():
-                values.data.copy_(own[name])
+                values.data.copy_(weights[name])
             tensors = self._tensors(key)
             for name, values in tensors.items():
                 source = tensors.get(name.removeprefix("target_"))
@@ -302,24 +302,24 @@ class Learning:
     def load(self, files: Mapping[str, Mapping[str, Array]]) -> None:
         """Restore the state from ``save``. Raises CheckpointError if it does not fit."""
         for key, group in self.groups.items():
-            given = dict(files[f"learning_{group.policy}"])
-            tensors = {f"loss.{name}": each for name, each in self._tensors(key).items()}
-            moments = {name: a for name, a in given.items() if name.startswith("adam.")}
+            arrays = dict(files[f"learning_{group.policy}"])
+            tensors = {f"loss.{name}": tensor for name, tensor in self._tensors(key).items()}
+            moments = {name: a for name, a in arrays.items() if name.startswith("adam.")}
             if moments:
                 self._begin_moments(key)
             expected = tensors | (self._moments(key) if moments else {})
-            require_arrays(f"learning_{group.policy}", given, shapes_of(arrays_of(expected)))
+            require_arrays(f"learning_{group.policy}", arrays, shapes_of(arrays_of(expected)))
             for name, values in expected.items():
-                values.data.copy_(torch.from_numpy(given[name].copy()))
+                values.data.copy_(torch.from_numpy(arrays[name].copy()))
 
     def _moments(self, key: str) -> dict[str, torch.Tensor]:
-        found = {}
+        moments = {}
         for name, optimizer in self.experiment.optimizers[key].items():
-            parameters = [each for part in optimizer.param_groups for each in part["params"]]
+            parameters = [item for part in optimizer.param_groups for item in part["params"]]
             for i, parameter in enumerate(parameters):
                 for moment, values in optimizer.state.get(parameter, {}).items():
-                    found[f"adam.{name}.{i}.{moment}"] = values
-        return found
+                    moments[f"adam.{name}.{i}.{moment}"] = values
+        return moments
 
     def _begin_moments(self, key: str) -> None:
         """Make Adam create its moments, with steps of size 0 along gradients of 0."""

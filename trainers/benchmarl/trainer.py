@@ -257,7 +257,7 @@ class BenchMARL(Trainer):
             for name, network in self._networks.items():
                 expected = shapes_of(arrays_of(network.state_dict()))
                 require_arrays(f"policy_{name}", files[name], expected)
-            learning = {n: each for n, each in arrays.items() if n.startswith("learning_")}
+            learning = {n: array for n, array in arrays.items() if n.startswith("learning_")}
             if steps and set(learning) != {f"learning_{name}" for name in self._networks}:
                 raise KeyError("learning")
             self._generators.load(document["generators"], arrays["generators"])

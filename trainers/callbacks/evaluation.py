@@ -45,15 +45,15 @@ class Evaluate(Callback):
         before, self._before = self._before, session.env_steps
         if session.env_steps // self.every == before // self.every:
             return
-        found = session.evaluate(self.episodes, deterministic=self.deterministic)
+        evaluation = session.evaluate(self.episodes, deterministic=self.deterministic)
         row |= {
             f"validation_{_column(name)}": value
-            for name, value in found.figures.items()
+            for name, value in evaluation.figures.items()
             if not name.endswith((".low", ".high")) and name not in ("low", "high", "episodes")
         }
-        of = f"{found.rows[0].episodes} {found.rows[0].mode} validation episodes"
-        compared = f"the learners' mean return in {of}"
-        session.statistics.validate(found.value, compared)
+        episodes = f"{evaluation.rows[0].episodes} {evaluation.rows[0].mode} validation episodes"
+        compared = f"the learners' mean return in {episodes}"
+        session.statistics.validate(evaluation.value, compared)
 
 
 def _column(name: str) -> str:

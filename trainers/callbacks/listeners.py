@@ -78,18 +78,18 @@ class Listeners:
             raise ListenerError(f"stop={stop!r:.80}: pass texts such as 'return_team>=15'")
         more: list[Any] = [] if evaluate_every is None else [Evaluate(evaluate_every)]
         more += [StopWhen(text) for text in stop]
-        own = callbacks_of(() if callbacks is None else callbacks)
-        found = cls([*own, *more], metrics, sinks)
+        own_callbacks = callbacks_of(() if callbacks is None else callbacks)
+        listeners = cls([*own_callbacks, *more], metrics, sinks)
         texts = {"callback": callbacks, "sink": sinks, "evaluate-every": [evaluate_every]}
         texts["metric"] = [f"{k}={v}" for k, v in (metrics or {}).items() if isinstance(v, str)]
-        found.again = "".join(
+        listeners.again = "".join(
             f" --{option} {pasted(text)}"
-            for option, given in texts.items()
-            for text in given or ()
+            for option, values in texts.items()
+            for text in values or ()
             if isinstance(text, str | int)
         )
-        found.stops = "".join(f" --stop {pasted(text)}" for text in stop)
-        return found
+        listeners.stops = "".join(f" --stop {pasted(text)}" for text in stop)
+        return listeners
 
     def attach(self, learner: Trainer, trainer: str) -> None:
         """Connect metrics to the learner, and add the learner's callbacks and the warnings.
@@ -112,43 +112,45 @@ class Listeners:
     @property
     def evaluates(self) -> bool:
         """True if the team is evaluated during training."""
-        return any(isinstance(one, Evaluate) for one in self.callbacks)
+        return any(isinstance(callback, Evaluate) for callback in self.callbacks)
 
     def missing(self, columns: Collection[str]) -> list[str]:
         """Describe the listeners that made ``columns`` of earlier rows and are missing now."""
         named = [name.removesuffix("_mean") for name in columns if name.endswith("_mean")]
         of_metrics = [n for n in named if {f"{n}_min", f"{n}_max"} <= set(columns)]
-        found = [
+        messages = [
             f"continues without metric {name}; pass it again: --metric {name}=file.py:name "
             "(metrics=)"
             for name in of_metrics
             if name not in self.metrics.functions
         ]
         if not self.evaluates and any(name.startswith("validation_") for name in columns):
-            found.append(
+            messages.append(
                 "continues without evaluations; pass them again: --evaluate-every (evaluate_every=)"
             )
-        return found
+        return messages
 
     def who(self, hook: str) -> list[Callback]:
         """Return the callbacks that override the method ``hook``."""
         base = getattr(Callback, hook)
-        return [one for one in self.callbacks if getattr(type(one), hook) is not base]
+        return [
+            callback for callback in self.callbacks if getattr(type(callback), hook) is not base
+        ]
 
-    def call(self, hook: str, session: Any, *given: Any) -> None:
+    def call(self, hook: str, session: Any, *arguments: Any) -> None:
         """Call the method ``hook`` of all callbacks that override it."""
-        for one in self.who(hook):
-            own = type(one).__module__.startswith(OWN) and not isinstance(one, Listener)
-            with blamed(f"callback {name_of(one)}, {hook}", session, own=own):
-                getattr(one, hook)(session, *given)
+        for callback in self.who(hook):
+            own = type(callback).__module__.startswith(OWN) and not isinstance(callback, Listener)
+            with blamed(f"callback {name_of(callback)}, {hook}", session, own=own):
+                getattr(callback, hook)(session, *arguments)
                 if hook == "on_update":
-                    _require_numbers(*given)
+                    _require_numbers(*arguments)
 
     def before_save(self, session: Any) -> None:
         """Let callbacks compare the current team with the best one before a save."""
-        for one in self.callbacks:
-            if isinstance(one, BeforeSave):
-                one.before_save(session)
+        for callback in self.callbacks:
+            if isinstance(callback, BeforeSave):
+                callback.before_save(session)
 
     # --- Start and end of a session
     # ------------------------------------------------------------------

@@ -43,19 +43,21 @@ class Metrics:
             raise ListenerError(f"metrics={functions!r:.80}: pass name -> function of an episode")
         self.functions: dict[str, Callable[..., Any]] = {}
         self.recorder: EpisodeRecorder | None = None
-        for name, given in (functions or {}).items():
+        for name, function in (functions or {}).items():
             if not isinstance(name, str) or not NAME.fullmatch(name):
                 raise ValueError(
                     f"metric {name!r:.80}: use a name of 1 to 60 of a-z, A-Z, 0-9 and _"
                 )
-            found = made_of(given, f"metric {name}", object)
-            if not callable(found):
-                raise ListenerError(f"metric {name}={given!r:.80}: pass a function of an episode")
-            self.functions[name] = found
+            resolved = made_of(function, f"metric {name}", object)
+            if not callable(resolved):
+                raise ListenerError(
+                    f"metric {name}={function!r:.80}: pass a function of an episode"
+                )
+            self.functions[name] = resolved
 
     @property
     def columns(self) -> list[str]:
-        return [f"{name}_{what}" for name in self.functions for what in OF_EACH]
+        return [f"{name}_{statistic}" for name in self.functions for statistic in OF_EACH]
 
     def attach(self, learner: Trainer, trainer: str) -> None:
         """Record whole episodes. Raises ValueError if the trainer does not support it."""
@@ -85,10 +87,10 @@ class Metrics:
         values: dict[str, Array] = {}
         for name, function in self.functions.items():
             with blamed(f"metric {name}", session):
-                found = [_value(function, record) for record in records]
-            own = values[name] = np.array([v for v in found if v is not None], dtype=np.float64)
-            for what, of in OF_EACH.items():
-                row[f"{name}_{what}"] = float(of(own)) if len(own) else None
+                numbers = [_value(function, record) for record in records]
+            valid = values[name] = np.array([v for v in numbers if v is not None], dtype=np.float64)
+            for statistic, of in OF_EACH.items():
+                row[f"{name}_{statistic}"] = float(of(valid)) if len(valid) else None
         return row, values
 
     # --- Checkpoints
@@ -125,8 +127,8 @@ def _value(function: Callable[..., Any], record: EpisodeRecord) -> float | None:
     except KeyError as error:
         if not error.args or error.args[0] in record.info:
             raise
-        told = UnknownNameError.of("info", str(error.args[0]), record.info)
-        raise told.with_traceback(error.__traceback__) from error
+        unknown = UnknownNameError.of("info", str(error.args[0]), record.info)
+        raise unknown.with_traceback(error.__traceback__) from error
     if value is None:
         return None
     try:

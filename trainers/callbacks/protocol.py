@@ -105,24 +105,25 @@ def callbacks_of(given: Iterable[Any]) -> list[Callback]:
         raise ListenerError(
             f"callbacks={given!r:.80}: pass a list, such as callbacks=[MyCallback()]"
         )
-    return sorted((_callback(one) for one in given), key=lambda callback: callback.order)
+    return sorted((_callback(item) for item in given), key=lambda callback: callback.order)
 
 
 def _callback(given: Any) -> Callback:
     made = made_of(given, "callback", Callback)
-    one: Callback = made if isinstance(made, Callback) else Listener(made)
-    if one is not made and not callable(made):
+    callback: Callback = made if isinstance(made, Callback) else Listener(made)
+    if callback is not made and not callable(made):
         raise ListenerError(
             f"callback {given!r:.80} is of {type(made).__name__}: pass a corral.Callback, a "
             "subclass of it, or a function that takes a row"
         )
-    for name in dir(one):
+    for name in dir(callback):
         if name.startswith("on_") and name not in HOOKS:
             raise ListenerError(
-                f"callback {name_of(one)} has {name}, which is never called{hint(name, HOOKS)} "
+                f"callback {name_of(callback)} has {name}, which is never "
+                f"called{hint(name, HOOKS)} "
                 f"The supported methods are {', '.join(HOOKS)}"
             )
-    return one
+    return callback
 
 
 def made_of(given: Any, kind: str, base: type) -> Any:
@@ -130,13 +131,13 @@ def made_of(given: Any, kind: str, base: type) -> Any:
 
     Raises ListenerError, UnknownNameError.
     """
-    found = named_object(given, kind) if isinstance(given, str) else given
-    if not isinstance(found, type):
-        return found
-    if base is Callback and not issubclass(found, base):
-        raise ListenerError(f"{kind} {given}: {found.__name__} is not a corral.Callback class")
+    resolved = named_object(given, kind) if isinstance(given, str) else given
+    if not isinstance(resolved, type):
+        return resolved
+    if base is Callback and not issubclass(resolved, base):
+        raise ListenerError(f"{kind} {given}: {resolved.__name__} is not a corral.Callback class")
     try:
-        return found()
+        return resolved()
     except TypeError as error:
         raise ListenerError(
             f"{kind} {given}: {error}. Pass an object instead of the class; a name such as "
@@ -146,8 +147,8 @@ def made_of(given: Any, kind: str, base: type) -> Any:
 
 def name_of(callback: Any) -> str:
     """Return the name of a callback for error messages."""
-    one = callback.function if isinstance(callback, Listener) else callback
-    return str(getattr(one, "__qualname__", type(one).__qualname__))
+    target = callback.function if isinstance(callback, Listener) else callback
+    return str(getattr(target, "__qualname__", type(target).__qualname__))
 
 
 # --- Errors --------------------------------------------------------------------------------------
@@ -182,17 +183,17 @@ def again(session: Any, *, stops: bool = True) -> str:
 
     Without ``stops`` it omits the stop criteria, because one is met already.
     """
-    given = session.listeners
-    words = given.again + given.stops * stops
+    listeners = session.listeners
+    words = listeners.again + listeners.stops * stops
     return f"corral train --resume {session.config.named(session.run.folder)}{words}"
 
 
 def _place(error: Exception) -> str:
     """Return the location in the user's own code that raised an error, in parentheses."""
     ours = str(Path(__file__).parents[1])
-    own = [
+    frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
         if not frame.filename.startswith((ours, "<frozen")) and "lib/python" not in frame.filename
     ]
-    return f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
+    return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""

@@ -62,8 +62,8 @@ class Sink(Protocol):
 
 def sinks() -> dict[str, str]:
     """Return the named sinks and the location of each."""
-    found = {name: f"corral.trainers.callbacks.sinks:{kind.__name__}" for name, kind in OURS}
-    return found | {point.name: point.value for point in metadata.entry_points(group=GROUP)}
+    builtin = {name: f"corral.trainers.callbacks.sinks:{kind.__name__}" for name, kind in OURS}
+    return builtin | {point.name: point.value for point in metadata.entry_points(group=GROUP)}
 
 
 def sinks_of(given: Iterable[Any]) -> dict[str, Sink]:
@@ -74,20 +74,20 @@ def sinks_of(given: Iterable[Any]) -> dict[str, Sink]:
     """
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise ListenerError(f"sinks={given!r:.80}: pass a list, such as sinks=['my_file.py:Name']")
-    found: dict[str, Any] = {name: kind() for name, kind in OURS}
-    for one in given:
-        name = one if isinstance(one, str) else type(one).__qualname__
-        if isinstance(one, type):
-            name = one.__qualname__
+    sinks_by_name: dict[str, Any] = {name: kind() for name, kind in OURS}
+    for item in given:
+        name = item if isinstance(item, str) else type(item).__qualname__
+        if isinstance(item, type):
+            name = item.__qualname__
         if name in dict(OURS):
             continue  # every run has it already
-        made = made_of(_named(one) if isinstance(one, str) else one, "sink", object)
+        made = made_of(_named(item) if isinstance(item, str) else item, "sink", object)
         if lacking := [each for each in ("open", "write", "close") if not hasattr(made, each)]:
             raise ListenerError(f"sink {name} lacks {', '.join(lacking)}; see corral.trainers.Sink")
-        while name in found:
+        while name in sinks_by_name:
             name += "'"
-        found[name] = made
-    return found
+        sinks_by_name[name] = made
+    return sinks_by_name
 
 
 def _named(name: str) -> Any:

@@ -111,12 +111,14 @@ def _cannot_be(column: str, session: Any) -> bool:
 
     A trainer's metrics and the columns of custom callbacks are only known after the first update.
     """
-    known = _known(session)
-    own = all(type(each).__module__.startswith("corral.") for each in session.listeners.callbacks)
-    if column in known or not own or session.config.trainer not in BUILT_IN:
+    columns = _known(session)
+    only_corral = all(
+        type(callback).__module__.startswith("corral.") for callback in session.listeners.callbacks
+    )
+    if column in columns or not only_corral or session.config.trainer not in BUILT_IN:
         return False
     infos = plays_as_arrays(session.config.env_config.rules())  # third-party kpis appear in play
-    return column.startswith((*GROUPS, "kpi_") if infos else GROUPS) or bool(meant(column, known))
+    return column.startswith((*GROUPS, "kpi_") if infos else GROUPS) or bool(meant(column, columns))
 
 
 def _known(session: Any) -> list[str]:
@@ -127,5 +129,5 @@ def _known(session: Any) -> list[str]:
     rules: Any = session.config.env_config.rules()
     info = rules.info(rules.start([generator(0, "env")])) if plays_as_arrays(rules) else {}
     kpis = [f"kpi_{name}" for name in info]
-    added = [name for callback in session.listeners.callbacks for name in callback.columns]
-    return [*session.statistics.columns, *kpis, *session.listeners.metrics.columns, *added]
+    added_columns = [name for callback in session.listeners.callbacks for name in callback.columns]
+    return [*session.statistics.columns, *kpis, *session.listeners.metrics.columns, *added_columns]

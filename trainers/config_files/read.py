@@ -72,7 +72,7 @@ def load_config(path: str | Path, **given: Any) -> dict[str, Any]:
     values = _of_run(path, values) if is_run else _without_none(path, values)
     if values.get("preset", "") is None:  # "none" is the name of a preset
         values["preset"] = "none"
-    whose = values.get("env")
+    file_env = values.get("env")
     if "steps" in given and values.get("horizon") == values.get("steps"):
         values.pop("horizon", None)  # it followed from the old --steps
     values = {key: value for key, value in values.items() if key not in given} | {
@@ -86,9 +86,9 @@ def load_config(path: str | Path, **given: Any) -> dict[str, Any]:
     try:
         _require_arguments(path, values.get("env_kwargs", {}), env, is_run)
     except ConfigError as error:
-        if whose in (None, env):
+        if file_env in (None, env):
             raise
-        raise ConfigError(f"{error} The file is for {whose}, not for {env}") from None
+        raise ConfigError(f"{error} The file is for {file_env}, not for {env}") from None
     _require_settings(path, values.get("settings", {}), trainer or "mappo")
     merged = {**values.pop("settings", {}), **values, **given}
     kwargs = _placed(path, values.get("env_kwargs", {}), env) | dict(given.get("env_kwargs") or {})
@@ -98,13 +98,13 @@ def load_config(path: str | Path, **given: Any) -> dict[str, Any]:
 def decoded(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments with loaded traces and arrays instead of their names and digests."""
     kwargs = values.get("env_kwargs")
-    found = {
+    decoded_kwargs = {
         name: saved_value(value.record, value.path.parent, name)
         if isinstance(value, Beside)
         else value
         for name, value in (kwargs or {}).items()
     }
-    return {**values, "env_kwargs": found} if kwargs else dict(values)
+    return {**values, "env_kwargs": decoded_kwargs} if kwargs else dict(values)
 
 
 @dataclass(frozen=True)
@@ -125,15 +125,15 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
     try:
         text = data.decode("utf-8")
-        found = tomllib.loads(text) if path.suffix.lower() == ".toml" else strict_json(text)
+        values = tomllib.loads(text) if path.suffix.lower() == ".toml" else strict_json(text)
     except (ValueError, RecursionError) as error:
         kind = "TOML" if path.suffix.lower() == ".toml" else "JSON (TOML files end in .toml)"
-        said = str(error).replace("Cannot overwrite a value", "a key is duplicated")
-        raise ConfigError(f"{path} is not valid {kind}: {said}") from error
-    if not isinstance(found, dict):
-        raise ConfigError(f"{path} must contain a table of arguments, not {shown(found)}")
-    require_plain(path, found)
-    return found
+        message = str(error).replace("Cannot overwrite a value", "a key is duplicated")
+        raise ConfigError(f"{path} is not valid {kind}: {message}") from error
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path} must contain a table of arguments, not {shown(values)}")
+    require_plain(path, values)
+    return values
 
 
 def _without_none(path: Path, value: Any) -> Any:
@@ -151,27 +151,27 @@ def _of_run(path: Path, values: dict[str, Any]) -> dict[str, Any]:
     if unknown := values.keys() - {*RunConfig.keys(), *top_keys()}:
         key = min(unknown)
         raise ConfigError(f"{path}: no key named {key!r}{answer(key, RunConfig.keys())}")
-    found = {key: value for key, value in values.items() if key in top_keys()}
-    found["env"] = values.get("source") or values["env"]
-    found |= {table: values[table] for table in TABLES}
+    arguments = {key: value for key, value in values.items() if key in top_keys()}
+    arguments["env"] = values.get("source") or values["env"]
+    arguments |= {table: values[table] for table in TABLES}
     for key in ("held_out", "validation"):  # stored as differing environment arguments
-        if isinstance(found.get(key), dict):
-            found[key] = found[key].get("rows")
+        if isinstance(arguments.get(key), dict):
+            arguments[key] = arguments[key].get("rows")
     # Custom code must be named on the command line, as for any file.
     if values.get("trainer_source"):
-        found["trainer"] = (
+        arguments["trainer"] = (
             values["trainer_source"].get("text") or f"your_file.py:{values['trainer']}"
         )
     if values.get("model"):
-        found["model"] = values["model"]["name"]
-    if isinstance(init := found.get("init"), dict):
-        found["init"] = f"{init['run']}@{int(init['checkpoint'].split('_')[1])}"
+        arguments["model"] = values["model"]["name"]
+    if isinstance(init := arguments.get("init"), dict):
+        arguments["init"] = f"{init['run']}@{int(init['checkpoint'].split('_')[1])}"
     opponents = values.get("opponents") or {}
     learned = {a: name for a, name in values["policies"].items() if a not in opponents}
-    found["policies"] = learned
-    if found.get("api") is None:
-        found.pop("api", None)
-    return {key: value for key, value in found.items() if value is not None and value != {}}
+    arguments["policies"] = learned
+    if arguments.get("api") is None:
+        arguments.pop("api", None)
+    return {key: value for key, value in arguments.items() if value is not None and value != {}}
 
 
 # --- Names ---------------------------------------------------------------------------------------
@@ -179,8 +179,8 @@ def _of_run(path: Path, values: dict[str, Any]) -> dict[str, Any]:
 
 def top_keys() -> list[str]:
     """Return the keys at the top of a file: the arguments of ``train`` that a file may contain."""
-    known = [name for name in inspect.signature(train).parameters if name not in HERE]
-    return [name for name in known if name not in TABLES]
+    parameters = [name for name in inspect.signature(train).parameters if name not in HERE]
+    return [name for name in parameters if name not in TABLES]
 
 
 def _require_top(path: Path, values: Mapping[str, Any]) -> None:
@@ -202,18 +202,18 @@ def _misplaced(key: str, values: Mapping[str, Any]) -> str:
     """Return the message for a key that does not belong at the top of a file."""
     env, trainer = str(values.get("env", "")), str(values.get("trainer", "mappo"))
     places = {"settings": _setting_names(trainer), "env_kwargs": list(_arguments(env) or ())}
-    for table, known in places.items():
-        if key in known:
+    for table, keys in places.items():
+        if key in keys:
             return f"{key} belongs in the table [{table}]"
     if not spelled_otherwise(key, top_keys()):
-        for table, known in places.items():
-            if near := spelled_otherwise(key, known):
+        for table, keys in places.items():
+            if near := spelled_otherwise(key, keys):
                 return f"no key named {key!r}; did you mean {near[0]!r}, in the table [{table}]?"
-    said = answer(key, [*top_keys(), *TABLES, *places["settings"], *places["env_kwargs"]])
-    for table, known in places.items():
-        if any(f"{name!r}?" in said for name in known):
-            said = said.rstrip("?") + f", in the table [{table}]?"
-    return f"no key named {key!r}{said}"
+    message = answer(key, [*top_keys(), *TABLES, *places["settings"], *places["env_kwargs"]])
+    for table, keys in places.items():
+        if any(f"{name!r}?" in message for name in keys):
+            message = message.rstrip("?") + f", in the table [{table}]?"
+    return f"no key named {key!r}{message}"
 
 
 def _arguments(env: Any) -> Mapping[str, inspect.Parameter] | None:
@@ -229,17 +229,17 @@ def _setting_names(trainer: Any) -> list[str]:
     except (UnknownNameError, ImportError):
         return []
     settings: Any = getattr(kind, "Settings", None)
-    return [one.name for one in fields(settings)] if settings else []
+    return [field.name for field in fields(settings)] if settings else []
 
 
 def _require_arguments(path: Path, kwargs: Mapping[str, Any], env: Any, is_run: bool) -> None:
-    known = _arguments(env)
-    if known is None:
+    arguments = _arguments(env)
+    if arguments is None:
         return
     hints = hints_of(rules_class(env).__init__)  # type: ignore[misc]
     for name, value in kwargs.items():
-        if name not in known or name in SET_BY_TRAINING:
-            raise ConfigError(f"{path}: [env_kwargs] {_elsewhere(name, known)}")
+        if name not in arguments or name in SET_BY_TRAINING:
+            raise ConfigError(f"{path}: [env_kwargs] {_elsewhere(name, arguments)}")
         place = f"{path}: [env_kwargs] {name}"
         if is_record(value) and not is_run:
             raise ConfigError(f"{place}: only the config.json of a run may contain a record")
@@ -275,16 +275,16 @@ def _require_inside(place: str, path: Path, value: str) -> None:
 
 def _placed(path: Path, kwargs: Mapping[str, Any], env: Any) -> dict[str, Any]:
     """Return arguments with file names relative to ``path`` turned into usable paths."""
-    known = _arguments(env)
-    hints = {} if known is None else hints_of(rules_class(env).__init__)  # type: ignore[misc]
-    found = dict(kwargs)
+    arguments = _arguments(env)
+    hints = {} if arguments is None else hints_of(rules_class(env).__init__)  # type: ignore[misc]
+    placed = dict(kwargs)
     for name, value in kwargs.items():
         if is_record(value):
             file = name + SUFFIXES.get(value["type"], "")
-            found[name] = Beside(value, path.parent / file)
+            placed[name] = Beside(value, path.parent / file)
         elif isinstance(value, str) and takes_path(hints.get(name)) and value not in bundled():
-            found[name] = str(path.parent / value)
-    return found
+            placed[name] = str(path.parent / value)
+    return placed
 
 
 def _require_settings(path: Path, settings: Mapping[str, Any], trainer: Any) -> None:
@@ -298,12 +298,12 @@ def _require_settings(path: Path, settings: Mapping[str, Any], trainer: Any) -> 
     of: Any = getattr(kind, "Settings", None)
     if of is None:
         return
-    known, hints = [one.name for one in fields(of)], hints_of(of)
+    names, hints = [field.name for field in fields(of)], hints_of(of)
     for name, value in settings.items():
-        if name not in known:
-            text = _elsewhere(name, known)
+        if name not in names:
+            text = _elsewhere(name, names)
             if name not in top_keys():
-                text = unknown_setting(name, str(getattr(kind, "name", trainer)), known)
+                text = unknown_setting(name, str(getattr(kind, "name", trainer)), names)
             raise ConfigError(f"{path}: [settings] {text}")
         require_type(path, f"[settings] {name}", value, hints.get(name, Any))
 

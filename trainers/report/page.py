@@ -68,8 +68,8 @@ def _packed(name: str) -> str:
 
 
 def _verdict(lines: Sequence[str]) -> str:
-    said = "".join(f"<p>{html.escape(line)}</p>" for line in lines)
-    return f"<div class='verdict'>{said}</div>" if lines else ""
+    paragraphs = "".join(f"<p>{html.escape(line)}</p>" for line in lines)
+    return f"<div class='verdict'>{paragraphs}</div>" if lines else ""
 
 
 def controls(what: str = "Policies") -> str:
@@ -98,9 +98,9 @@ def table(
     rows = []
     for line in lines:
         kind = (kinds or {}).get(line[0], "")
-        own = f" class='{kind}'" if kind else ""
-        own += data(policy=line[0]) if policies else ""
-        rows.append(f"<tr{own}>{''.join(map(_cell, line))}</tr>")
+        attributes = f" class='{kind}'" if kind else ""
+        attributes += data(policy=line[0]) if policies else ""
+        rows.append(f"<tr{attributes}>{''.join(map(_cell, line))}</tr>")
     return (
         f"<div class='wide'><table class='sort'><thead><tr>{head}</tr></thead>"
         f"<tbody>{''.join(rows)}</tbody></table></div>\n"

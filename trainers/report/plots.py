@@ -124,13 +124,15 @@ def learning_chart(curves: Sequence[LearningCurve], levels: Mapping[str, float])
     every = np.concatenate(values)
     every = every if len(every) else np.zeros(1)
     low, high, marks = pen.ticks(float(every.min()), float(every.max()))
-    most = max([float(x[-1]) for x, _ in lines if len(x)] + [1.0])
+    last_step = max([float(x[-1]) for x, _ in lines if len(x)] + [1.0])
 
     def height(returns: Array) -> Array:
         return np.asarray(100 - (returns - low) / (high - low) * 100)
 
     y_marks = [((tick - low) / (high - low), f"{tick:g}") for tick in marks]
-    x_marks = [(k / most, pen.thousands(k)) for k in pen.ticks(0.0, most)[2] if k <= most]
+    x_marks = [
+        (k / last_step, pen.thousands(k)) for k in pen.ticks(0.0, last_step)[2] if k <= last_step
+    ]
     shapes = [f'<path class="mark" d="M0 {100 - 100 * at:.4g}H1000"/>' for at, _ in y_marks]
     flat = [(level - low) / (high - low) for level in levels.values()]
     shapes += [f'<path class="level" d="M0 {100 - 100 * at:.4g}H1000"/>' for at in flat]
@@ -140,18 +142,18 @@ def learning_chart(curves: Sequence[LearningCurve], levels: Mapping[str, float])
         group = curve.group or curve.label
         number = groups.index(group)
         kind = f"c{number % COLORS} d{number // COLORS % DASHES}"
-        own = data(run=group, name=curve.label)
-        across, heights = 1000 * steps / most, height(returns)
+        attributes = data(run=group, name=curve.label)
+        across, heights = 1000 * steps / last_step, height(returns)
         pieces = _runs(np.isfinite(returns))
         shape = "".join(line(across[a:b], heights[a:b]) for a, b in pieces)
-        shapes.append(f'<path class="{kind}" d="{shape}"{own}/>')
+        shapes.append(f'<path class="{kind}" d="{shape}"{attributes}/>')
         for first, after in pieces:
             if after - first == 1:  # draw a dot, because one point makes no line
                 dot = f"M{across[first]:.6g} {heights[first]:.4g}h.01"
                 shapes.append(f'<path class="{kind} dot" d="{dot}"{data(run=group)}/>')
         entry = _key(group, kind, data(run=group))
         key += [entry] if entry not in key else []
-    said = frame(
+    chart = frame(
         shapes,
         width=1000,
         x=x_marks,
@@ -160,10 +162,10 @@ def learning_chart(curves: Sequence[LearningCurve], levels: Mapping[str, float])
         below="env steps",
         kind="learning",
         label="team return per episode over env steps",
-        more=data(scale=f"{most:g} {low:g} {high:g}"),
+        more=data(scale=f"{last_step:g} {low:g} {high:g}"),
     )
     return (
-        f"<figure class='curves'><figcaption>team return per episode</figcaption>{said}"
+        f"<figure class='curves'><figcaption>team return per episode</figcaption>{chart}"
         f"<ul class='legend'>{''.join(key)}</ul></figure>\n"
     )
 

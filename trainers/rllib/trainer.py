@@ -265,7 +265,7 @@ class RLlibPPO(Trainer):
                 "module of custom rules, on each node; Ray's logs contain the runners' output"
             ) from error
         networks = self._networks.items()
-        weights = {name: arrays_of(own.state_dict()) for name, own in networks}
+        weights = {name: arrays_of(network.state_dict()) for name, network in networks}
         algorithm.learner_group.set_state({"learner": {"rl_module": weights}})
         algorithm.env_runner_group.sync_weights(
             from_worker_or_learner_group=algorithm.learner_group, inference_only=True
@@ -287,16 +287,16 @@ class RLlibPPO(Trainer):
         for name in self.trained:
             results = result.get("learners", {}).get(name, {})
             prefix = f"{name}/" if len(self._networks) > 1 else ""
-            for theirs, ours in METRICS.items():
-                if theirs != "mean_kl_loss" or self.settings.kl_coef:
-                    metrics[prefix + ours] = float(results.get(theirs, np.nan))
+            for their_name, our_name in METRICS.items():
+                if their_name != "mean_kl_loss" or self.settings.kl_coef:
+                    metrics[prefix + our_name] = float(results.get(their_name, np.nan))
         return metrics
 
     # --- Saving ----------------------------------------------------------------------------------
 
     def save(self) -> Content:
         networks = self._networks.items()
-        arrays = {f"policy_{name}": arrays_of(own.state_dict()) for name, own in networks}
+        arrays = {f"policy_{name}": arrays_of(network.state_dict()) for name, network in networks}
         return Content({"trainer": {"env_steps": self.env_steps}}, arrays)
 
     def load(self, content: Content) -> None:

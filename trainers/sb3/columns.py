@@ -129,7 +129,9 @@ class SB3Trainer(Trainer):
         model = self.algorithm(
             self.policy_class,
             None,
-            learning_rate=(lambda left: rate * max(0.0, left)) if self.settings.anneal else rate,
+            learning_rate=(lambda remaining: rate * max(0.0, remaining))
+            if self.settings.anneal
+            else rate,
             seed=int(generator(self.seed, "init", index).integers(2**31)),
             _init_setup_model=False,
             **self._arguments(len(agents), trained),
@@ -144,8 +146,8 @@ class SB3Trainer(Trainer):
 
     def _arguments(self, agents: int, trained: bool) -> dict[str, Any]:
         """Return the algorithm's arguments for a policy with ``agents`` agents."""
-        given = {name: getattr(self.settings, name) for name in self.arguments}
-        return {"policy_kwargs": {"net_arch": list(self.settings.net_arch)}, **given}
+        arguments = {name: getattr(self.settings, name) for name in self.arguments}
+        return {"policy_kwargs": {"net_arch": list(self.settings.net_arch)}, **arguments}
 
     def _action_space(self) -> Any:
         """Return the action space for a new model."""
@@ -153,22 +155,22 @@ class SB3Trainer(Trainer):
 
     @property
     def policies(self) -> dict[str, NetworkPolicy]:
-        found = {}
+        network_policies = {}
         for agent in self.rules.agents:
             policy = self._learners[self._policy_of[agent]].model.policy
             space = self.rules.observation_space(agent)
-            found[agent] = sb3_policy(policy, self.layout, space, agent)
-        return found
+            network_policies[agent] = sb3_policy(policy, self.layout, space, agent)
+        return network_policies
 
     def values(self, observations: Mapping[str, Any], state: Any = None) -> dict[str, Array]:
         """Return V of each agent's observations [R, ...]: float32 [R]."""
-        found = {}
+        result = {}
         for i, agent in enumerate(self.rules.agents):
-            own, learner = observations[agent], self._learners[self._policy_of[agent]]
+            observation, learner = observations[agent], self._learners[self._policy_of[agent]]
             learner.model.policy.set_training_mode(False)
-            entries = self.layout.flat(own, (len(own[MASK]),), i)
-            found[agent] = learner.values(entries).cpu().numpy().reshape(-1)
-        return found
+            entries = self.layout.flat(observation, (len(observation[MASK]),), i)
+            result[agent] = learner.values(entries).cpu().numpy().reshape(-1)
+        return result
 
     @property
     def resumes_exactly(self) -> bool:
@@ -276,7 +278,7 @@ class SB3Trainer(Trainer):
 
     def save(self) -> Content:
         generators, generator_arrays = self._generators.save()
-        n_updates = {name: each.model._n_updates for name, each in self._learners.items()}
+        n_updates = {name: item.model._n_updates for name, item in self._learners.items()}
         document = {"env_steps": self.env_steps, "generators": generators, "n_updates": n_updates}
         arrays = {"generators": generator_arrays}
         for name, learner in self._learners.items():
@@ -306,7 +308,7 @@ class SB3Trainer(Trainer):
 
     def export(self, folder: Path) -> list[Path]:
         """Write one Stable-Baselines3 zip file per policy."""
-        paths = {folder / f"{name}.zip": each.model for name, each in self._learners.items()}
+        paths = {folder / f"{name}.zip": learner.model for name, learner in self._learners.items()}
         for path, model in paths.items():
             model.save(path)
         return list(paths)

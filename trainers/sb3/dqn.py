@@ -44,13 +44,13 @@ class SB3DQN(SB3Trainer):
     )
 
     def _arguments(self, agents: int, trained: bool) -> dict[str, Any]:
-        given, settings = super()._arguments(agents, trained), self.settings
-        given["policy_kwargs"]["epsilon"] = settings.exploration_final_eps
+        arguments, settings = super()._arguments(agents, trained), self.settings
+        arguments["policy_kwargs"]["epsilon"] = settings.exploration_final_eps
         if not trained:
-            given["buffer_size"] = 1
+            arguments["buffer_size"] = 1
         # Stable-Baselines3 counts the decisions of all columns, and warns if one step exceeds this.
         interval = max(settings.target_update_interval, settings.num_envs)
-        return {**given, "target_update_interval": agents * interval}
+        return {**arguments, "target_update_interval": agents * interval}
 
     def _action_space(self) -> Any:
         return copy.deepcopy(self.layout.action_space)  # exploration samples from it
@@ -107,13 +107,13 @@ class SB3DQN(SB3Trainer):
         assert self._starts is not None
         actions = np.empty(len(self._starts), dtype=np.int64)
         for learner in self._learners.values():
-            model, own = learner.model, learner.own(obs)
+            model, observations = learner.model, learner.own(obs)
             model.policy.set_training_mode(False)
             if learner.trained:
-                model.num_timesteps, model._last_obs = played, own
+                model.num_timesteps, model._last_obs = played, observations
                 chosen, _ = model._sample_action(self.settings.learning_starts)
             else:
-                chosen, _ = model.predict(own)
+                chosen, _ = model.predict(observations)
             actions[learner.columns] = chosen
         return actions
 
@@ -166,7 +166,7 @@ class SB3DQN(SB3Trainer):
             if learner.trained:
                 rows = model.replay_buffer.size()
                 replayed = _replayed(model.replay_buffer)
-                arrays[f"replay_{name}"] = {key: each[:rows] for key, each in replayed.items()}
+                arrays[f"replay_{name}"] = {key: item[:rows] for key, item in replayed.items()}
         return Content(content.documents, arrays)
 
     def load(self, content: Content) -> None:
@@ -177,32 +177,32 @@ class SB3DQN(SB3Trainer):
                     _require_replay(learner.model, f"replay_{name}", content.arrays, saved[name])
             super().load(content)
             for name, learner in self._learners.items():
-                model, own = learner.model, saved[name]
-                model.action_space.np_random.bit_generator.state = own["generator"]
-                model.exploration_rate, model._n_calls = float(own["rate"]), int(own["steps"])
-                model.replay_buffer.full = bool(own["full"])
-                model.replay_buffer.pos = int(own["position"])
+                model, state = learner.model, saved[name]
+                model.action_space.np_random.bit_generator.state = state["generator"]
+                model.exploration_rate, model._n_calls = float(state["rate"]), int(state["steps"])
+                model.replay_buffer.full = bool(state["full"])
+                model.replay_buffer.pos = int(state["position"])
                 if learner.trained:
-                    for key, each in _replayed(model.replay_buffer).items():
+                    for key, item in _replayed(model.replay_buffer).items():
                         kept = content.arrays[f"replay_{name}"][key]
-                        each[: len(kept)] = kept
+                        item[: len(kept)] = kept
 
 
 def _summary(logged: list[dict[str, float]]) -> dict[str, float]:
     """Return the last logged value of each metric, and the mean of losses."""
-    found = {key: value for each in logged for key, value in each.items()}
-    for key in found:
+    last = {key: value for item in logged for key, value in item.items()}
+    for key in last:
         if key.rpartition("/")[2] == "loss":
-            found[key] = float(np.mean([each[key] for each in logged if key in each]))
-    return found
+            last[key] = float(np.mean([item[key] for item in logged if key in item]))
+    return last
 
 
 def _replayed(buffer: Any) -> dict[str, Array]:
     """Return the arrays [rows, P, ...] of a replay buffer, by name."""
-    found = {key: getattr(buffer, key) for key in REPLAYED}
+    replayed = {key: getattr(buffer, key) for key in REPLAYED}
     for name in ("observations", "next_observations"):
-        found |= {f"{name}.{key}": each for key, each in getattr(buffer, name).items()}
-    return found
+        replayed |= {f"{name}.{key}": item for key, item in getattr(buffer, name).items()}
+    return replayed
 
 
 def _require_replay(
@@ -211,5 +211,5 @@ def _require_replay(
     """Raise CheckpointError if a saved replay buffer does not fit the one of ``model``."""
     buffer = model.replay_buffer
     rows = buffer.buffer_size if saved["full"] else int(saved["position"])
-    expected = {key: each[:rows] for key, each in _replayed(buffer).items()}
+    expected = {key: item[:rows] for key, item in _replayed(buffer).items()}
     require_arrays(file, arrays[file], shapes_of(expected))

@@ -63,23 +63,23 @@ class SB3PPO(SB3Trainer):
                 actions = np.empty(len(starts), dtype=np.int64)  # [C]
                 chosen = {}
                 for name, learner in self._learners.items():
-                    own = learner.own(obs)
-                    chosen[name] = (own, *self._choose(learner.model, own))
+                    observations = learner.own(obs)
+                    chosen[name] = (observations, *self._choose(learner.model, observations))
                     actions[learner.columns] = chosen[name][1]
             with rollout.timed("env"):
                 obs, rewards, dones, infos = self._step(actions, rollout)
             with rollout.timed("inference"):
                 for name, learner in self._learners.items():
                     if learner.trained:
-                        own, taken, values, log_probs = chosen[name]
+                        observations, taken, values, log_probs = chosen[name]
                         learner.model.rollout_buffer.add(
-                            own,
+                            observations,
                             taken.reshape(-1, 1),
                             self._bootstrapped(learner, rewards, dones, infos),
                             starts[learner.columns],
                             values,
                             log_probs,
-                            **self._masks(own),
+                            **self._masks(observations),
                         )
             starts = dones
         for learner in self._learners.values():
@@ -89,14 +89,14 @@ class SB3PPO(SB3Trainer):
                 )
         return obs, rollout
 
-    def _choose(self, model: Any, own: dict[str, Array]) -> tuple[Array, Any, Any]:
+    def _choose(self, model: Any, observations: dict[str, Array]) -> tuple[Array, Any, Any]:
         """Return actions int64 [P], values and log-probabilities (tensors) for own [P, ...]."""
         with torch.no_grad():
-            tensors, _ = model.policy.obs_to_tensor(own)
-            actions, values, log_probs = model.policy(tensors, **self._masks(own))
+            tensors, _ = model.policy.obs_to_tensor(observations)
+            actions, values, log_probs = model.policy(tensors, **self._masks(observations))
         return actions.cpu().numpy(), values, log_probs
 
-    def _masks(self, own: dict[str, Array]) -> dict[str, Array]:
+    def _masks(self, observations: dict[str, Array]) -> dict[str, Array]:
         """Return the extra arguments of policy and buffer for observations [P, ...]."""
         return {}
 
@@ -107,14 +107,16 @@ class SB3PPO(SB3Trainer):
 
         At a time limit, the discounted value of the final observation is added.
         """
-        own: Array = rewards[learner.columns].copy()
+        own_rewards: Array = rewards[learner.columns].copy()
         ended = np.flatnonzero(dones[learner.columns]).tolist()
         cut = [i for i in ended if infos[learner.columns[i]]["TimeLimit.truncated"]]
         if cut:
             last = [infos[learner.columns[i]]["terminal_observation"] for i in cut]
             stacked = {key: np.stack([obs[key] for obs in last]) for key in last[0]}
-            own[cut] += self.settings.gamma * learner.values(stacked).cpu().numpy().reshape(-1)
-        return own
+            own_rewards[cut] += self.settings.gamma * learner.values(stacked).cpu().numpy().reshape(
+                -1
+            )
+        return own_rewards
 
     def _update(self) -> dict[str, float]:
         """Run Stable-Baselines3's update on the rollout of each trained policy."""
@@ -149,8 +151,8 @@ class SB3MaskablePPO(SB3PPO):
             )
         return learner
 
-    def _masks(self, own: dict[str, Array]) -> dict[str, Array]:
-        return {"action_masks": own[MASK].astype(bool)}
+    def _masks(self, observations: dict[str, Array]) -> dict[str, Array]:
+        return {"action_masks": observations[MASK].astype(bool)}
 
 
 class SB3A2C(SB3PPO):

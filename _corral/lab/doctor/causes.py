@@ -74,7 +74,7 @@ FOLLOWS: dict[str, tuple[str, ...]] = {
 
 
 def by_cause(
-    found: Iterable[Finding], rank: Mapping[str, int] | None = None
+    findings: Iterable[Finding], rank: Mapping[str, int] | None = None
 ) -> tuple[Finding, ...]:
     """Sort findings by certainty, then by distance from the root cause.
 
@@ -83,37 +83,41 @@ def by_cause(
     distance from the root; causes without a rank come after the ranked ones and keep their order.
     """
     merged: dict[str, list[Finding]] = {}
-    for one in found:
-        same = merged.setdefault(one.cause, [])
-        if all(one.policy != other.policy or one.certainty > other.certainty for other in same):
-            same.append(one)
+    for finding in findings:
+        same = merged.setdefault(finding.cause, [])
+        if all(
+            finding.policy != other.policy or finding.certainty > other.certainty for other in same
+        ):
+            same.append(finding)
     once = []
     for same in merged.values():
-        first = max(same, key=lambda one: one.certainty)
-        policies = ", ".join(dict.fromkeys(one.policy for one in same if one.policy))
+        first = max(same, key=lambda finding: finding.certainty)
+        policies = ", ".join(dict.fromkeys(finding.policy for finding in same if finding.policy))
         once.append(dataclasses.replace(first, policy=policies))
     near = rank or {}
-    once.sort(key=lambda one: (-one.certainty, near.get(one.cause, len(near))))  # stable
-    marked = [dataclasses.replace(one, follows=_root_of(one, once)) for one in once]
-    return tuple(sorted(marked, key=lambda one: bool(one.follows)))
+    once.sort(
+        key=lambda finding: (-finding.certainty, near.get(finding.cause, len(near)))
+    )  # stable
+    marked = [dataclasses.replace(finding, follows=_root_of(finding, once)) for finding in once]
+    return tuple(sorted(marked, key=lambda finding: bool(finding.follows)))
 
 
-def _root_of(one: Finding, found: Sequence[Finding]) -> str:
+def _root_of(finding: Finding, findings: Sequence[Finding]) -> str:
     """Return the first cause in the chain that leads to ``one``; "" if ``one`` is a root cause."""
-    root, known = "", {one.cause}
+    root, visited = "", {finding.cause}
     while True:
         causes = [
-            each
-            for each in found
-            if each.certainty >= 2
-            and (root or one.cause) in FOLLOWS.get(each.cause, ())
-            and each.cause not in known
-            and _same_policy(each, one)
+            item
+            for item in findings
+            if item.certainty >= 2
+            and (root or finding.cause) in FOLLOWS.get(item.cause, ())
+            and item.cause not in visited
+            and _same_policy(item, finding)
         ]
         if not causes:
             return root
         root = causes[0].cause
-        known.add(root)
+        visited.add(root)
 
 
 def _same_policy(cause: Finding, effect: Finding) -> bool:
@@ -168,19 +172,21 @@ ABLE = 0.25
 """Required lead, as a share of decisions, of a trained network over one without observations."""
 
 
-def cannot_imitate(found: Imitation) -> Finding | None:
+def cannot_imitate(imitation: Imitation) -> Finding | None:
     """Return a finding if the network imitates no better than without observations.
 
     It needs corral's default network to succeed; if both fail, the time may have been too short.
     """
-    able = found.default is not None and found.default >= found.unseen + ABLE
-    if not (found.blind and able):
+    able = imitation.default is not None and imitation.default >= imitation.unseen + ABLE
+    if not (imitation.blind and able):
         return None
     return Finding(
         "network-cannot-imitate",
         "The network cannot imitate a reference team, even with supervised training.",
-        f"it learned {found.share:.0%} of the decisions of {found.teacher}; the mask alone gives "
-        f"{found.unseen:.0%}; corral's default network, in less time, learned {found.default:.0%}",
+        f"it learned {imitation.share:.0%} of the decisions of {imitation.teacher}; the mask alone "
+        "gives "
+        f"{imitation.unseen:.0%}; corral's default network, in less time, learned "
+        f"{imitation.default:.0%}",
         "a network that can imitate a good team",
         "check the network's input: dropped inputs, layers that are too small, a learning rate "
         "that disables units (ReLU); compare by leaving --model out",

@@ -51,7 +51,7 @@ class Credit:
 
 def credit(
     advantages: Callable[[Trajectories, Any], Advantages],
-    given: Trajectories,
+    trajectories: Trajectories,
     settings: Any,
     terminated: Array,
     truncated: Array,
@@ -64,78 +64,95 @@ def credit(
     compares shares of one huge number.
     """
     episode = np.cumsum(np.pad(terminated | truncated, ((1, 0), (0, 0)))[:-1], axis=0)  # [T, C]
-    after = np.concatenate([given.final_obs_value[given.ended], given.bootstrap_value])
-    numbers = (given.reward[given.valid], given.value[given.valid], after)
-    spread = max(float(np.std(each)) for each in numbers if each.size)
-    largest = max(float(np.abs(each).max(initial=0.0)) for each in numbers)
+    after = np.concatenate(
+        [trajectories.final_obs_value[trajectories.ended], trajectories.bootstrap_value]
+    )
+    numbers = (
+        trajectories.reward[trajectories.valid],
+        trajectories.value[trajectories.valid],
+        after,
+    )
+    spread = max(float(np.std(number)) for number in numbers if number.size)
+    largest = max(float(np.abs(number).max(initial=0.0)) for number in numbers)
     # Scale with the spread: float32 would lose tiny differences next to a larger number.
     scale = HUGE * (max(spread, 1e-4 * largest) or 1.0)
-    base = advantages(given, settings).advantage.astype(np.float64)
-    rounding = 0.05 * float(np.std(base[given.valid]))
+    base = advantages(trajectories, settings).advantage.astype(np.float64)
+    rounding = 0.05 * float(np.std(base[trajectories.valid]))
 
     def changed(name: str, t: int, c: int) -> Any:
         """Return each valid decision's share of the largest change: [T, C]."""
         for sign in (1.0, -1.0):  # clipping may block one direction
-            values = np.array(getattr(given, name), dtype=np.float64)
+            values = np.array(getattr(trajectories, name), dtype=np.float64)
             values[t, c] += sign * scale
-            found = advantages(dataclasses.replace(given, **{name: values}), settings).advantage
-            if np.abs(found - base)[given.valid].max(initial=0.0) > max(rounding, 1e-9):
+            changed_advantages = advantages(
+                dataclasses.replace(trajectories, **{name: values}), settings
+            ).advantage
+            if np.abs(changed_advantages - base)[trajectories.valid].max(initial=0.0) > max(
+                rounding, 1e-9
+            ):
                 break
-        found, base_ = sign * found.astype(np.float64), sign * base
-        moved = np.where(given.valid, _unscaled(found, base_, given.valid), np.nan)
-        most = np.nanmax(np.abs(moved), initial=0.0)
-        return moved / most if most > max(rounding, 1e-9) else np.zeros(found.shape)
+        changed_advantages, base_ = sign * changed_advantages.astype(np.float64), sign * base
+        moved = np.where(
+            trajectories.valid, _unscaled(changed_advantages, base_, trajectories.valid), np.nan
+        )
+        peak = np.nanmax(np.abs(moved), initial=0.0)
+        return moved / peak if peak > max(rounding, 1e-9) else np.zeros(changed_advantages.shape)
 
-    tried = _some(given.valid)
+    tried = _some(trajectories.valid)
     by_reward = {at: changed("reward", *at) for at in tried}
-    told = [_own(moved, episode, *at) for at, moved in by_reward.items()]
+    directions = [_rise_or_fall(moved, episode, *at) for at, moved in by_reward.items()]
     sights = [
-        _neighbours(by_reward[at], changed("value", *at), given, episode, *at) for at in tried
+        _neighbours(by_reward[at], changed("value", *at), trajectories, episode, *at)
+        for at in tried
     ]
-    before = [each for each in sights if each is not None]
+    before = [sight for sight in sights if sight is not None]
     ends = [
-        (t, c) for t, c in _some(terminated | truncated) if _decided_before(given, episode, t, c)
+        (t, c)
+        for t, c in _some(terminated | truncated)
+        if _decided_before(trajectories, episode, t, c)
     ]
-    cuts = [(t, c) for t, c in _some(truncated) if _decided_before(given, episode, t, c)]
+    cuts = [(t, c) for t, c in _some(truncated) if _decided_before(trajectories, episode, t, c)]
     later = [(t, c) for t, c in ends if t + 1 < len(episode)]
     return Credit(
-        own=None if not told else all(each == 1 for each in told),
-        opposite=None if not told else all(each == -1 for each in told),
+        own=None if not directions else all(direction == 1 for direction in directions),
+        opposite=None if not directions else all(direction == -1 for direction in directions),
         limit=None
         if not cuts
-        else all(_sees(changed("final_obs_value", *at), given, episode, *at) for at in cuts),
+        else all(_sees(changed("final_obs_value", *at), trajectories, episode, *at) for at in cuts),
         past_end=None
         if not later
         else any(
-            _sees(changed("reward", t + 1, c), given, episode, t, c)
+            _sees(changed("reward", t + 1, c), trajectories, episode, t, c)
             for t, c in later
-            if _decides_after(given, episode, t, c)
+            if _decides_after(trajectories, episode, t, c)
         ),
         from_reset=_any(
-            _sees(changed("value", t + 1, c), given, episode, t, c)
+            _sees(changed("value", t + 1, c), trajectories, episode, t, c)
             for t, c in later
             if truncated[t, c] and not terminated[t, c]
         ),
         end_as_limit=_any(
-            _sees(changed("value", t + 1, c), given, episode, t, c)
+            _sees(changed("value", t + 1, c), trajectories, episode, t, c)
             for t, c in later
             if terminated[t, c]
         )
-        or _valued_end(advantages, given, settings, terminated),
-        foreign=_any(_foreign(moved, given, agents, at[1]) for at, moved in by_reward.items()),
+        or _valued_end(advantages, trajectories, settings, terminated),
+        foreign=_any(
+            _foreign(moved, trajectories, agents, at[1]) for at, moved in by_reward.items()
+        ),
         backwards=None if not before else "after" in before and "before" not in before,
-        myopic=None if not before else all(each == "none" for each in before),
-        **_small_steps(advantages, given, settings, tried),
+        myopic=None if not before else all(item == "none" for item in before),
+        **_small_steps(advantages, trajectories, settings, tried),
     )
 
 
-def _unscaled(found: Array, base: Array, valid: Array) -> Any:
+def _unscaled(advantages: Array, base: Array, valid: Array) -> Any:
     """Subtract from ``found`` the scaling and shift of ``base`` that normalization causes.
 
     Assumes that most advantages do not change. Tries lines through two points each, and an
     unchanged median, and takes the line that is nearest to most points.
     """
-    x, y = base[valid], found[valid]
+    x, y = base[valid], advantages[valid]
     order = np.argsort(x, kind="stable")
     half = len(x) // 2
     lines = [(1.0, 0.0), (0.0, float(np.median(y)))]
@@ -148,30 +165,30 @@ def _unscaled(found: Array, base: Array, valid: Array) -> Any:
     slope, shift = min(
         lines, key=lambda line: float(np.sqrt(np.abs(y - line[0] * x - line[1])).sum())
     )
-    return found - slope * base - shift
+    return advantages - slope * base - shift
 
 
-def _any(told: Iterable[bool]) -> bool | None:
+def _any(results: Iterable[bool]) -> bool | None:
     """Return True if any is True; None for an empty iterable."""
-    found = list(told)
-    return any(found) if found else None
+    values = list(results)
+    return any(values) if values else None
 
 
-def _foreign(moved: Array, given: Trajectories, agents: int, c: int) -> bool:
+def _foreign(moved: Array, trajectories: Trajectories, agents: int, c: int) -> bool:
     """Return True if decisions in another environment copy changed."""
-    other = given.valid & (np.arange(moved.shape[1]) // agents != c // agents)
+    other = trajectories.valid & (np.arange(moved.shape[1]) // agents != c // agents)
     return bool((np.abs(moved[other]) > LEAK).any())
 
 
 def _neighbours(
-    by_reward: Array, by_value: Array, given: Trajectories, episode: Array, t: int, c: int
+    by_reward: Array, by_value: Array, trajectories: Trajectories, episode: Array, t: int, c: int
 ) -> str | None:
     """Return which neighbor of decision (t, c) its reward affects.
 
     "before" and "after" name the affected decision. "by value": only the value of (t, c) affects
     the decision before. "none": no effect. None if the episode has no earlier decision.
     """
-    same = np.flatnonzero(given.valid[:, c] & (episode[:, c] == episode[t, c]))
+    same = np.flatnonzero(trajectories.valid[:, c] & (episode[:, c] == episode[t, c]))
     before, after = same[same < t], same[same > t]
     if not len(before):
         return None
@@ -184,7 +201,7 @@ def _neighbours(
 
 def _valued_end(
     advantages: Callable[[Trajectories, Any], Advantages],
-    given: Trajectories,
+    trajectories: Trajectories,
     settings: Any,
     terminated: Array,
 ) -> bool | None:
@@ -192,16 +209,16 @@ def _valued_end(
 
     That target should be the reward alone. None if no decision ended an episode.
     """
-    last = _some(terminated & given.ended & given.valid)
+    last = _some(terminated & trajectories.ended & trajectories.valid)
     if not last:
         return None
     at = tuple(np.transpose(last))
-    values = np.array(given.value)
+    values = np.array(trajectories.value)
     values[at] += max(1.0, 10.0 * float(np.abs(values).max(initial=0.0)))
-    step = values[at] - given.value[at]
+    step = values[at] - trajectories.value[at]
     targets = [
-        advantages(each, settings).value_target[at]
-        for each in (given, dataclasses.replace(given, value=values))
+        advantages(item, settings).value_target[at]
+        for item in (trajectories, dataclasses.replace(trajectories, value=values))
     ]
     moved = (targets[1] - targets[0]) / step
     return bool((np.abs(moved) > LEAK).all())
@@ -209,26 +226,26 @@ def _valued_end(
 
 def _small_steps(
     advantages: Callable[[Trajectories, Any], Advantages],
-    given: Trajectories,
+    trajectories: Trajectories,
     settings: Any,
     tried: list[tuple[int, int]],
 ) -> dict[str, Any]:
     """Return ``gain`` and ``target_flat`` of ``Credit``, measured with typical reward
     differences."""
-    rewards = given.reward[given.valid].astype(np.float64)
+    rewards = trajectories.reward[trajectories.valid].astype(np.float64)
     unit = float(np.std(rewards)) if tried else 0.0
     if not unit > 1e-6 * float(np.abs(rewards).max(initial=0.0)):  # equal up to rounding
         return {}
-    base = advantages(given, settings)
+    base = advantages(trajectories, settings)
     gains, flat = [], []
     for t, c in tried:
         still = False
         for step in (unit, -unit):
-            reward = np.array(given.reward)
+            reward = np.array(trajectories.reward)
             reward[t, c] += step
-            found = advantages(dataclasses.replace(given, reward=reward), settings)
-            gains.append(abs(float(found.advantage[t, c] - base.advantage[t, c])))
-            moved = abs(float(found.value_target[t, c] - base.value_target[t, c]))
+            changed = advantages(dataclasses.replace(trajectories, reward=reward), settings)
+            gains.append(abs(float(changed.advantage[t, c] - base.advantage[t, c])))
+            moved = abs(float(changed.value_target[t, c] - base.value_target[t, c]))
             still |= not moved > 1e-6 * unit
         flat.append(still)
     return {"gain": float(np.median(gains)), "target_flat": float(np.mean(flat))}
@@ -243,7 +260,7 @@ def _some(chosen: Array) -> list[tuple[int, int]]:
     return [(int(t), int(c)) for t, c in places[at]]
 
 
-def _own(moved: Array, episode: Array, t: int, c: int) -> int | None:
+def _rise_or_fall(moved: Array, episode: Array, t: int, c: int) -> int | None:
     """Return 1 if the largest change is a rise in the episode of decision (t, c), -1 if a fall.
 
     Return 0 if the largest change is elsewhere.
@@ -251,23 +268,23 @@ def _own(moved: Array, episode: Array, t: int, c: int) -> int | None:
     if not np.nanmax(np.abs(moved)) > 0:
         return 0
     same = episode[:, c] == episode[t, c]
-    here = np.where(same, moved[:, c], np.nan)
-    if np.nanmax(here) >= 1 - 1e-3:
+    in_episode = np.where(same, moved[:, c], np.nan)
+    if np.nanmax(in_episode) >= 1 - 1e-3:
         return 1
-    return -1 if np.nanmin(here) <= -1 + 1e-3 else 0
+    return -1 if np.nanmin(in_episode) <= -1 + 1e-3 else 0
 
 
-def _decided_before(given: Trajectories, episode: Array, t: int, c: int) -> bool:
+def _decided_before(trajectories: Trajectories, episode: Array, t: int, c: int) -> bool:
     same = episode[: t + 1, c] == episode[t, c]
-    return bool((given.valid[: t + 1, c] & same).any())
+    return bool((trajectories.valid[: t + 1, c] & same).any())
 
 
-def _decides_after(given: Trajectories, episode: Array, t: int, c: int) -> bool:
+def _decides_after(trajectories: Trajectories, episode: Array, t: int, c: int) -> bool:
     """Return True if the reward after step t belongs to a decision of the next episode."""
-    return bool(given.valid[t + 1, c])
+    return bool(trajectories.valid[t + 1, c])
 
 
-def _sees(moved: Array, given: Trajectories, episode: Array, t: int, c: int) -> bool:
+def _sees(moved: Array, trajectories: Trajectories, episode: Array, t: int, c: int) -> bool:
     """Return True if a decision of the episode that ends in (t, c) changed."""
-    same = (episode[: t + 1, c] == episode[t, c]) & given.valid[: t + 1, c]
+    same = (episode[: t + 1, c] == episode[t, c]) & trajectories.valid[: t + 1, c]
     return bool((np.abs(moved[: t + 1, c][same]) > LEAK).any())

@@ -54,7 +54,7 @@ class Diagnosis(Result):
     @property
     def healthy(self) -> bool:
         """True if no finding is certain or most likely."""
-        return all(each.certainty < 2 for each in self.findings)
+        return all(finding.certainty < 2 for finding in self.findings)
 
     def text(self, width: int = 80) -> str:
         """Return the whole diagnosis, verdict first, in lines of at most ``width``."""
@@ -64,8 +64,8 @@ class Diagnosis(Result):
 
     def to_dataframe(self) -> pd.DataFrame:
         """Return one row per finding, with the fields of ``Finding`` as columns."""
-        columns = [each.name for each in fields(Finding)]
-        return pd.DataFrame([vars(each) for each in self.findings], columns=columns)
+        columns = [field.name for field in fields(Finding)]
+        return pd.DataFrame([vars(finding) for finding in self.findings], columns=columns)
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields as JSON values, plus "healthy"."""
@@ -110,14 +110,14 @@ def diagnose(
         return Diagnosis(
             run.name,
             f"{run.config.trainer} on {run.config.env_config.env}{looking.steps}",
-            by_cause(looking.found, looking.rank),
+            by_cause(looking.findings, looking.rank),
             facts_of(looking.beginning, looking.latest),
             looking.trend,
             looking.played,
             looking.imitation,
             looking.audit,
-            tuple(looking.looked),
-            tuple(dict.fromkeys(looking.left)),
+            tuple(looking.examined),
+            tuple(dict.fromkeys(looking.skipped)),
             time.perf_counter() - began,
         )
     finally:

@@ -77,41 +77,41 @@ class Trend:
 def facts_of(beginning: Evidence | None, latest: Evidence | None) -> tuple[Fact, ...]:
     """Return the facts of each policy that appears in either evidence."""
     policies = dict.fromkeys(
-        name for each in (beginning, latest) if each is not None for name in each.policies
+        name for item in (beginning, latest) if item is not None for name in item.policies
     )
-    found = []
+    facts = []
     for policy in policies:
         sides = [
             {}
-            if each is None or policy not in each.policies
-            else _numbers(each.policies[policy], each.trainer.capabilities.advantages)
-            for each in (beginning, latest)
+            if item is None or policy not in item.policies
+            else _numbers(item.policies[policy], item.trainer.capabilities.advantages)
+            for item in (beginning, latest)
         ]
-        found += [
+        facts += [
             Fact(name, policy, sides[0].get(name), sides[1].get(name))
             for name in FACTS
             if name in sides[0] or name in sides[1]
         ]
-    return tuple(found)
+    return tuple(facts)
 
 
-def _numbers(found: PolicyEvidence, uses_advantages: bool) -> dict[str, float]:
+def _numbers(record: PolicyEvidence, uses_advantages: bool) -> dict[str, float]:
     """Return the facts of the last observed update."""
     numbers: dict[str, float] = {}
-    if found.entropy and found.max_entropy and found.max_entropy[-1] > 0:
-        numbers["entropy"] = found.entropy[-1][1] / found.max_entropy[-1]
-    if uses_advantages and found.advantages and len(found.trajectories) == len(found.advantages):
-        valid = found.trajectories[-1].valid
+    if record.entropy and record.max_entropy and record.max_entropy[-1] > 0:
+        numbers["entropy"] = record.entropy[-1][1] / record.max_entropy[-1]
+    if uses_advantages and record.advantages and len(record.trajectories) == len(record.advantages):
+        valid = record.trajectories[-1].valid
         if valid.any():
-            numbers["advantages"] = float(np.std(found.advantages[-1].advantage[valid]))
-    metrics = found.metrics[-1] if found.metrics else {}
+            numbers["advantages"] = float(np.std(record.advantages[-1].advantage[valid]))
+    metrics = record.metrics[-1] if record.metrics else {}
     numbers |= {
         name: float(metrics[name])
         for name in ("explained_variance", "approx_kl", "clip_fraction", "learning_rate")
         if name in metrics
     }
-    if found.moved:
-        numbers["weights"] = max(found.moved.values())
+    if record.moved:
+        numbers["weights"] = max(record.moved.values())
     return {name: value for name, value in numbers.items() if math.isfinite(value)}
 
 
@@ -133,7 +133,7 @@ def played(
 
     Raises ValueError if not all episodes end in that time: the ones that end are the short ones.
     """
-    own = [rules.agents.index(agent) for agent in learners]
+    columns = [rules.agents.index(agent) for agent in learners]
     sums: list[Array] = []
     illegal = 0
     for greedy in (True, False):
@@ -141,8 +141,8 @@ def played(
         returns, chosen = _returns(rules, team, deterministic, episodes, seed, seconds)
         if len(returns) < max(2, episodes):
             raise ValueError(f"{len(returns)} of {episodes} episodes ended in {seconds:g} seconds")
-        illegal += int(chosen[own].sum())
-        sums.append(returns[:, own].sum(axis=1))
+        illegal += int(chosen[columns].sum())
+        sums.append(returns[:, columns].sum(axis=1))
     (greedy_mean, greedy_error), (sampled_mean, sampled_error) = map(_mean_and_error, sums)
     return Played(episodes, greedy_mean, greedy_error, sampled_mean, sampled_error, illegal)
 

@@ -82,17 +82,17 @@ def imitate(config: Any, trainer: Any, *, seed: int = 0, seconds: float = SECOND
     clock = _Clock()
     name, team = _best(rules, learners, seed, 0.2 * seconds)
     made = {} if config.own_model is None else {"model": config.own_model.make}
-    own = {name: getattr(trainer.settings, name) for name in NETWORK}
-    left = 0.8 * (seconds - clock.seconds)
-    share, unseen, decisions = _cloned(config, rules, team, own, made, seed, left)
+    network = {name: getattr(trainer.settings, name) for name in NETWORK}
+    remaining = 0.8 * (seconds - clock.seconds)
+    share, unseen, decisions = _cloned(config, rules, team, network, made, seed, remaining)
     if unseen > 0.95:
         raise ValueError(f"{unseen:.0%} of the decisions of {name} follow from the mask alone")
-    found = Imitation(name, share, unseen, None, decisions, 0.0)
-    if found.blind:
-        usual = {key: own[key] for key in ("agent_id", "device")}
+    imitation = Imitation(name, share, unseen, None, decisions, 0.0)
+    if imitation.blind:
+        usual = {key: network[key] for key in ("agent_id", "device")}
         again = _cloned(config, rules, team, usual, {}, seed, 0.5 * seconds)
-        found = dataclasses.replace(found, default=again[0])
-    return dataclasses.replace(found, seconds=time.perf_counter() - began)
+        imitation = dataclasses.replace(imitation, default=again[0])
+    return dataclasses.replace(imitation, seconds=time.perf_counter() - began)
 
 
 class _Clock:
@@ -115,7 +115,7 @@ def _best(
     Rules with data play the training data: nothing is held out here.
     """
     clock = _Clock()
-    own = [rules.agents.index(agent) for agent in learners]
+    columns = [rules.agents.index(agent) for agent in learners]
     best: tuple[float, str, Mapping[str, Policy]] | None = None
     for name in team_names(rules):
         if name == "random" or (best and clock.seconds > seconds):
@@ -127,7 +127,7 @@ def _best(
             )
         except (CorralError, ValueError):  # this team does not fit these rules
             continue
-        earned = float(episodes.returns[:, own].sum(axis=1).mean())
+        earned = float(episodes.returns[:, columns].sum(axis=1).mean())
         if best is None or earned > best[0] + 1e-9:
             best = earned, name, team
     if best is None:
@@ -163,12 +163,14 @@ def _cloned(
     shown: list[list[tuple[Array, Array]]] = []
     try:
         for update in clone.learn():
-            told = [m for k, m in update.metrics.items() if k.rpartition("/")[2] == "agreement"]
-            groups = [each for each in clone.rollout.groups if CHOICES in each.extras]
-            decisions += sum(int(each.acting[:-1].sum()) for each in groups)
+            agreements = [
+                m for k, m in update.metrics.items() if k.rpartition("/")[2] == "agreement"
+            ]
+            groups = [group for group in clone.rollout.groups if CHOICES in group.extras]
+            decisions += sum(int(group.acting[:-1].sum()) for group in groups)
             if not shown:
-                shown = [_decisions(each) for each in groups]
-            sure = sure + 1 if told and min(told) >= ENOUGH else 0
+                shown = [_decisions(group) for group in groups]
+            sure = sure + 1 if agreements and min(agreements) >= ENOUGH else 0
             if sure >= 2 or clock.seconds > 0.9 * seconds:
                 break
         policies = {agent: clone.policies[agent] for agent in learned}
@@ -176,12 +178,12 @@ def _cloned(
         share = agreement(policies, team, rules, **plan).share
     finally:
         clone.close()
-    return share, _without_looking([each for own in shown for each in own]), decisions
+    return share, _without_looking([item for own in shown for item in own]), decisions
 
 
 # --- Without observations ------------------------------------------------------------------------
 
-MOST, STEPS = 2_000, 150
+MAX_DECISIONS, STEPS = 2_000, 150
 """Maximum number of decisions per agent, and of optimizer steps."""
 
 
@@ -190,7 +192,10 @@ def _decisions(buffer: Any) -> list[tuple[Array, Array]]:
     choices, mask = buffer.extras[CHOICES], buffer.mask[:-1] != 0  # [T, B, P, A]
     acted = buffer.acting[:-1] & mask.any(axis=-1)
     own = [acted[..., j] for j in range(acted.shape[-1])]
-    return [(choices[:, :, j][at][:MOST], mask[:, :, j][at][:MOST]) for j, at in enumerate(own)]
+    return [
+        (choices[:, :, j][at][:MAX_DECISIONS], mask[:, :, j][at][:MAX_DECISIONS])
+        for j, at in enumerate(own)
+    ]
 
 
 def _without_looking(shown: list[tuple[Array, Array]]) -> float:

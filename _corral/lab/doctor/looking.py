@@ -50,11 +50,11 @@ class Looking:
 
     def __init__(self, run: Run, seed: int, progress: Progress) -> None:
         self.run, self.seed, self.progress = run, seed, progress
-        self.found: list[Finding] = []
+        self.findings: list[Finding] = []
         self.rank: dict[str, int] = {}  # cause -> distance from the root
-        self.looked: list[str] = []
-        self.left: list[str] = []
-        self.made: list[Any] = []  # trainers to close
+        self.examined: list[str] = []
+        self.skipped: list[str] = []
+        self.trainers: list[Any] = []  # closed at the end
         self.parts = 0
         self.beginning: Evidence | None = None
         self.latest: Evidence | None = None
@@ -75,15 +75,15 @@ class Looking:
                 self.at_its_beginning(first)
             with self.part("ends and time limits"):
                 self.at_ends()
-        elif self.made and has_columns(self.made[0]):
+        elif self.trainers and has_columns(self.trainers[0]):
             with self.part("first updates"):
-                self.in_columns(self.made[0])
-        elif self.made:
-            self.left.append(
+                self.in_columns(self.trainers[0])
+        elif self.trainers:
+            self.skipped.append(
                 f"updates: the trainer {self.run.config.trainer} does not support observers"
             )
         has_checkpoint = False
-        if self.made:
+        if self.trainers:
             with self.part("checkpoint"):
                 has_checkpoint = self.at_its_checkpoint(in_house)
         with self.part("progress.csv"):
@@ -100,38 +100,38 @@ class Looking:
         self.progress("", PARTS, PARTS)
 
     @contextlib.contextmanager
-    def part(self, what: str) -> Iterator[None]:
+    def part(self, name: str) -> Iterator[None]:
         """Examine one part; if it raises, record the error as the reason for skipping it."""
-        self.progress(what, self.parts, PARTS)
+        self.progress(name, self.parts, PARTS)
         self.parts += 1
         try:
             yield
         except ASKED_FOR:
             raise
         except Exception as error:  # custom environments, networks and trainers may raise anything
-            self.left.append(f"{what}: {_said(error)}")
+            self.skipped.append(f"{name}: {_message(error)}")
 
     def begun(self, config: Any = None) -> Any:
         """Return the untrained trainer of the run, or of another ``config``."""
         made: Any = self.run.begun() if config is None else config.make_trainer()
-        self.made.append(made)
+        self.trainers.append(made)
         return made
 
     def trained(self) -> Any:
         """Return the run's trainer, loaded from its checkpoint."""
         trained: Any = self.run._trained()
-        self.made.append(trained)
+        self.trainers.append(trained)
         return trained
 
     @property
     def clones(self) -> bool:
         """True if the run clones a teacher, so that rewards do not matter."""
-        return isinstance(self.made[0], Clone)
+        return isinstance(self.trainers[0], Clone)
 
     def close(self) -> None:
-        for each in self.made:
+        for item in self.trainers:
             with contextlib.suppress(Exception):
-                each.close()
+                item.close()
 
     # --- Parts -----------------------------------------------------------------------------------
 
@@ -142,36 +142,36 @@ class Looking:
         if evidence is None:
             return
         self.beginning = evidence
-        count = max((len(each.metrics) for each in evidence.policies.values()), default=0)
-        self.looked.append(f"{count} update{'s' * (count != 1)} from the start")
+        count = max((len(policy.metrics) for policy in evidence.policies.values()), default=0)
+        self.examined.append(f"{count} update{'s' * (count != 1)} from the start")
         self.by_rules(evidence)
 
     def in_columns(self, first: Any) -> None:
         """Record updates of Stable-Baselines3 through its rollout buffers."""
         updates = max(1, min(UPDATES, MOST_STEPS // first.rollout_steps))
         self.beginning = evidence = gather_columns(first, updates=updates)
-        self.looked.append(f"{updates} updates from the start, through their rollout buffers")
+        self.examined.append(f"{updates} updates from the start, through their rollout buffers")
         if evidence.error:
             self.fail(evidence.error_kind, evidence.error)
-        self.found += column_findings(evidence)
+        self.findings += column_findings(evidence)
 
     def at_ends(self) -> None:
         """Record an update with a time limit shorter than the rollout, and test the advantages."""
         if self.clones:
             return
         evidence = self.beginning
-        config = _shortened(self.run, self.made[0])
+        config = _shortened(self.run, self.trainers[0])
         if config is not None:
             evidence = self.watched(self.begun(config), "ends and time limits", 1, config)
         if evidence is None:
             return
         if config is not None:
-            self.looked.append("an update with a time limit of a few steps")
+            self.examined.append("an update with a time limit of a few steps")
             self.by_rules(evidence)
         if not evidence.error:
-            found = list(credited(evidence))
-            self.rank |= {one.cause: ADVANTAGES for one in found}
-            self.found += found
+            findings = list(credited(evidence))
+            self.rank |= {finding.cause: ADVANTAGES for finding in findings}
+            self.findings += findings
 
     def at_its_checkpoint(self, in_house: bool) -> bool:
         """Record an update from the checkpoint; return True if the checkpoint can play.
@@ -184,19 +184,19 @@ class Looking:
         evidence = self.watched(trained, "checkpoint", 1)
         if evidence is not None:
             self.latest = evidence
-            self.looked.append("an update from the checkpoint")
-            known = {(one.cause, one.policy) for one in self.found}
-            before = len(self.found)
+            self.examined.append("an update from the checkpoint")
+            earlier = {(finding.cause, finding.policy) for finding in self.findings}
+            before = len(self.findings)
             self.by_rules(evidence)
             # A schedule that ends at 0 is no fault.
-            self.found[before:] = [
-                one
-                for one in self.found[before:]
-                if (one.cause, one.policy) in known or one.cause not in ANNEALED
+            self.findings[before:] = [
+                finding
+                for finding in self.findings[before:]
+                if (finding.cause, finding.policy) in earlier or finding.cause not in ANNEALED
             ]
         return True
 
-    def watched(self, trainer: Any, what: str, updates: int, config: Any = None) -> Evidence | None:
+    def watched(self, trainer: Any, name: str, updates: int, config: Any = None) -> Evidence | None:
         """Return the evidence of some updates; an exception in training becomes a finding."""
         try:
             trainer.check()
@@ -205,25 +205,25 @@ class Looking:
                 lambda: self.begun(config),
                 updates=updates,
                 seed=self.seed,
-                twins=trainer is self.made[0],
+                twins=trainer is self.trainers[0],
             )
         except ASKED_FOR:
             raise
         except Exception as error:
-            self.left.append(f"{what}: {_said(error)}")
-            if (own := self.raised_unwatched(config)) is not None:
-                self.fail(type(own).__name__, _said(own, named=False))
+            self.skipped.append(f"{name}: {_message(error)}")
+            if (unobserved := self.raised_unwatched(config)) is not None:
+                self.fail(type(unobserved).__name__, _message(unobserved, named=False))
             return None
         return evidence
 
     def fail(self, kind: str, message: str) -> None:
         """Record that training raises; this finding is nearest to the root."""
-        self.found.append(raised(kind, message))
-        self.rank[self.found[-1].cause] = -1
+        self.findings.append(raised(kind, message))
+        self.rank[self.findings[-1].cause] = -1
 
     def raised_unwatched(self, config: Any) -> Exception | None:
         """Return the exception of an unobserved update; None if only the observed one raises."""
-        if any(one.cause in RAISES for one in self.found):
+        if any(finding.cause in RAISES for finding in self.findings):
             return None  # already reported
         try:
             next(iter(self.begun(config).learn()))
@@ -233,7 +233,7 @@ class Looking:
 
     def by_rules(self, evidence: Evidence) -> None:
         """Apply every rule; skip rules with incomplete evidence if training raised."""
-        found: list[Finding] = []
+        findings: list[Finding] = []
         for number, rule in enumerate(RULES):
             module = rule.__module__.rpartition(".")[2]
             foreign = self.clones and not {module, rule.__name__} & set(OF_CLONING)
@@ -241,40 +241,40 @@ class Looking:
                 continue
             for policy in evidence.policies.values():
                 try:
-                    one = rule(policy, evidence)
+                    finding = rule(policy, evidence)
                 except Exception as error:
                     if not evidence.error:
-                        self.left.append(f"{rule.__name__.replace('_', ' ')}: {_said(error)}")
+                        self.skipped.append(f"{rule.__name__.replace('_', ' ')}: {_message(error)}")
                     continue
-                if one is not None:
-                    found.append(one)
-                    self.rank.setdefault(one.cause, number)
-        told = any(evidence.error in one.measured for one in found)
-        if evidence.error and not told:
+                if finding is not None:
+                    findings.append(finding)
+                    self.rank.setdefault(finding.cause, number)
+        reported = any(evidence.error in finding.measured for finding in findings)
+        if evidence.error and not reported:
             self.fail(evidence.error_kind, evidence.error)
-        self.found += found
+        self.findings += findings
 
     def in_progress(self) -> None:
         """Read progress.csv."""
         progress = self.run.progress
         if len(progress) and "env_steps" in progress:
-            played, asked = int(progress["env_steps"].iloc[-1]), self.run.config.steps
-            of = f" of {asked:,}" if played < asked else ""
+            played, planned = int(progress["env_steps"].iloc[-1]), self.run.config.steps
+            of = f" of {planned:,}" if played < planned else ""
             self.steps = f": {played:,}{of} env steps in {len(progress):,} updates"
         self.trend = trend_of(progress)
-        self.looked.append(f"{len(progress):,} rows of progress.csv")
-        self.found += progress_findings(self.run)
+        self.examined.append(f"{len(progress):,} rows of progress.csv")
+        self.findings += progress_findings(self.run)
 
     def in_play(self) -> None:
         env_config = self.run.config.env_config
         held = env_config.validation or env_config.held_out
         rules = env_config.rules(**held)
-        episodes = min(32, int(getattr(self.made[0].settings, "num_envs", 8)))
+        episodes = min(32, int(getattr(self.trainers[0].settings, "num_envs", 8)))
         policies = self.trained().policies
         learners = tuple(self.run.config.learners) or tuple(rules.agents)
         self.played = played(rules, policies, learners, seed=self.seed, episodes=episodes)
         where = " of held-out rows" if held else ""
-        self.looked.append(f"{episodes} episodes{where}, greedily and sampled")
+        self.examined.append(f"{episodes} episodes{where}, greedily and sampled")
 
     def against_the_truth(self, in_house: bool) -> None:
         trained = self.trained()
@@ -286,14 +286,14 @@ class Looking:
             self.audit = audit_critics(trained, self.run.config.policies, seed=self.seed)
         else:
             raise ValueError(f"the trainer {self.run.config.trainer} does not provide values")
-        self.looked.append(f"{self.audit.env_steps:,} env steps of forked episodes")
-        self.found += against_truth(self.audit)
+        self.examined.append(f"{self.audit.env_steps:,} env steps of forked episodes")
+        self.findings += against_truth(self.audit)
 
     def by_imitation(self) -> None:
-        self.imitation = imitate(self.run.config, self.made[0], seed=self.seed)
-        self.looked.append(f"the network, trained to imitate {self.imitation.teacher}")
-        if (one := cannot_imitate(self.imitation)) is not None:
-            self.found.append(one)
+        self.imitation = imitate(self.run.config, self.trainers[0], seed=self.seed)
+        self.examined.append(f"the network, trained to imitate {self.imitation.teacher}")
+        if (finding := cannot_imitate(self.imitation)) is not None:
+            self.findings.append(finding)
 
 
 PARTS = 8
@@ -316,7 +316,7 @@ def _cut_off(evidence: Evidence) -> tuple[str, ...]:
     return whole.get(evidence.error_kind, OF_UPDATES)
 
 
-def _said(error: BaseException, *, named: bool = True) -> str:
+def _message(error: BaseException, *, named: bool = True) -> str:
     """Return an error in one line, with its class if the message alone is unclear."""
     text = " ".join(str(error).split())
     kind = type(error).__name__

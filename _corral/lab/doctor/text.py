@@ -38,10 +38,10 @@ def diagnosis_lines(diagnosis: Diagnosis, width: int = 80) -> Iterator[Line]:
         yield line, "bold"
     for line in _wrapped(f"({diagnosis.about})", width):
         yield line, "dim"
-    roots = [one for one in diagnosis.findings if not one.follows]
-    for number, one in enumerate(roots, 1):
+    roots = [finding for finding in diagnosis.findings if not finding.follows]
+    for number, finding in enumerate(roots, 1):
         yield "", ""
-        yield from _finding(number, one, diagnosis, width)
+        yield from _finding(number, finding, diagnosis, width)
     parts = [_facts(diagnosis, width)]
     if diagnosis.imitation is not None:
         parts.append(_wrapped(_network(diagnosis.imitation), width))
@@ -51,18 +51,20 @@ def diagnosis_lines(diagnosis: Diagnosis, width: int = 80) -> Iterator[Line]:
         yield "", ""
         yield from ((line, "") for line in part)
     yield "", ""
-    for label, said in (
+    for label, items in (
         ("examined: ", diagnosis.looked_at),
         ("not examined: ", diagnosis.not_looked_at),
     ):
-        for what in said:
-            for line in _wrapped(what, width, label):
+        for item in items:
+            for line in _wrapped(item, width, label):
                 yield line, "dim" if label == "examined: " else ""
     yield f"in {diagnosis.seconds:.0f} s", "dim"
 
 
 def _verdict(diagnosis: Diagnosis) -> str:
-    wrong = [one for one in diagnosis.findings if one.certainty >= 2 and not one.follows]
+    wrong = [
+        finding for finding in diagnosis.findings if finding.certainty >= 2 and not finding.follows
+    ]
     if len(wrong) > 1:
         return f"{diagnosis.run}: {len(wrong)} faults keep it from learning, most certain first."
     if wrong:
@@ -73,14 +75,16 @@ def _verdict(diagnosis: Diagnosis) -> str:
     return f"{diagnosis.run}: no fault found{in_part} that keeps it from learning."
 
 
-def _finding(number: int, one: Finding, diagnosis: Diagnosis, width: int) -> Iterator[Line]:
-    for line in _wrapped(one.title, width, f"{number}. "):
-        yield line, "bold" if one.certainty >= 2 else ""
-    policies = f", policy {one.policy}" if one.policy else ""
-    told = [("", f"{SURE[one.certainty]}{policies}"), ("measured", one.measured)]
-    told += [("expected", one.expected), ("to do", one.todo)]
-    told += [("effect", other.title) for other in diagnosis.findings if other.follows == one.cause]
-    for label, text in told:
+def _finding(number: int, finding: Finding, diagnosis: Diagnosis, width: int) -> Iterator[Line]:
+    for line in _wrapped(finding.title, width, f"{number}. "):
+        yield line, "bold" if finding.certainty >= 2 else ""
+    policies = f", policy {finding.policy}" if finding.policy else ""
+    labeled = [("", f"{SURE[finding.certainty]}{policies}"), ("measured", finding.measured)]
+    labeled += [("expected", finding.expected), ("to do", finding.todo)]
+    labeled += [
+        ("effect", other.title) for other in diagnosis.findings if other.follows == finding.cause
+    ]
+    for label, text in labeled:
         for line in _wrapped(text, width, f"   {label:<9}" if label else "   "):
             yield line, ""
 
@@ -142,23 +146,30 @@ def _number(value: float | None) -> str:
     return f"{value:.2e}" if value and abs(value) < 1e-3 else f"{value:.3g}"
 
 
-def _network(found: Imitation) -> str:
+def _network(imitation: Imitation) -> str:
     """Describe the result of training the run's network to imitate a reference team."""
-    told = (
-        f"it learned {found.share:.0%} of the decisions in {found.seconds:.0f} s; the mask alone "
-        f"gives {found.unseen:.0%}"
+    details = (
+        f"it learned {imitation.share:.0%} of the decisions in {imitation.seconds:.0f} s; the mask "
+        "alone "
+        f"gives {imitation.unseen:.0%}"
     )
-    if found.learned:
-        return f"The network can imitate {found.teacher} ({told}): the network is not the cause."
-    if not found.blind:
-        return f"The network slowly learns to imitate {found.teacher} ({told}): it uses its input."
-    if found.default is not None and found.default >= found.unseen + ABLE:
+    if imitation.learned:
         return (
-            f"The network cannot imitate {found.teacher} ({told}; a default network learns "
-            f"{found.default:.0%}): correct the network before you change the training."
+            f"The network can imitate {imitation.teacher} ({details}): the network is not the "
+            "cause."
+        )
+    if not imitation.blind:
+        return (
+            f"The network slowly learns to imitate {imitation.teacher} ({details}): it uses its "
+            "input."
+        )
+    if imitation.default is not None and imitation.default >= imitation.unseen + ABLE:
+        return (
+            f"The network cannot imitate {imitation.teacher} ({details}; a default network learns "
+            f"{imitation.default:.0%}): correct the network before you change the training."
         )
     return (
-        f"Unknown whether the network can imitate {found.teacher}: neither it ({told}) "
+        f"Unknown whether the network can imitate {imitation.teacher}: neither it ({details}) "
         "nor a default network learned that in time."
     )
 
@@ -174,37 +185,40 @@ def truth_lines(audit: Audit, width: int) -> Iterator[str]:
         "policies):",
         width,
     )
-    for each in audit.policies:
-        yield from _wrapped(_correlations(each), width, f"  {each.policy}: ")
+    for audited in audit.policies:
+        yield from _wrapped(_correlations(audited), width, f"  {audited.policy}: ")
     worst = sorted(
-        (one for each in audit.policies for one in each.worst), key=lambda one: -one.loss
+        (decision for audited in audit.policies for decision in audited.worst),
+        key=lambda decision: -decision.loss,
     )
     # Show the same decision at the same place once, at its largest loss.
     different: dict[Any, Any] = {}
-    for one in worst:
-        if one.loss > 2 * one.error:
-            different.setdefault((one.agent, one.where, one.action, one.best), one)
+    for decision in worst:
+        if decision.loss > 2 * decision.error:
+            different.setdefault(
+                (decision.agent, decision.where, decision.action, decision.best), decision
+            )
     sure = list(different.values())[:SHOWN]
     if sure:
         yield from _wrapped(
             f"The worst of these decisions, with sampled actions as in training{future}:", width
         )
-    for one in sure:
-        for line in _wrapped(sentence(one, False), width - 2):
+    for decision in sure:
+        for line in _wrapped(sentence(decision, False), width - 2):
             yield f"  {line}"
 
 
-def _correlations(each: Audited) -> str:
-    said = f"values {_correlates(each.value_correlation)}"
-    if len(each.advantages.known.said):  # empty if the trainer only provides values
-        told = _correlates(each.advantage_correlation)
-        said += f"; the training advantages {told}"
-    if each.sample is not None and each.advantage_correlation is not None:
-        mean, deviation = each.sample
-        said += f" (single forks reach {mean:.2f} ± {2 * deviation:.2f})"
-    if each.credit is not None and each.credit.correlation is not None:
-        said += f"; the mean over forks reaches {each.credit.correlation:.2f}"
-    return f"{said}; {each.moments} decision points"
+def _correlations(audited: Audited) -> str:
+    text = f"values {_correlates(audited.value_correlation)}"
+    if len(audited.advantages.known.said):  # empty if the trainer only provides values
+        correlates = _correlates(audited.advantage_correlation)
+        text += f"; the training advantages {correlates}"
+    if audited.sample is not None and audited.advantage_correlation is not None:
+        mean, deviation = audited.sample
+        text += f" (single forks reach {mean:.2f} ± {2 * deviation:.2f})"
+    if audited.credit is not None and audited.credit.correlation is not None:
+        text += f"; the mean over forks reaches {audited.credit.correlation:.2f}"
+    return f"{text}; {audited.moments} decision points"
 
 
 def _correlates(correlation: float | None) -> str:

@@ -66,14 +66,14 @@ class Compared:
     @property
     def known(self) -> Compared:
         """The comparison without states in which the run's number is missing."""
-        at = ~np.isnan(self.said)
-        return Compared(self.said[at], self.true[at], self.error[at])
+        known_rows = ~np.isnan(self.said)
+        return Compared(self.said[known_rows], self.true[known_rows], self.error[known_rows])
 
     @property
     def correlation(self) -> float | None:
         """Pearson's correlation; None if one side does not vary."""
-        known = self.known
-        return correlation(known.said, known.true)
+        comparison = self.known
+        return correlation(comparison.said, comparison.true)
 
     @property
     def reliability(self) -> float:
@@ -91,11 +91,11 @@ class Compared:
     @property
     def same_sign(self) -> float | None:
         """Share of equal signs among clearly nonzero true numbers; None with fewer than 10."""
-        known = self.known
-        sure = np.abs(known.true) > 2 * known.error
+        comparison = self.known
+        sure = np.abs(comparison.true) > 2 * comparison.error
         if sure.sum() < 10:
             return None
-        return float(np.mean(np.sign(known.said[sure]) == np.sign(known.true[sure])))
+        return float(np.mean(np.sign(comparison.said[sure]) == np.sign(comparison.true[sure])))
 
 
 @dataclass(frozen=True)
@@ -175,12 +175,12 @@ def fitted(inputs: Array, values: Array) -> float | None:
     squares = np.diag(products)
     distances = (squares[:, None] + squares - 2 * products).clip(min=0)
     near = np.exp(-distances / max(1e-12, float(np.median(distances))))
-    found = [
+    correlations = [
         correlation(_left_one_out(kernel, values, weight), values)
         for kernel in (products, near)
         for weight in (0.03, 0.3, 3.0)
     ]
-    return max((each for each in found if each is not None), default=None)
+    return max((item for item in correlations if item is not None), default=None)
 
 
 def _left_one_out(kernel: Array, values: Array, weight: float) -> Array:
@@ -192,14 +192,14 @@ def _left_one_out(kernel: Array, values: Array, weight: float) -> Array:
     return np.asarray(values - residual)
 
 
-def clamped(said: Array, inputs: Array) -> tuple[float, float] | None:
+def clamped(values: Array, inputs: Array) -> tuple[float, float] | None:
     """Return an extreme value of many different ``inputs`` [K, F] and their share, or None."""
-    said = np.where(np.isnan(said), np.inf, said)
-    known = said[np.isfinite(said)]
-    if not len(known) or not np.ptp(known) > 0:
+    values = np.where(np.isnan(values), np.inf, values)
+    finite = values[np.isfinite(values)]
+    if not len(finite) or not np.ptp(finite) > 0:
         return None
-    for extreme in (known.max(), known.min()):
-        at = np.abs(said - extreme) <= 1e-6 * np.ptp(known)
+    for extreme in (finite.max(), finite.min()):
+        at = np.abs(values - extreme) <= 1e-6 * np.ptp(finite)
         if at.mean() >= CLAMPED and len(np.unique(inputs[at], axis=0)) >= UNLIKE:
             return float(extreme), float(at.mean())
     return None

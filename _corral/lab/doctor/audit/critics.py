@@ -46,24 +46,24 @@ def audit_critics(
             f"the audit cannot fork {rules.name}, a third-party environment; it needs array rules"
         )
     if other_futures:
-        if (others := redrawing(rules)) is None:
+        if (redrawn := redrawing(rules)) is None:
             raise ValueError(
                 f"{rules.name} has no other data to replace future data. Pass other_futures=False"
             )
-        rules = others
+        rules = redrawn
     rules = for_copies(rules)
     gamma, rng = float(trainer.settings.gamma), generator(seed, "eval")
-    asked = _asked(trainer, rules, team, seed, rng)
-    budget = plan(asked, team, gamma, most_steps, began + seconds, rng)
-    truths = [truth_of(each, team, gamma, budget, 0, rng) for each in asked]
-    found = tuple(
-        _beside(name, [each for each in truths if policies[each.asked.agent] == name])
+    questions = _asked(trainer, rules, team, seed, rng)
+    budget = plan(questions, team, gamma, most_steps, began + seconds, rng)
+    truths = [truth_of(question, team, gamma, budget, 0, rng) for question in questions]
+    audited_policies = tuple(
+        _beside(name, [truth for truth in truths if policies[truth.asked.agent] == name])
         for name in dict.fromkeys(policies.values())
     )
     updates = int(trainer.env_steps) // int(trainer.rollout_steps)
-    played = sum(each.steps for each in truths)
-    given = redraw_of(rules) is None
-    return Audit(found, given, updates, played, time.perf_counter() - began)
+    played = sum(truth.steps for truth in truths)
+    shared_future = redraw_of(rules) is None
+    return Audit(audited_policies, shared_future, updates, played, time.perf_counter() - began)
 
 
 def _asked(
@@ -89,47 +89,47 @@ def _asked(
                 agent: put_tree(state, over, team[agent].initial_state(len(over)))
                 for agent, state in hidden.items()
             }
-    state = joined([each.state for each in seen])
-    elapsed = np.concatenate([each.elapsed for each in seen])
-    ended = np.concatenate([each.ended for each in seen])
-    before = joined([dict(each.hidden) for each in seen])
+    state = joined([item.state for item in seen])
+    elapsed = np.concatenate([item.elapsed for item in seen])
+    ended = np.concatenate([item.ended for item in seen])
+    before = joined([dict(item.hidden) for item in seen])
     taken, when = np.concatenate(acted), np.repeat(np.arange(len(seen)), NUM_ENVS)
-    found = []
+    questions = []
     for i, agent in enumerate(rules.agents):
-        own = Moments(rules, i, state, elapsed, ended, before)
+        moments = Moments(rules, i, state, elapsed, ended, before)
 
         def value(observations: Any, state: Array, agent: str = agent) -> Array:
             said: Array = trainer.values(observations, state)[agent]
             return said
 
         row = np.tile(every, len(seen))
-        whole = Asked(agent, own, when, row, taken[:, i], value)
-        found.append(whole.at(np.flatnonzero(rules.acting(state)[:, i] & ~ended[:, i])))
-    return found
+        whole = Asked(agent, moments, when, row, taken[:, i], value)
+        questions.append(whole.at(np.flatnonzero(rules.acting(state)[:, i] & ~ended[:, i])))
+    return questions
 
 
 def _beside(policy: str, truths: list[Truth]) -> Audited:
-    said, inputs = [], []
-    for each in truths:
-        moments = each.asked.moments
+    estimates, inputs = [], []
+    for truth in truths:
+        moments = truth.asked.moments
         observed = moments.rules.observe(moments.state)
         state = moments.rules.global_state(moments.state)
-        assert each.asked.value is not None
-        said.append(np.asarray(each.asked.value(observed, state), dtype=np.float64))
-        inputs.append(_columns(observed[each.asked.agent][OBSERVATION], len(moments)))
-    forks = np.concatenate([each.advantages for each in truths])
+        assert truth.asked.value is not None
+        estimates.append(np.asarray(truth.asked.value(observed, state), dtype=np.float64))
+        inputs.append(_columns(observed[truth.asked.agent][OBSERVATION], len(moments)))
+    forks = np.concatenate([truth.advantages for truth in truths])
     values = Compared(
-        np.concatenate(said),
-        np.concatenate([each.value.mean for each in truths]),
-        np.concatenate([each.value.error for each in truths]),
+        np.concatenate(estimates),
+        np.concatenate([truth.value.mean for truth in truths]),
+        np.concatenate([truth.value.error for truth in truths]),
     )
     columns = np.concatenate(inputs)
     unseen = np.full(len(forks), np.nan)
-    worst = sorted((one for each in truths for one in each.decisions), key=lambda one: -one[0])
+    worst = sorted((one for truth in truths for one in truth.decisions), key=lambda one: -one[0])
     return Audited(
         policy=policy,
         values=values,
-        assumed=float(np.mean(np.concatenate([each.value.assumed for each in truths]))),
+        assumed=float(np.mean(np.concatenate([truth.value.assumed for truth in truths]))),
         fitted=fitted(columns, values.true),
         clamped=clamped(values.said, columns),
         advantages=Compared(unseen, forks.mean(axis=1), standard_error(forks)),

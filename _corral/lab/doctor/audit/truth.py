@@ -87,7 +87,7 @@ class Truth:
 
 
 def plan(
-    asked: Sequence[Asked],
+    questions: Sequence[Asked],
     team: Mapping[str, Policy],
     gamma: float,
     most_steps: int,
@@ -98,13 +98,19 @@ def plan(
 
     Longer episodes get fewer states and forks, at least ``FEWEST_FORKS`` in ``FEWEST_MOMENTS``.
     """
-    longest = max((len(each.t) for each in asked), default=0)
+    longest = max((len(question.t) for question in questions), default=0)
     cost = 0.0  # env steps of one fork in one state of every agent
-    for each in asked:
-        few = each.at(_spread(len(each.t), 8))
+    for question in questions:
+        few = question.at(_spread(len(question.t), 8))
         if len(few.t):
             tried = worth(
-                few.moments, team, gamma=gamma, forks=2, rng=rng, value=each.value, told=each.told
+                few.moments,
+                team,
+                gamma=gamma,
+                forks=2,
+                rng=rng,
+                value=question.value,
+                told=question.told,
             )
             cost += tried.steps / (2 * len(few.t))
     if not cost:
@@ -116,15 +122,15 @@ def plan(
     return Budget(moments, forks, min(decisions, moments), until)
 
 
-def _spread(count: int, most: int) -> Array:
+def _spread(count: int, limit: int) -> Array:
     """Return at most ``most`` of ``count`` indices, evenly spread."""
     if not count:
         return np.zeros(0, dtype=np.int64)
-    return np.unique(np.linspace(0, count - 1, min(most, count)).round().astype(np.int64))
+    return np.unique(np.linspace(0, count - 1, min(limit, count)).round().astype(np.int64))
 
 
 def truth_of(
-    asked: Asked,
+    question: Asked,
     team: Mapping[str, Policy],
     gamma: float,
     budget: Budget,
@@ -132,39 +138,39 @@ def truth_of(
     rng: np.random.Generator,
 ) -> Truth:
     """Return the true values and advantages of one agent, within the budget."""
-    asked = asked.at(_spread(len(asked.t), budget.moments))
+    question = question.at(_spread(len(question.t), budget.moments))
     forks = budget.forks
-    tell = asked.value is not None and rollout_steps * len(asked.t) * forks <= LARGEST_STORY
-    stories = tuple(Story(rollout_steps, asked.t, forks) for _ in range(2 if tell else 0))
-    after = _same_forks(asked, team, gamma, forks, int(rng.integers(2**63)))
-    own = after(asked.taken, asked.told, stories[0] if tell else None)
-    value = after(None, asked.told, stories[1] if tell else None)
-    found = Truth(
-        asked,
+    tell = question.value is not None and rollout_steps * len(question.t) * forks <= LARGEST_STORY
+    stories = tuple(Story(rollout_steps, question.t, forks) for _ in range(2 if tell else 0))
+    after = _same_forks(question, team, gamma, forks, int(rng.integers(2**63)))
+    taken_worth = after(question.taken, question.told, stories[0] if tell else None)
+    value = after(None, question.told, stories[1] if tell else None)
+    truth = Truth(
+        question,
         value,
-        own.returns - value.returns,
+        taken_worth.returns - value.returns,
         (stories[0], stories[1]) if tell else None,
         forks,
-        value.steps + own.steps,
+        value.steps + taken_worth.steps,
     )
     if budget.decisions:
-        some = asked.at(_spread(len(asked.t), budget.decisions))
-        _better(some, found, team, gamma, budget, int(rng.integers(2**63)))
-    return found
+        some = question.at(_spread(len(question.t), budget.decisions))
+        _better(some, truth, team, gamma, budget, int(rng.integers(2**63)))
+    return truth
 
 
 def _same_forks(
-    asked: Asked, team: Mapping[str, Policy], gamma: float, forks: int, seed: int
+    question: Asked, team: Mapping[str, Policy], gamma: float, forks: int, seed: int
 ) -> Callable[..., Worth]:
     def after(first: Array | None, told: bool = False, story: Story | None = None) -> Worth:
         return worth(
-            asked.moments,
+            question.moments,
             team,
             gamma=gamma,
             forks=forks,
             rng=np.random.default_rng(seed),
             first=first,
-            value=asked.value,
+            value=question.value,
             story=story,
             told=told,
         )
@@ -176,8 +182,8 @@ def _same_forks(
 
 
 def _better(
-    asked: Asked,
-    found: Truth,
+    question: Asked,
+    truth: Truth,
     team: Mapping[str, Policy],
     gamma: float,
     budget: Budget,
@@ -188,10 +194,10 @@ def _better(
     Every other fork selects the best action and the recorded decisions. The remaining forks measure
     the loss, so the selection does not inflate it.
     """
-    moments, taken = asked.moments, asked.taken
-    after = _same_forks(asked, team, gamma, budget.forks, seed)
-    own = after(taken)
-    found.steps += own.steps
+    moments, taken = question.moments, question.taken
+    after = _same_forks(question, team, gamma, budget.forks, seed)
+    taken_worth = after(taken)
+    truth.steps += taken_worth.steps
     rows = np.arange(len(taken))
     best, chosen_by, surely = taken.copy(), np.zeros(len(taken)), np.zeros(len(taken))
     loss, error = np.zeros(len(taken)), np.zeros(len(taken))
@@ -199,8 +205,8 @@ def _better(
         if time.perf_counter() > budget.until:
             break
         tried = after(candidate)
-        found.steps += tried.steps
-        difference = tried.returns - own.returns
+        truth.steps += tried.steps
+        difference = tried.returns - taken_worth.returns
         gain = difference[:, ::2].mean(axis=1)
         at = rows[(gain > chosen_by) & (candidate != taken)]
         best[at], chosen_by[at] = candidate[at], gain[at]
@@ -211,21 +217,21 @@ def _better(
     unit, amounts = amounts_of(moments.rules)
     worst = sorted(rows[best != taken].tolist(), key=lambda k: -surely[k])[:WORST]
     for k in worst:
-        mine, better = int(taken[k]), int(best[k])
+        chosen, better = int(taken[k]), int(best[k])
         step = int(moments.elapsed[k])
-        one = Decision(
-            asked.agent,
-            int(asked.env_row[k]),
+        decision = Decision(
+            question.agent,
+            int(question.env_row[k]),
             step,
-            mine,
+            chosen,
             better,
             float(loss[k]),
             float(error[k]),
             f"step {step}" if places is None else places[k],
-            None if amounts is None else (float(amounts[mine]), float(amounts[better])),
+            None if amounts is None else (float(amounts[chosen]), float(amounts[better])),
             unit,
         )
-        found.decisions.append((float(surely[k]), one))
+        truth.decisions.append((float(surely[k]), decision))
 
 
 def candidates(mask: Array, taken: Array) -> Array:
@@ -234,12 +240,12 @@ def candidates(mask: Array, taken: Array) -> Array:
     They are spread over all legal actions in ``mask`` [K, A]. If there are fewer, the taken action
     fills the rest.
     """
-    others = [
-        np.setdiff1d(np.flatnonzero(row), [own]) for row, own in zip(mask, taken, strict=True)
+    alternatives = [
+        np.setdiff1d(np.flatnonzero(row), [chosen]) for row, chosen in zip(mask, taken, strict=True)
     ]
-    count = min(CANDIDATES, max((len(each) for each in others), default=0))
-    found = np.repeat(taken[:, None], count, axis=1)
-    for k, actions in enumerate(others):
+    count = min(CANDIDATES, max((len(alternative) for alternative in alternatives), default=0))
+    selected = np.repeat(taken[:, None], count, axis=1)
+    for k, actions in enumerate(alternatives):
         at = _spread(len(actions), count)
-        found[k, : len(at)] = actions[at]
-    return found
+        selected[k, : len(at)] = actions[at]
+    return selected

@@ -103,32 +103,32 @@ def learnable(
         raise ValueError(f"seconds={seconds}: pass a number above 0")
     began = time.monotonic()
     rules = rules_with(learnable, env, env_kwargs) if env_kwargs else rules_of(env)
-    not_asked: list[str] = []
+    skipped: list[str] = []
     if rules.max_cycles is None or rules.max_cycles > LONGEST:
         rules = with_limit(rules, LONGEST)
     scripts = play_scripts(rules, seed=seed, seconds=SCRIPTED * seconds, progress=progress)
     if scripts.left_out:
-        not_asked.append(f"skipped for lack of time: {', '.join(scripts.left_out)}")
+        skipped.append(f"skipped for lack of time: {', '.join(scripts.left_out)}")
     if scripts.steps >= LONGEST:
-        not_asked.append(f"steps after {LONGEST:,}: episodes were cut at that step")
+        skipped.append(f"steps after {LONGEST:,}: episodes were cut at that step")
     seen = Seen.of(rules, seed)
     if unread := [agent for agent in rules.agents if codec_of(rules, agent) is None]:
-        not_asked.append(
+        skipped.append(
             f"observations of {', '.join(unread)}: they contain no arrays, or nested Dicts"
         )
     forked: list[Forked] = []
     if not plays_as_arrays(rules):
-        not_asked.append(
+        skipped.append(
             "the best action in a state, and if the observation shows it: a third-party "
             "environment cannot be copied"
         )
     else:
-        left = seconds - (time.monotonic() - began)
-        forked = list(_all_forked(rules, scripts, seed, left, progress, not_asked))
-    for each in forked:
-        if not each.complete:
-            not_asked.append(
-                f"{each.agent} ({each.others}): rewards after {each.followed} of its decisions"
+        remaining = seconds - (time.monotonic() - began)
+        forked = list(_all_forked(rules, scripts, seed, remaining, progress, skipped))
+    for fork in forked:
+        if not fork.complete:
+            skipped.append(
+                f"{fork.agent} ({fork.others}): rewards after {fork.followed} of its decisions"
             )
     faults = faults_of(scripts, forked, seen.never, seen.choices)
     notes = notes_of(scripts, forked, seen.never, seen.choices)
@@ -139,7 +139,7 @@ def learnable(
         forked=tuple(forked),
         faults=faults,
         notes=notes,
-        not_asked=tuple(not_asked),
+        not_asked=tuple(skipped),
         seconds=round(time.monotonic() - began, 2),
     )
 
@@ -153,7 +153,7 @@ def _all_forked(
     seed: int,
     seconds: float,
     progress: Callable[[str, int, int], None],
-    not_asked: list[str],
+    skipped: list[str],
 ) -> Iterator[Forked]:
     """Fork states of each agent in random play, then in play of the best reference team.
 
@@ -172,36 +172,36 @@ def _all_forked(
     late: list[str] = []
     done = 0
     while done < len(jobs):
-        agent, others, team = jobs[done]
-        progress(f"{agent}, forked ({others})", done, len(jobs))
+        agent, kind, team = jobs[done]
+        progress(f"{agent}, forked ({kind})", done, len(jobs))
         # Reserve time for a possible test with fixed opponents.
-        may = 0 if mattering or others == FIXED or len(rules.agents) == 1 else len(rules.agents)
-        left = (ends - time.monotonic()) / (len(jobs) - done + may)
+        may = 0 if mattering or kind == FIXED or len(rules.agents) == 1 else len(rules.agents)
+        remaining = (ends - time.monotonic()) / (len(jobs) - done + may)
         done += 1
-        if left <= 0:
-            late.append(f"{agent} ({others})")
+        if remaining <= 0:
+            late.append(f"{agent} ({kind})")
             continue
         if codec_of(rules, agent) is None:
             continue
         sample = sample_moments(rules, rules.agents.index(agent), team, seed)
         if sample is None:
-            if others == "random":
-                not_asked.append(f"{agent}: it almost never has two legal actions")
+            if kind == "random":
+                skipped.append(f"{agent}: it almost never has two legal actions")
                 jobs = [job for k, job in enumerate(jobs) if k < done or job[0] != agent]
             continue
-        tried = try_actions(sample, team, seed=seed, seconds=0.8 * left)
-        found = compare(others, tried)
-        yield found
-        if found.matters:
+        tried = try_actions(sample, team, seed=seed, seconds=0.8 * remaining)
+        result = compare(kind, tried)
+        yield result
+        if result.matters:
             mattering.add(agent)
-        elif done == len(jobs) and len(rules.agents) > 1 and others != FIXED:
+        elif done == len(jobs) and len(rules.agents) > 1 and kind != FIXED:
             spaces_of = {a: rules.action_space(a) for a in rules.agents}
-            for each in rules.agents:
-                if each not in mattering and any(job[0] == each for job in jobs):
+            for item in rules.agents:
+                if item not in mattering and any(job[0] == item for job in jobs):
                     fixed = {a: Fixed(space) for a, space in spaces_of.items()}
-                    jobs.append((each, FIXED, {**fixed, each: random[each]}))
+                    jobs.append((item, FIXED, {**fixed, item: random[item]}))
     if late:
-        not_asked.append(f"skipped for lack of time: forked states of {', '.join(late)}")
+        skipped.append(f"skipped for lack of time: forked states of {', '.join(late)}")
 
 
 def codec_of(rules: Rules[Any], agent: str) -> ObservationCodec | None:

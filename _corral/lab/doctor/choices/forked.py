@@ -74,7 +74,7 @@ class Sample:
             state=copy_rows(self.moments.state, rows),
             elapsed=self.moments.elapsed[rows],
             ended=self.moments.ended[rows],
-            hidden={agent: take_tree(each, rows) for agent, each in self.moments.hidden.items()},
+            hidden={agent: take_tree(item, rows) for agent, item in self.moments.hidden.items()},
         )
         history = None if self.history is None else self.history[rows]
         return Sample(moments, self.cluster[rows], self.observed[rows], history, self.legal[rows])
@@ -131,7 +131,7 @@ def sample_moments(
             # Take a few rows per step, more in short games: 256 in about 24 steps.
             rows = np.sort(rng.permutation(rows)[: max(12, COPIES // (rules.max_cycles or 8))])
             hidden = {a: take_tree(seat.memory, rows) for a, seat in seats.items()}
-            earlier = np.concatenate([each[rows] for each in past], axis=1) if past else None
+            earlier = np.concatenate([item[rows] for item in past], axis=1) if past else None
             parts.append((*batch.moments(rows), hidden, rows, seen[rows], earlier, legal[rows]))
             count += len(rows)
         if count >= MOMENTS or (t >= GIVEN_UP and not count):
@@ -140,16 +140,16 @@ def sample_moments(
         for k, (a, seat) in enumerate(seats.items()):
             if len(rows := np.flatnonzero(acting[:, k])):
                 actions[rows, k] = seat.act(observations[a], rows)
-        for back, each in enumerate(past):
+        for back, item in enumerate(past):
             own = acting[:, i]
-            each[own] = (past[back + 1] if back + 1 < HISTORY else seen)[own]
+            item[own] = (past[back + 1] if back + 1 < HISTORY else seen)[own]
         step = batch.step(actions)
         observations = step.observations
         over = np.flatnonzero(step.over)
         for seat in seats.values():
             seat.forget(over)
-        for each in past:
-            each[over] = 0.0
+        for item in past:
+            item[over] = 0.0
     return None if count < FEWEST else _joined(rules, i, parts)
 
 
@@ -159,7 +159,7 @@ def _joined(rules: Rules[Any], i: int, parts: list[tuple[Any, ...]]) -> Sample:
     state = type(states[0])(
         **{name: np.concatenate([a[name] for a in arrays]) for name in arrays[0]}
     )
-    memory = {agent: joined([each[agent] for each in hidden]) for agent in rules.agents}
+    memory = {agent: joined([item[agent] for item in hidden]) for agent in rules.agents}
     moments = Moments(rules, i, state, np.concatenate(elapsed), np.concatenate(ended), memory)
     history = None if earlier[0] is None else np.concatenate(earlier)
     cluster, observed = np.concatenate(rows), np.concatenate(seen)
@@ -212,18 +212,20 @@ def try_actions(
     while True:  # reduce the number of states first, then the horizon, until the time suffices
         began = time.monotonic()
         play(sample.moments, actions[:, 0], 1, horizon, 0)
-        each = time.monotonic() - began
-        affordable = seconds / (2 * each * len(wanted))
+        duration = time.monotonic() - began
+        affordable = seconds / (2 * duration * len(wanted))
         if affordable >= 0.7 or (horizon <= 8 and len(sample.cluster) <= ENOUGH):
             break
         if len(sample.cluster) > ENOUGH:
             sample = sample.some(max(ENOUGH, int(affordable * len(sample.cluster))), seed)
-            return try_actions(sample, team, seed=seed, seconds=seconds - each, progress=progress)
+            return try_actions(
+                sample, team, seed=seed, seconds=seconds - duration, progress=progress
+            )
         horizon = max(8, int(horizon * max(0.1, affordable)))
     forks = int(np.clip(affordable, 1, FORKS))
     horizons = _horizons(horizon)
     shape = (2, len(horizons), len(actions), len(wanted))
-    found, moved, complete = (
+    returns, moved, complete = (
         np.zeros(shape),
         np.zeros((len(actions), len(rules.agents)), bool),
         True,
@@ -233,12 +235,12 @@ def try_actions(
         for w in range(len(wanted)):
             progress(half * len(wanted) + w, 2 * len(wanted))
             sums = play(sample.moments, actions[:, w], forks, horizon, half)
-            found[half, :, :, w] = sums.own.reshape(len(horizons), -1, forks).mean(axis=2)
+            returns[half, :, :, w] = sums.own.reshape(len(horizons), -1, forks).mean(axis=2)
             complete &= not sums.cut
             firsts = sums.all if firsts is None else firsts
             apart = np.abs(sums.all - firsts) > 1e-6 * (1 + np.abs(firsts))
             moved |= apart.reshape(len(actions), forks, -1).any(axis=1)
-    return Tried(sample, actions, distinct, exact, horizons, found, moved, complete, forks)
+    return Tried(sample, actions, distinct, exact, horizons, returns, moved, complete, forks)
 
 
 LONG = 512
@@ -260,7 +262,7 @@ class _Sums:
 
     def add(self, rows: Array, taken: Array, reward: Array) -> None:
         self.all[rows] += reward
-        own = reward[:, self.agent]
+        own_reward = reward[:, self.agent]
         for s, horizon in enumerate(self.horizons):
-            self.own[s, rows] += np.where(taken <= horizon, own, 0.0)
+            self.own[s, rows] += np.where(taken <= horizon, own_reward, 0.0)
         self.cut |= bool((taken >= self.horizons[-1]).any())

@@ -42,7 +42,7 @@ class Gain:
         return self.mean > SURE * self.error and self.mean > 0
 
     @property
-    def most(self) -> float:
+    def upper(self) -> float:
         """Upper bound of the gain, three standard errors above the mean."""
         return self.mean + 3 * self.error
 
@@ -81,7 +81,7 @@ class Forked:
     def only_shifts(self) -> bool:
         """True if the gain of an action is lost by the end: rewards only come earlier."""
         likely = self.best.mean > 2.5 * self.best.error and self.best.mean > 0
-        return likely and self.complete and self.at_the_end.most < 0.1 * self.best.mean
+        return likely and self.complete and self.at_the_end.upper < 0.1 * self.best.mean
 
     @property
     def one_step(self) -> bool:
@@ -94,7 +94,7 @@ class Forked:
         """True if neither a constant action nor the observation gets a part of the best gain."""
         if not self.matters or self.power < 0.5:
             return False
-        return max(self.constant.most, self.shown.most) < 0.3 * self.best.mean
+        return max(self.constant.upper, self.shown.upper) < 0.3 * self.best.mean
 
     @property
     def needs_memory(self) -> bool:
@@ -102,7 +102,7 @@ class Forked:
         gain = self.remembered
         if not self.matters or gain is None or not gain.sure:
             return False
-        return gain.mean - self.shown.most > 0.2 * self.best.mean
+        return gain.mean - self.shown.upper > 0.2 * self.best.mean
 
 
 def compare(others: str, tried: Tried) -> Forked:
@@ -126,14 +126,16 @@ def compare(others: str, tried: Tried) -> Forked:
     reach = next(k for k, gain in enumerate(course) if gain >= 0.9 * course[-1] or k == s)
     later = _measured(over[:, s] - over[:, 0], chosen, sample.cluster)
     cluster, features = sample.cluster, standardized(sample.observed)
-    told = Told(np.nan_to_num(both), tried.exact, cluster)
+    worths = Worths(np.nan_to_num(both), tried.exact, cluster)
     smoothers = _smoothers(features, cluster)
-    shown = _gain(told, smoothers)
+    shown = _gain(worths, smoothers)
     remembered = None
-    if sample.history is not None and best[s].sure and shown.most < best[s].mean:
+    if sample.history is not None and best[s].sure and shown.upper < best[s].mean:
         past = np.concatenate([sample.observed, sample.history], axis=1)
-        remembered = _gain(told, _smoothers(standardized(past), cluster))
-    whose = [other for k, other in enumerate(agents) if other != agent and tried.moved[:, k].any()]
+        remembered = _gain(worths, _smoothers(standardized(past), cluster))
+    affected = [
+        other for k, other in enumerate(agents) if other != agent and tried.moved[:, k].any()
+    ]
     return Forked(
         agent=agent,
         others=others,
@@ -142,17 +144,17 @@ def compare(others: str, tried: Tried) -> Forked:
         of=sample.legal.shape[1],
         forks=2 * tried.forks,
         moved=bool(tried.moved[:, agents.index(agent)].any()),
-        moves_others=tuple(whose),
+        moves_others=tuple(affected),
         followed=int(tried.horizons[-1]),
         decisions=int(tried.horizons[s]),
         best=best[s],
         at_the_end=at_the_end,
         complete=tried.complete,
         to_the_end=tried.complete and s == len(best) - 1,
-        constant=_gain(told, _mean(cluster)),
+        constant=_gain(worths, _mean(cluster)),
         shown=shown,
         remembered=remembered,
-        power=_power(told, features, smoothers),
+        power=_power(worths, features, smoothers),
         reach=int(tried.horizons[reach]),
         later=later,
     )
@@ -192,17 +194,20 @@ def mean_of(values: Array, cluster: Array) -> Gain:
 # expected return of each state, computed without the state's own fold.
 
 
-def _gain(told: Told, smoothers: Sequence[Array]) -> Gain:
+def _gain(worths: Worths, smoothers: Sequence[Array]) -> Gain:
     """Return the gain of the action with the largest expected return, for the best smoother."""
-    rows = np.arange(len(told.worth))
+    rows = np.arange(len(worths.worth))
     return max(
-        (mean_of(told.worth[rows, told.chosen(each)], told.cluster) for each in smoothers),
+        (
+            mean_of(worths.worth[rows, worths.chosen(smoother)], worths.cluster)
+            for smoother in smoothers
+        ),
         key=lambda gain: gain.mean,
     )
 
 
 @dataclass(frozen=True)
-class Told:
+class Worths:
     """Input of the smoothers."""
 
     worth: Array  # float64 [K, W] return minus the mean of the tried actions
@@ -213,11 +218,11 @@ class Told:
         """Return the legal action with the largest expected return: int [K]."""
         weight = smoother @ self.exact
         expected = smoother @ (self.worth * self.exact)
-        known = np.abs(weight) > 0.05
-        expected = np.where(known, expected / np.where(known, weight, 1.0), -np.inf)
+        informed = np.abs(weight) > 0.05
+        expected = np.where(informed, expected / np.where(informed, weight, 1.0), -np.inf)
         # If no legal action has an expected return, take the first one.
-        found: Array = np.where(self.exact, expected, -np.inf).argmax(axis=1)
-        return np.where(self.exact[np.arange(len(found)), found], found, self.exact.argmax(axis=1))
+        best: Array = np.where(self.exact, expected, -np.inf).argmax(axis=1)
+        return np.where(self.exact[np.arange(len(best)), best], best, self.exact.argmax(axis=1))
 
 
 def _apart(cluster: Array) -> Array:
@@ -238,21 +243,21 @@ def _smoothers(features: Array, cluster: Array) -> list[Array]:
     product = features @ features.T
     distance = np.maximum(squares[:, None] + squares[None] - 2 * product, 0.0)
     nearest = np.argsort(np.where(apart, distance, np.inf), axis=1, kind="stable")[:, :NEIGHBORS]
-    alike = np.zeros_like(distance)
-    np.put_along_axis(alike, nearest, 1.0, axis=1)
+    similar = np.zeros_like(distance)
+    np.put_along_axis(similar, nearest, 1.0, axis=1)
     linear = product / max(1, features.shape[1]) + 1.0
     local = np.exp(-2 * distance / (float(np.median(distance)) or 1.0)) + 0.1
-    return [alike, *(_ridge(kernel, apart) for kernel in (linear, local))]
+    return [similar, *(_ridge(kernel, apart) for kernel in (linear, local))]
 
 
 def _ridge(kernel: Array, apart: Array) -> Array:
     """Return the smoother of ridge regression with a ``kernel`` [K, K]."""
-    found = np.zeros_like(kernel)
+    smoother = np.zeros_like(kernel)
     for first in np.unique(apart.argmin(axis=1)):  # one state of each fold
-        held, others = ~apart[first], apart[first]
-        own = kernel[np.ix_(others, others)] + RIDGE * np.eye(int(others.sum()))
-        found[np.ix_(held, others)] = np.linalg.solve(own, kernel[np.ix_(others, held)]).T
-    return found
+        held, rest = ~apart[first], apart[first]
+        regularized = kernel[np.ix_(rest, rest)] + RIDGE * np.eye(int(rest.sum()))
+        smoother[np.ix_(held, rest)] = np.linalg.solve(regularized, kernel[np.ix_(rest, held)]).T
+    return smoother
 
 
 def standardized(features: Array) -> Array:
@@ -262,24 +267,24 @@ def standardized(features: Array) -> Array:
     return np.asarray(centered[:, deviation > 1e-6] / deviation[deviation > 1e-6])
 
 
-def _power(told: Told, features: Array, smoothers: Sequence[Array]) -> float:
+def _power(worths: Worths, features: Array, smoothers: Sequence[Array]) -> float:
     """Return the share of the gain of invented rules that the smoothers reach: 0 to 1.
 
     An invented rule makes the better of two actions depend on one random feature, with the measured
     noise. Return 1 without observed features.
     """
-    worth = told.worth
+    worth = worths.worth
     size = float(np.abs(worth).max(axis=1).mean())
     if not features.shape[1] or not size:
         return 1.0
     rng, rows = np.random.default_rng(0), np.arange(len(worth))
-    found = []
+    shares = []
     for _ in range(PLANTED):
         feature = features[:, rng.integers(features.shape[1])]
         planted = np.where(feature > feature.mean(), size, -size)
         noise = worth[rng.permutation(len(worth))][:, :2] - worth[:, :2].mean(axis=0)
         invented = np.stack([planted, -planted], axis=1)
-        noisy = Told(invented + noise, np.ones(invented.shape, dtype=bool), told.cluster)
-        gains = [invented[rows, noisy.chosen(each)].mean() for each in smoothers]
-        found.append(max(gains) / size)
-    return float(np.mean(found))
+        noisy = Worths(invented + noise, np.ones(invented.shape, dtype=bool), worths.cluster)
+        gains = [invented[rows, noisy.chosen(smoother)].mean() for smoother in smoothers]
+        shares.append(max(gains) / size)
+    return float(np.mean(shares))

@@ -90,8 +90,8 @@ def nearest_legal(legal: Array, wanted: Array) -> Array:
     """
     away = np.abs(np.arange(legal.shape[1])[None] - np.asarray(wanted)[:, None])  # [W, A]
     distance = np.where(legal[:, None], away[None], legal.shape[1] + 1)
-    found: Array = distance.argmin(axis=2)
-    return found
+    nearest: Array = distance.argmin(axis=2)
+    return nearest
 
 
 def spread_actions(count: int, most: int) -> Array:
@@ -150,18 +150,18 @@ def play_scripts(
         before = time.monotonic()
         base, steps = _play(rules, random, episodes, seed)
         took = time.monotonic() - before
-    found: list[tuple[str, str | None, bool, Array]] = []
+    played: list[tuple[str, str | None, bool, Array]] = []
     left_out = []
     for done, (name, agent, team, reference) in enumerate(ways):
         label = name if agent is None else f"{agent}: {name}"
         progress(label, done, len(ways))
-        if found and time.monotonic() - began > seconds:
+        if played and time.monotonic() - began > seconds:
             left_out.append(label)
             continue
         returns, length = _play(rules, team, episodes, seed)
         steps = max(steps, length)
-        found.append((name, agent, reference, returns))
-    return _compared(rules, base, found, alone, seed, steps, tuple(left_out))
+        played.append((name, agent, reference, returns))
+    return _compared(rules, base, played, alone, seed, steps, tuple(left_out))
 
 
 def _ways(rules: Rules[Any], random: Team, alone: bool) -> list[tuple[str, str | None, Team, bool]]:
@@ -175,8 +175,8 @@ def _ways(rules: Rules[Any], random: Team, alone: bool) -> list[tuple[str, str |
         plain["middle"] = {"share": 0.5}
     ways: list[tuple[str, str | None, Team, bool]] = []
     for agent in rules.agents if alone else (None,):
-        for name, given in plain.items():
-            team = {a: Fixed(s, **given) for a, s in spaces_of.items()}  # type: ignore[arg-type]
+        for name, kwargs in plain.items():
+            team = {a: Fixed(s, **kwargs) for a, s in spaces_of.items()}  # type: ignore[arg-type]
             ways.append((name, agent, _mixed(random, team, agent), False))
         if not plays_as_arrays(rules):
             continue  # a third-party environment has no reference players
@@ -207,7 +207,7 @@ def _play(rules: Rules[Any], team: Team, episodes: int, seed: int) -> tuple[Arra
 def _compared(
     rules: Rules[Any],
     base: Array,
-    found: list[tuple[str, str | None, bool, Array]],
+    plays: list[tuple[str, str | None, bool, Array]],
     alone: bool,
     seed: int,
     steps: int,
@@ -215,7 +215,7 @@ def _compared(
 ) -> Scripts:
     agents = list(rules.agents)
     # Columns of each play: returns of the agents, then of the team.
-    parts = [np.column_stack([r, r.sum(axis=1)]) for *_, r in found]
+    parts = [np.column_stack([r, r.sum(axis=1)]) for *_, r in plays]
     random = np.column_stack([base, base.sum(axis=1)])
     differences = np.stack([part - random for part in parts])  # [M, E, N + 1]
     differences[np.abs(differences) < 1e-6 * (1 + np.abs(random).max())] = 0.0  # rounding errors
@@ -228,16 +228,16 @@ def _compared(
     error = differences.std(axis=1) / np.sqrt(len(base))
     negligible = bool((np.abs(effect) + 3 * error < SMALL * spread).all())
     rows, seen, best = [], False, None
-    for m, (name, agent, reference, _) in enumerate(found):
+    for m, (name, agent, reference, _) in enumerate(plays):
         column = -1 if agent is None else agents.index(agent)
-        own = differences[m, :, column]
-        interval = bootstrap_ratio(own, np.ones(len(own)), seed=seed)
+        difference = differences[m, :, column]
+        interval = bootstrap_ratio(difference, np.ones(len(difference)), seed=seed)
         mean = float(parts[m][:, column].mean())
-        rows.append(Script(name, agent, mean, float(own.mean()), interval, reference))
-        if matters[m, column] and own.mean() > 0:
+        rows.append(Script(name, agent, mean, float(difference.mean()), interval, reference))
+        if matters[m, column] and difference.mean() > 0:
             seen = True
-            if reference and (best is None or own.mean() > best[1]):
-                best = (name, own.mean())
+            if reference and (best is None or difference.mean() > best[1]):
+                best = (name, difference.mean())
     means = random.mean(axis=0).tolist()
     firsts = zip(agents, means, strict=False) if alone else [(None, means[-1])]
     rows[:0] = [Script("random", agent, mean, 0.0, Interval(0.0, 0.0)) for agent, mean in firsts]
@@ -272,7 +272,7 @@ def chance_of_all(differences: Array, seed: int) -> Array:
         scaled = flat[alive] / np.sqrt((flat[alive] ** 2).mean(axis=1, keepdims=True))
         signs = generator(seed, "eval").integers(0, 2, (SIGNS, episodes)) * 2 - 1
         largest = np.abs(signs @ scaled.T).max(axis=1)
-        found = np.abs(scaled.sum(axis=1))
-        at_least = (largest[None] >= found[:, None] - 1e-9).sum(axis=1)
+        statistics = np.abs(scaled.sum(axis=1))
+        at_least = (largest[None] >= statistics[:, None] - 1e-9).sum(axis=1)
         chance[alive] = (at_least + 1) / (SIGNS + 1)
     return chance.reshape(shape)

@@ -106,33 +106,33 @@ class Result:
             return None
         if self.error or any(check.passed is False for check in self.checks):
             return False
-        left = any(check.passed is None for check in self.checks)
+        unjudged = any(check.passed is None for check in self.checks)
         judged = {check.kind for check in self.checks if check.passed}
-        return True if judged - {"masks"} or (judged and not left) else None
+        return True if judged - {"masks"} or (judged and not unjudged) else None
 
     def kinds(self, passed: bool) -> set[str]:
         """Return "P4 actions", "P4 values", ...: kinds of checks that all passed, or that failed.
 
         A kind counts as failed if one of its checks failed.
         """
-        found: dict[str, bool] = {}
+        passed_by_kind: dict[str, bool] = {}
         for check in self.checks:
             if check.passed is not None:
-                found[check.kind] = found.get(check.kind, True) and check.passed
+                passed_by_kind[check.kind] = passed_by_kind.get(check.kind, True) and check.passed
         if self.error and not self.refused:
-            found["error"] = False
-        return {f"{self.label} {kind}" for kind, good in found.items() if good is passed}
+            passed_by_kind["error"] = False
+        return {f"{self.label} {kind}" for kind, good in passed_by_kind.items() if good is passed}
 
     @property
     def symptoms(self) -> set[str]:
         """The failed kinds, also with details: "P4 actions opposite", "P9 values agent_0 low"."""
-        found = set(self.kinds(False))
+        names = set(self.kinds(False))
         failed = [check for check in self.checks if check.passed is False]
         for check in failed:
-            alike = {c.wrong for c in failed if c.kind == check.kind and _who(c) == _who(check)}
-            if check.wrong and len(alike) == 1:
-                found.add(f"{self.label} {check.kind} {check.wrong}")
-        return found
+            failures = {c.wrong for c in failed if c.kind == check.kind and _who(c) == _who(check)}
+            if check.wrong and len(failures) == 1:
+                names.add(f"{self.label} {check.kind} {check.wrong}")
+        return names
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as JSON values; NaN is null."""
@@ -165,8 +165,8 @@ class Examination(results.Result):
     @property
     def passed(self) -> bool:
         """True if no probe failed and at least one was judged."""
-        found = {result.passed for result in self.results}
-        return True in found and False not in found
+        verdicts = {result.passed for result in self.results}
+        return True in verdicts and False not in verdicts
 
     @property
     def failed(self) -> frozenset[str]:
@@ -193,7 +193,11 @@ class Examination(results.Result):
     def to_dataframe(self) -> pd.DataFrame:
         """Return one row per check: its probe, and the fields of ``Check``."""
         return pd.DataFrame(
-            [{"probe": each.probe, **vars(check)} for each in self.results for check in each.checks]
+            [
+                {"probe": result.probe, **vars(check)}
+                for result in self.results
+                for check in result.checks
+            ]
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -204,9 +208,10 @@ class Examination(results.Result):
             "passed": self.passed,
             "failed": sorted(self.failed),
             "suspects": [
-                {**results.plain(one), "likeness": round(one.likeness, 3)} for one in suspects(self)
+                {**results.plain(suspect), "likeness": round(suspect.likeness, 3)}
+                for suspect in suspects(self)
             ],
-            "probes": [each.to_json() for each in self.results],
+            "probes": [result.to_json() for result in self.results],
         }
 
 
@@ -233,22 +238,26 @@ def judge(
             checks += _actions(probe, team, seed)
         checks += _played(probe, team, seed)
     except Exception as error:  # from the user's policies and values
-        return Result(probe.name, tuple(checks), told(error))
+        return Result(probe.name, tuple(checks), error_text(error))
     return Result(probe.name, tuple(checks))
 
 
-def told(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return an exception in one line, with its location in the learner's own files."""
     text = " ".join(str(error).split())
     name = type(error).__name__
     if text and (isinstance(error, _Misfit) or type(error).__module__.startswith("corral.")):
         return text
-    said = f"{name}: {text}" if text else name
+    message = f"{name}: {text}" if text else name
     place = _own_place(error)
-    return f"{textwrap.shorten(said, SAID, placeholder=' ...')} ({place})" if place else said
+    return (
+        f"{textwrap.shorten(message, MAX_MESSAGE, placeholder=' ...')} ({place})"
+        if place
+        else message
+    )
 
 
-SAID = 160
+MAX_MESSAGE = 160
 """Maximum length of an exception's message; some libraries write pages."""
 
 
@@ -258,8 +267,8 @@ def _own_place(error: BaseException) -> str:
     for frame, line in traceback.walk_tb(error.__traceback__):
         path = Path(frame.f_code.co_filename)
         module = str(frame.f_globals.get("__name__", ""))
-        known = module.partition(".")[0] in ("corral", *sys.stdlib_module_names)
-        if path.suffix == ".py" and not known and "site-packages" not in path.parts:
+        foreign = module.partition(".")[0] in ("corral", *sys.stdlib_module_names)
+        if path.suffix == ".py" and not foreign and "site-packages" not in path.parts:
             place = f"{path.name}:{line}"
     return place
 
@@ -270,31 +279,32 @@ class _Misfit(ValueError):
 
 def _parts(probe: Probe, learned: Any) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
     """Return policies and values. Raises _Misfit if they are invalid."""
-    found = learned if isinstance(learned, Learned) else Learned(learned)
+    parts = learned if isinstance(learned, Learned) else Learned(learned)
     if learned is None:
         raise _Misfit(
             f"learn returned None; return a mapping from each of {', '.join(probe.agents)} to its "
             "policy, or Learned(policies, values)"
         )
-    for what, given in (("policies", found.policies), ("values", found.values)):
-        if not isinstance(given, Mapping) and not (what == "values" and given is None):
+    for part, mapping in (("policies", parts.policies), ("values", parts.values)):
+        if not isinstance(mapping, Mapping) and not (part == "values" and mapping is None):
             raise _Misfit(
-                f"learn returned {what} of type {type(given).__name__}; return a mapping from each "
+                f"learn returned {part} of type {type(mapping).__name__}; return a mapping from "
+                "each "
                 "of"
                 f" {', '.join(probe.agents)}, or Learned(policies, values)"
             )
-    missing = [agent for agent in probe.agents if agent not in found.policies]
+    missing = [agent for agent in probe.agents if agent not in parts.policies]
     if missing:
         raise _Misfit(
             f"no policy for {', '.join(missing)}; return one for each of {', '.join(probe.agents)}"
         )
-    for agent, value in (found.values or {}).items():
+    for agent, value in (parts.values or {}).items():
         if not callable(value):
             raise _Misfit(
                 f"values[{agent!r}] is of type {type(value).__name__}; return a function of one "
                 "observation"
             )
-    return found.policies, found.values
+    return parts.policies, parts.values
 
 
 def _values(
@@ -304,37 +314,46 @@ def _values(
     observed, states = probe.observe(answer.state), probe.global_state(answer.state)
     for k, i in np.argwhere(~np.isnan(answer.value)):
         agent, tolerance, expected = probe.agents[i], probe.tolerance[i], answer.value[k, i]
-        what = f"V of {agent}" + (f", situation {k}" if len(answer.value) > 1 else "")
-        said = f"{expected:.2f} ± {tolerance:g}"
+        title = f"V of {agent}" + (f", situation {k}" if len(answer.value) > 1 else "")
+        expected_text = f"{expected:.2f} ± {tolerance:g}"
         value = None if values is None else values.get(agent)
         if value is None or not (_takes_state(value) or _is_shown(answer, observed[agent], i)):
-            yield Check("values", what, said, None, None)
+            yield Check("values", title, expected_text, None, None)
             continue
         observation = take_tree(observed[agent], k)
-        told = value(observation, states[k]) if _takes_state(value) else value(observation)
-        found = _number(agent, told)
+        result = value(observation, states[k]) if _takes_state(value) else value(observation)
+        number = _number(agent, result)
         right = [expected] if answer.masked is None else [expected, answer.masked[k, i]]
-        good = any(abs(found - each) <= tolerance for each in right)  # NaN fails
-        wrong = "" if good else f"{agent} {'low' if found < expected else 'high'}"
-        yield Check("values", what, said, found, good, wrong)
+        good = any(abs(number - item) <= tolerance for item in right)  # NaN fails
+        wrong = "" if good else f"{agent} {'low' if number < expected else 'high'}"
+        yield Check("values", title, expected_text, number, good, wrong)
 
 
-def _number(agent: str, told: Any) -> float:
+def _number(agent: str, result: Any) -> float:
     """Convert the result of a value function to a float. Raises _Misfit if it is not one number."""
-    if hasattr(told, "detach"):  # a torch tensor, perhaps with a gradient
-        told = told.detach().cpu()
+    if hasattr(result, "detach"):  # a torch tensor, perhaps with a gradient
+        result = result.detach().cpu()
     try:
-        (found,) = np.asarray(told, dtype=np.float64).reshape(-1)
+        (number,) = np.asarray(result, dtype=np.float64).reshape(-1)
     except (TypeError, ValueError):
-        raise _Misfit(f"values[{agent!r}] returned {told!r:.60}; return one number") from None
-    return float(found)
+        raise _Misfit(f"values[{agent!r}] returned {result!r:.60}; return one number") from None
+    return float(number)
 
 
 def _takes_state(value: Callable[..., Any]) -> bool:
     """Return True if a value function takes the global state as a second argument."""
-    given = inspect.signature(value).parameters.values()
+    parameters = inspect.signature(value).parameters.values()
     places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return len([each for each in given if each.kind in places and each.default is each.empty]) > 1
+    return (
+        len(
+            [
+                parameter
+                for parameter in parameters
+                if parameter.kind in places and parameter.default is parameter.empty
+            ]
+        )
+        > 1
+    )
 
 
 def _is_shown(answer: Answer, observation: Any, i: int) -> bool:
@@ -342,8 +361,8 @@ def _is_shown(answer: Answer, observation: Any, i: int) -> bool:
     features = np.asarray(observation[OBSERVATION]).reshape(len(answer.value), -1)
     equal = (features[:, None] == features[None]).all(axis=-1)  # [K, K]
     value = answer.value[:, i]
-    apart = np.abs(value[:, None] - value[None]) > 1e-9  # NaN: no expected value
-    return not (equal & apart).any()
+    different = np.abs(value[:, None] - value[None]) > 1e-9  # NaN: no expected value
+    return not (equal & different).any()
 
 
 def _actions(probe: Probe, team: Mapping[str, Policy], seed: int) -> Iterator[Check]:
@@ -353,11 +372,11 @@ def _actions(probe: Probe, team: Mapping[str, Policy], seed: int) -> Iterator[Ch
         for k in np.flatnonzero((answer.best[:, i] >= 0) & acting[:, i]):
             best = int(answer.best[k, i])
             chance = _chance(team[agent], take_tree(observed[agent], np.array([k])), best, seed)
-            what = f"{agent} plays {best}"
+            title = f"{agent} plays {best}"
             if len(answer.best) > 1:
-                what += f", situation {k}"
+                title += f", situation {k}"
             wrong = "opposite" if chance <= TURNED else ""
-            yield Check("actions", what, f"at least {SURE:.2f}", chance, chance >= SURE, wrong)
+            yield Check("actions", title, f"at least {SURE:.2f}", chance, chance >= SURE, wrong)
 
 
 def _chance(policy: Policy, observation: Any, action: int, seed: int) -> float:
@@ -367,9 +386,9 @@ def _chance(policy: Policy, observation: Any, action: int, seed: int) -> float:
     """
     rng = generator(seed, "policy")
     decision = policy.act(observation, policy.initial_state(1), rng, deterministic=False)
-    told = decision.extra.get("probabilities")
-    if told is not None:
-        return float(np.asarray(told)[0, action])
+    probabilities = decision.extra.get("probabilities")
+    if probabilities is not None:
+        return float(np.asarray(probabilities)[0, action])
     rows = take_tree(observation, np.zeros(DRAWS, dtype=np.int64))
     assert count_rows(rows) == DRAWS
     drawn = policy.act(rows, policy.initial_state(DRAWS), rng, deterministic=False).action
@@ -379,7 +398,7 @@ def _chance(policy: Policy, observation: Any, action: int, seed: int) -> float:
 def _played(probe: Probe, team: Mapping[str, Policy], seed: int) -> Iterator[Check]:
     """Play episodes; check illegal actions, and the returns that the probe fixes."""
     # Count illegal actions instead of raising at the first.
-    settings = {name: given for name, given in vars(probe).items() if name in ("cue", "replies")}
+    settings = {name: value for name, value in vars(probe).items() if name in ("cue", "replies")}
     rules = type(probe)(**settings, illegal="penalise")
     for how, deterministic in (("sampled", False), ("greedy", True)):
         greedy = dict.fromkeys(probe.agents, deterministic)
@@ -393,10 +412,10 @@ def _played(probe: Probe, team: Mapping[str, Policy], seed: int) -> Iterator[Che
         # Allows for action probabilities of 0.9 and more, and for the random situations.
         spread = 0.25 if probe.name == "probe_p06_v0" else 0.2
         for i, expected in enumerate(RETURNS.get(probe.name, ())):
-            agent, said = probe.agents[i], f"{expected:.2f} ± {spread:g}"
+            agent, expected_text = probe.agents[i], f"{expected:.2f} ± {spread:g}"
             if probe.name in REMEMBERED and team[agent].initial_state(1) is None:
-                yield Check("returns", f"return of {agent}", said, None, None)
+                yield Check("returns", f"return of {agent}", expected_text, None, None)
                 continue
-            found = float(played.returns[:, i].mean())
-            good = bool(abs(found - expected) <= spread)
-            yield Check("returns", f"return of {agent}", said, found, good)
+            mean = float(played.returns[:, i].mean())
+            good = bool(abs(mean - expected) <= spread)
+            yield Check("returns", f"return of {agent}", expected_text, mean, good)

@@ -26,8 +26,8 @@ from corral.lab.doctor.examination.judging import (
     Examination,
     Learned,
     Result,
+    error_text,
     judge,
-    told,
 )
 from corral.named import is_named, named_object
 from corral.trainers.base import Trainer, trainer_class
@@ -71,9 +71,9 @@ def examination(
 
     Raises UnknownNameError for an unknown name, ValueError for an invalid learner or budget.
     """
-    for name, given in (("budget", budget), ("limit", limit)):
-        if given is not None and not 0 < given < math.inf:
-            raise ValueError(f"{name}={given}: pass a number above 0")
+    for name, value in (("budget", budget), ("limit", limit)):
+        if value is not None and not 0 < value < math.inf:
+            raise ValueError(f"{name}={value}: pass a number above 0")
     learn, names = _learn(learner), _names(probes)
     results: list[Result] = []
     for name in names:
@@ -103,13 +103,13 @@ def _label(name: str) -> str:
 def _names(probes: Sequence[str] | None) -> list[str]:
     """Return the registry names of probes. Raises UnknownNameError."""
     labels = {_label(name): name for name in EXAMINED}
-    found = []
+    chosen_names = []
     for text in EXAMINED if probes is None else probes:
         name = labels.get(text.strip().upper(), text.strip())
         if name not in EXAMINED:
             raise UnknownNameError.of("probe", text, labels)
-        found.append(name)
-    return list(dict.fromkeys(found))
+        chosen_names.append(name)
+    return list(dict.fromkeys(chosen_names))
 
 
 _ANY = inspect.Parameter.VAR_POSITIONAL
@@ -117,30 +117,37 @@ _ANY = inspect.Parameter.VAR_POSITIONAL
 
 def _learn(learner: Any) -> Learn:
     """Return the learn function for ``learner``."""
-    found = learner
-    if isinstance(found, str):
-        if found.endswith(".py"):
-            raise UnknownNameError(f"learner {found} is a file: add its function, {found}:learn")
-        found = named_object(found, "learner") if is_named(found) else trainer_class(found)
-    if isinstance(found, type) and hasattr(found, "Settings"):
-        return trained_by(found)
-    if not callable(found):
+    function = learner
+    if isinstance(function, str):
+        if function.endswith(".py"):
+            raise UnknownNameError(
+                f"learner {function} is a file: add its function, {function}:learn"
+            )
+        function = (
+            named_object(function, "learner") if is_named(function) else trainer_class(function)
+        )
+    if isinstance(function, type) and hasattr(function, "Settings"):
+        return trained_by(function)
+    if not callable(function):
         raise ValueError(
             f"learner {learner!r:.60} is not a function: pass learn(make_env, steps, seed)"
         )
     try:
-        signature = inspect.signature(found)
+        signature = inspect.signature(function)
     except ValueError:  # a C function without a signature
         signature = inspect.Signature([inspect.Parameter("given", _ANY)])
     try:
         signature.bind(None, 1, 0)
     except TypeError:
-        parameters = [each.replace(annotation=each.empty) for each in signature.parameters.values()]
+        parameters = [
+            parameter.replace(annotation=parameter.empty)
+            for parameter in signature.parameters.values()
+        ]
         raise ValueError(
             f"learner {learner!s:.60} takes {inspect.Signature(parameters)}; pass "
             "learn(make_env, steps, seed)"
         ) from None
-    learn: Learn = found
+    learn: Learn = function
     return learn
 
 
@@ -150,12 +157,12 @@ def _examined(learn: Learn, name: str, seed: int, budget: float, limit: float | 
     began = time.perf_counter()
     try:
         with _at_most(limit):
-            found = learn(make_env, max(1, round(probe.budget * budget)), seed)
+            learned = learn(make_env, max(1, round(probe.budget * budget)), seed)
     except (Exception, SystemExit) as error:  # becomes the result
         refused = isinstance(error, UnsupportedSpaceError)
-        return Result(name, (), told(error), refused, time.perf_counter() - began)
+        return Result(name, (), error_text(error), refused, time.perf_counter() - began)
     seconds = time.perf_counter() - began
-    return replace(judge(probe, found, seed=seed), seconds=seconds)
+    return replace(judge(probe, learned, seed=seed), seconds=seconds)
 
 
 @contextlib.contextmanager
@@ -230,23 +237,23 @@ def trained_by(trainer: str | type[Trainer], **settings: Any) -> Learn:
     The default settings are small networks that learn the probes in budget.
     """
     kind = trainer_class(trainer) if isinstance(trainer, str) else trainer
-    known = {each.name for each in dataclasses.fields(kind.Settings)}
+    field_names = {field.name for field in dataclasses.fields(kind.Settings)}
 
     def learn(make_env: Callable[[], Any], steps: int, seed: int) -> Learned:
         rules = rules_of(make_env)
-        given = dict(SMALL)
-        if "n_epochs" not in known:
-            given |= {**ONE_STEP, **LONG.get(rules.name, {})}
-        if "buffer_size" in known:
-            given |= OFF_POLICY
-        if rules.name == "probe_p14_v0" and "memory" in known:
-            given |= REMEMBERING
+        values = dict(SMALL)
+        if "n_epochs" not in field_names:
+            values |= {**ONE_STEP, **LONG.get(rules.name, {})}
+        if "buffer_size" in field_names:
+            values |= OFF_POLICY
+        if rules.name == "probe_p14_v0" and "memory" in field_names:
+            values |= REMEMBERING
         spaces = {str((rules.observation_space(a), rules.action_space(a))) for a in rules.agents}
         shared = len(spaces) == 1 and rules.name not in SEPARATE
         policies = {agent: "shared" if shared else agent for agent in rules.agents}
         learner: Any = kind(
             rules,
-            make_settings(kind, {k: v for k, v in given.items() if k in known} | settings),
+            make_settings(kind, {k: v for k, v in values.items() if k in field_names} | settings),
             seed=seed,
             policies=policies,
             policies_to_train=sorted(set(policies.values())),
@@ -280,7 +287,7 @@ def values_of(learner: Any) -> dict[str, Callable[..., Any]] | None:
     def central(agent: str) -> Callable[..., Any]:
         return lambda observation, state: ask(agent, observation, np.asarray(state)[None])
 
-    asked = {"own": own, "state": central}.get(kind)
-    if asked is None:
+    makers = {"own": own, "state": central}.get(kind)
+    if makers is None:
         return None
-    return {agent: asked(agent) for agent in learner.rules.agents}
+    return {agent: makers(agent) for agent in learner.rules.agents}

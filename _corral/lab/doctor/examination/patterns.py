@@ -23,7 +23,7 @@ PATTERNS = Path(__file__).with_name("patterns.json")
 NEAR = 0.5
 """Similarity above which a bug is named."""
 
-ALIKE = 0.9
+SIMILAR = 0.9
 """Similarity of two bugs above which they are named together."""
 
 HOW = 0.5
@@ -68,28 +68,28 @@ def suspects(
 
     ``known`` are the patterns of bugs; default: ``patterns()``.
     """
-    found = _pattern(examined)
-    if not found.symptoms:
+    examined_pattern = _pattern(examined)
+    if not examined_pattern.symptoms:
         return []
     ranked = []
     for bug, examples in (patterns() if known is None else known).items():
-        nearest = max(examples, key=lambda each: _likeness(found, each), default=None)
-        if nearest is not None and (like := _likeness(found, nearest)) > NEAR:
+        nearest = max(examples, key=lambda each: _likeness(examined_pattern, each), default=None)
+        if nearest is not None and (like := _likeness(examined_pattern, nearest)) > NEAR:
             ranked.append((like, bug, nearest))
     ranked.sort(key=lambda each: -each[0])  # stable: ties keep the order of patterns.json
     groups: list[list[tuple[float, str, Pattern]]] = []
-    for one in ranked:
+    for candidate in ranked:
         for group in groups:
-            if _likeness(_only(group[0][2], found), one[2]) >= ALIKE:
-                group.append(one)
+            if _likeness(_only(group[0][2], examined_pattern), candidate[2]) >= SIMILAR:
+                group.append(candidate)
                 break
         else:
-            groups.append([one])
+            groups.append([candidate])
     return [
         Suspect(
             tuple(bug for _, bug, _ in group),
             group[0][0],
-            _labels(found.symptoms & group[0][2].symptoms),
+            _labels(examined_pattern.symptoms & group[0][2].symptoms),
         )
         for group in groups
     ]
@@ -99,12 +99,12 @@ def unseen(
     examined: Examination | Pattern, known: Mapping[str, Sequence[Pattern]] | None = None
 ) -> list[str]:
     """Return the planted bugs that fail only checks that were not judged here."""
-    found = _pattern(examined)
+    examined_pattern = _pattern(examined)
     return [
         bug
         for bug, examples in (patterns() if known is None else known).items()
-        if any(each.symptoms for each in examples)
-        and not any(_shared(each, found) for each in examples)
+        if any(example.symptoms for example in examples)
+        and not any(_shared(example, examined_pattern) for example in examples)
     ]
 
 
@@ -133,8 +133,8 @@ def _only(pattern: Pattern, other: Pattern) -> Pattern:
 
 def _likeness(one: Pattern, other: Pattern) -> float:
     """Return the weight of common symptoms divided by that of all: 0 .. 1."""
-    mine, theirs = _shared(one, other), _shared(other, one)
-    return _weight(mine & theirs) / max(_weight(mine | theirs), 1e-9)
+    first_shared, second_shared = _shared(one, other), _shared(other, one)
+    return _weight(first_shared & second_shared) / max(_weight(first_shared | second_shared), 1e-9)
 
 
 def _weight(symptoms: Iterable[str]) -> float:
@@ -142,5 +142,5 @@ def _weight(symptoms: Iterable[str]) -> float:
 
 
 def _labels(symptoms: Iterable[str]) -> tuple[str, ...]:
-    found = {symptom.split()[0] for symptom in symptoms}
-    return tuple(sorted(found, key=lambda label: int(label[1:])))
+    labels = {symptom.split()[0] for symptom in symptoms}
+    return tuple(sorted(labels, key=lambda label: int(label[1:])))

@@ -18,18 +18,18 @@ FAILED = 3
 def examination_text(examination: Examination, name: str = "The learner", width: int = 80) -> str:
     """Return an examination, verdict first, with found and expected numbers."""
     lines = textwrap.wrap(_verdict(examination, name), width)
-    for told in (*_near_misses(examination), *_named(examination)):
-        lines += textwrap.wrap(told, width)
+    for sentence in (*_near_misses(examination), *_named(examination)):
+        lines += textwrap.wrap(sentence, width)
     lines.append("")
     lines += _row(width, "probe", "", "expected", "found", "s")
     for result in examination.results:
         lines += _result(result, width)
-    left = sum(check.found is None for r in examination.results for check in r.checks)
-    if left:
-        told = f"{left} numbers are not judged: {NOT_JUDGED}"
+    unjudged = sum(check.found is None for r in examination.results for check in r.checks)
+    if unjudged:
+        sentence = f"{unjudged} numbers are not judged: {NOT_JUDGED}"
         if (hidden := unseen(examination)) and not examination.failed:
-            told += f" Bugs that the judged numbers cannot show: {', '.join(hidden)}."
-        lines += ["", *textwrap.wrap(told, width)]
+            sentence += f" Bugs that the judged numbers cannot show: {', '.join(hidden)}."
+        lines += ["", *textwrap.wrap(sentence, width)]
     return "\n".join(lines)
 
 
@@ -43,15 +43,18 @@ def _named(examination: Examination) -> Iterator[str]:
     """Yield the planted bugs with similar failures, most similar first."""
     if all(symptom.endswith(" error") for symptom in examination.symptoms):
         return  # only errors, or no failure at all
-    found = suspects(examination)[:NAMED]
-    if not found:
+    groups = suspects(examination)[:NAMED]
+    if not groups:
         yield "No planted bug fails like this."
-    for number, one in enumerate(found):
-        first, *others = one.bugs
-        told = f"fails {_ranges(one.labels)} like the known bug {first}"
-        if others:
-            told += f", which the judged numbers cannot distinguish from {', '.join(others)}"
-        yield f"{'Next nearest: it' if number else 'It'} {told} (similarity {one.likeness:.2f})."
+    for number, suspect in enumerate(groups):
+        first, *similar = suspect.bugs
+        sentence = f"fails {_ranges(suspect.labels)} like the known bug {first}"
+        if similar:
+            sentence += f", which the judged numbers cannot distinguish from {', '.join(similar)}"
+        yield (
+            f"{'Next nearest: it' if number else 'It'} {sentence} "
+            f"(similarity {suspect.likeness:.2f})."
+        )
 
 
 CLOSE = 0.75
@@ -121,9 +124,9 @@ def _about(probe: str) -> str:
 
 
 def _note(result: Result) -> str:
-    left = sum(check.passed is None for check in result.checks)
-    judged = len(result.checks) - left
-    return f", {judged} numbers" + (f", {left} not judged" if left and judged else "")
+    unjudged = sum(check.passed is None for check in result.checks)
+    judged = len(result.checks) - unjudged
+    return f", {judged} numbers" + (f", {unjudged} not judged" if unjudged and judged else "")
 
 
 def result_text(result: Result, width: int = 80) -> str:
@@ -142,9 +145,9 @@ def _found(check: Check) -> str:
     return "not judged" if check.found is None else f"{check.found:.2f}"
 
 
-def _row(width: int, label: str, what: str, expected: str, found: str, seconds: str) -> list[str]:
+def _row(width: int, label: str, title: str, expected: str, number: str, seconds: str) -> list[str]:
     wide = max(20, width - 39)
-    text = f"{label:<6}{what:<{wide}.{wide}} {expected:<14}{found:>10}{seconds:>7}"
+    text = f"{label:<6}{title:<{wide}.{wide}} {expected:<14}{number:>10}{seconds:>7}"
     return [text.rstrip()]
 
 

@@ -21,11 +21,11 @@ from corral.lab.doctor.findings.finding import Finding, Rule
 from corral.lab.doctor.watching.progress import (
     AFTER,
     ROWS,
+    PolicyInfo,
     Rewards,
-    Told,
     early,
-    own_columns,
-    told_of,
+    policy_columns,
+    policy_infos,
 )
 from corral.trainers.observers import Observer
 from corral.trainers.on_policy.records import (
@@ -53,7 +53,7 @@ class Watch(Observer):
     def begin(self, session: Session) -> None:
         """Start observing the session."""
         learner = session.learner
-        self.told = told_of(session.config)
+        self.infos = policy_infos(session.config)
         self.rewards = Rewards()
         for row in session.rows:
             self.rewards.see(row)
@@ -61,7 +61,7 @@ class Watch(Observer):
         self.looks = LOOKS
         self.evidence: Evidence | None = None
         if isinstance(learner, OnPolicyTrainer):
-            self.trained = [name for name, each in learner.learners.items() if each.trained]
+            self.trained = [name for name, item in learner.learners.items() if item.trained]
             self.before = {name: _weights(learner.learners[name]) for name in self.trained}
             self.evidence = Evidence(learner, self.seen, [])
             learner.observe(self)
@@ -71,12 +71,12 @@ class Watch(Observer):
         self.rewards.see(row)
         self._see_weights(session.learner)
         counts, due = session.statistics.warnings, []
-        for told in self.told:
-            finding = next(self._causes(told, row), None)
-            name = "" if finding is None else f"{told.policy}/{finding.cause}"
-            for own in [one for one in counts if one.rpartition("/")[0] == told.policy]:
-                if counts[own] > 0 and own != name:
-                    del counts[own]  # the cause did not hold again: it was chance
+        for info in self.infos:
+            finding = next(self._causes(info, row), None)
+            name = "" if finding is None else f"{info.policy}/{finding.cause}"
+            for key in [count for count in counts if count.rpartition("/")[0] == info.policy]:
+                if counts[key] > 0 and key != name:
+                    del counts[key]  # the cause did not hold again: it was chance
             if finding is None or counts.get(name, 0) < 0:
                 continue
             counts[name] = counts.get(name, 0) + 1
@@ -91,34 +91,34 @@ class Watch(Observer):
 
     # --- Rules -----------------------------------------------------------------------------------
 
-    def _causes(self, told: Told, row: Row) -> Iterator[Finding]:
+    def _causes(self, info: PolicyInfo, row: Row) -> Iterator[Finding]:
         """Yield findings, nearest to the root first; the caller reports only the first."""
-        found = self.seen.get(told.policy)
-        if found is not None and self.evidence is not None:
+        record = self.seen.get(info.policy)
+        if record is not None and self.evidence is not None:
             for rule in WATCHED:
-                if (finding := rule(found, self.evidence)) is not None:
+                if (finding := rule(record, self.evidence)) is not None:
                     yield finding
-        yield from early(own_columns(row, told), told, self.rewards.may_vary)
+        yield from early(policy_columns(row, info), info, self.rewards.may_vary)
 
     def _say(self, session: Session, findings: list[Finding]) -> None:
         """Print one cause with the policies that it affects."""
-        one, who = findings[0], ""
-        if len(self.told) > 1:
+        first, who = findings[0], ""
+        if len(self.infos) > 1:
             names = ", ".join(finding.policy for finding in findings)
             who = f", {'policies' if len(findings) > 1 else 'policy'} {names}"
-        word = "warning" if one.certainty >= 2 else "note"
+        word = "warning" if first.certainty >= 2 else "note"
         say(
             session.run.folder,
-            f"{word} at {session.row['env_steps']:,} env steps{who}: {one.title} "
-            f"Measured: {one.measured}. Expected: {one.expected}. To do: {one.todo}",
+            f"{word} at {session.row['env_steps']:,} env steps{who}: {first.title} "
+            f"Measured: {first.measured}. Expected: {first.expected}. To do: {first.todo}",
         )
 
     def _columns(self, counts: Mapping[str, int]) -> dict[str, int]:
-        said = [name for name, count in counts.items() if count <= -2]
-        row = {"warnings": len(said)}
-        for name in said:
+        reported = [name for name, count in counts.items() if count <= -2]
+        row = {"warnings": len(reported)}
+        for name in reported:
             policy, _, cause = name.rpartition("/")
-            prefix = f"{policy}/" if len(self.told) > 1 else ""
+            prefix = f"{policy}/" if len(self.infos) > 1 else ""
             row[f"{prefix}warning_{cause.replace('-', '_')}"] = 1
         return row
 
@@ -139,52 +139,55 @@ class Watch(Observer):
         self, learner: Any, trajectories: Trajectories, advantages: Advantages
     ) -> None:
         name = learner.group.policy
-        self.seen[name] = found = PolicyEvidence(name, learner.group.agents)
-        found.trajectories.append(trajectories)
-        found.advantages.append(advantages)
+        self.seen[name] = record = PolicyEvidence(name, learner.group.agents)
+        record.trajectories.append(trajectories)
+        record.advantages.append(advantages)
         self.tracks_reads = True
 
     def on_minibatch(
         self, learner: Any, minibatch: Minibatch, outputs: Outputs, losses: Losses
     ) -> None:
-        found = self.seen.get(learner.group.policy)
-        if self.tracks_reads and found is not None and isinstance(minibatch, TrackedMinibatch):
+        record = self.seen.get(learner.group.policy)
+        if self.tracks_reads and record is not None and isinstance(minibatch, TrackedMinibatch):
             self.tracks_reads = False
-            self._first_minibatch(found, minibatch, outputs)
+            self._first_minibatch(record, minibatch, outputs)
 
     def _first_minibatch(
-        self, found: PolicyEvidence, noted: TrackedMinibatch, outputs: Outputs
+        self, record: PolicyEvidence, minibatch: TrackedMinibatch, outputs: Outputs
     ) -> None:
         """Record the first minibatch of an update, before any optimizer step."""
-        read = set(noted.read)
+        read = set(minibatch.read)
         if "advantage" not in read:
-            found.advantages.clear()  # this loss does not use them
+            record.advantages.clear()  # this loss does not use them
         if "log_prob" in read:
-            ratio = (outputs.log_prob - noted.log_prob).detach()
-            found.log_ratio.append(ratio.cpu().numpy())
+            ratio = (outputs.log_prob - minibatch.log_prob).detach()
+            record.log_ratio.append(ratio.cpu().numpy())
         if self.looks <= 0:
             return
-        legal = noted.mask.sum(dim=-1).clamp(min=1)
-        found.max_entropy.append(float(legal.double().log().mean()))
-        own = legal_entropy(noted, outputs)
-        if own is not None:
-            found.entropy.append((float(outputs.entropy.detach()), own))
+        legal = minibatch.mask.sum(dim=-1).clamp(min=1)
+        record.max_entropy.append(float(legal.double().log().mean()))
+        entropy = legal_entropy(minibatch, outputs)
+        if entropy is not None:
+            record.entropy.append((float(outputs.entropy.detach()), entropy))
 
 
 def _weights(learner: Any) -> dict[str, torch.Tensor]:
-    return {name: each.detach().clone() for name, each in learner.named_parameters()}
+    return {
+        name: named_parameter.detach().clone()
+        for name, named_parameter in learner.named_parameters()
+    }
 
 
 # --- Rules for in-house trainers -----------------------------------------------------------------
 
 
-def weights_fixed(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+def weights_fixed(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report weights that do not move although the learning rate is not 0."""
-    if not found.moved or any(size > 0 for size in found.moved.values()):
+    if not record.moved or any(size > 0 for size in record.moved.values()):
         return None
-    learner = evidence.trainer.learners[found.policy]
+    learner = evidence.trainer.learners[record.policy]
     rate = float(learner.optimizer.param_groups[0]["lr"])
-    if rate == 0 or not any(each.grad is not None for each in learner.parameters()):
+    if rate == 0 or not any(parameter.grad is not None for parameter in learner.parameters()):
         return None
     return Finding(
         "weights-fixed",
@@ -193,13 +196,13 @@ def weights_fixed(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
         "weights that change in every update",
         "check the parameters passed to the optimizer",
         3,
-        found.policy,
+        record.policy,
     )
 
 
-def no_choice(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+def no_choice(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report a policy with one legal action in every decision."""
-    if not found.max_entropy or max(found.max_entropy) > 0:
+    if not record.max_entropy or max(record.max_entropy) > 0:
         return None
     return Finding(
         "no-choice",
@@ -208,19 +211,19 @@ def no_choice(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
         "masks that allow several actions",
         "check the action masks: corral check ENV --learnable",
         1,
-        found.policy,
+        record.policy,
     )
 
 
-def critic_misleads(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
+def critic_misleads(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report value errors with a larger deviation than the value targets."""
-    if not found.advantages:
+    if not record.advantages:
         return None
-    valid = found.trajectories[0].valid
-    value, target = found.trajectories[0].value[valid], found.advantages[0].value_target[valid]
+    valid = record.trajectories[0].valid
+    value, target = record.trajectories[0].value[valid], record.advantages[0].value_target[valid]
     if len(target) < 2:
         return None
-    scale = evidence.trainer.learners[found.policy].value_norm.scale
+    scale = evidence.trainer.learners[record.policy].value_norm.scale
     off, spread = float(np.std(target - value)), float(np.std(target))
     if off <= 2.0 * max(spread, scale):
         return None
@@ -231,7 +234,7 @@ def critic_misleads(found: PolicyEvidence, evidence: Evidence) -> Finding | None
         "errors smaller than the targets' standard deviation",
         "check that values and targets have the same order, and check the critic's input",
         2,
-        found.policy,
+        record.policy,
     )
 
 

@@ -20,12 +20,12 @@ from corral.trainers.runs.run_config import RunConfig
 __all__ = [
     "AFTER",
     "ROWS",
+    "PolicyInfo",
     "Rewards",
-    "Told",
     "early",
-    "own_columns",
+    "policy_columns",
+    "policy_infos",
     "progress_findings",
-    "told_of",
     "trend",
 ]
 
@@ -42,7 +42,7 @@ TRANSLATED = {"policy_gradient_loss": "policy_loss", "kl": "approx_kl"}
 
 
 @dataclass(frozen=True)
-class Told:
+class PolicyInfo:
     """Configuration of one policy that learns."""
 
     policy: str
@@ -52,31 +52,31 @@ class Told:
     horizon: int  # env steps
 
 
-def told_of(config: RunConfig) -> list[Told]:
+def policy_infos(config: RunConfig) -> list[PolicyInfo]:
     """Return the configuration of each policy that learns."""
     learned = {name for agent, name in config.policies.items() if agent not in config.opponents}
     several = len(learned) > 1
-    found = []
+    infos = []
     for policy in config.policies_to_train:
         settings = {**config.settings, **config.settings_of.get(policy, {})}
         steps = max(settings.get(name) or 1 for name in ("n_epochs", "n_minibatches"))
         agents = tuple(agent for agent, name in config.policies.items() if name == policy)
         prefix = f"{policy}/" if several else ""
-        found.append(Told(policy, agents, prefix, steps > 1, config.horizon))
-    return found
+        infos.append(PolicyInfo(policy, agents, prefix, steps > 1, config.horizon))
+    return infos
 
 
-def own_columns(row: Row, told: Told) -> dict[str, float]:
+def policy_columns(row: Row, info: PolicyInfo) -> dict[str, float]:
     """Return the columns of a policy and the shared columns, with corral's names."""
-    found = {}
+    columns = {}
     for name, value in row.items():
         if value is None or value != value:
             continue
-        own = name.removeprefix(told.prefix)
-        found[TRANSLATED.get(own, own)] = float(value)
-    if "entropy_loss" in found:
-        found.setdefault("entropy", -found["entropy_loss"])
-    return found
+        column = name.removeprefix(info.prefix)
+        columns[TRANSLATED.get(column, column)] = float(value)
+    if "entropy_loss" in columns:
+        columns.setdefault("entropy", -columns["entropy_loss"])
+    return columns
 
 
 class Rewards:
@@ -103,22 +103,22 @@ class Rewards:
 # --- Rules for one row ---------------------------------------------------------------------------
 
 
-def rate_zero(row: Row, told: Told, varied: bool) -> Finding | None:
-    if row.get("learning_rate") != 0 or not row["env_steps"] < told.horizon:
+def rate_zero(row: Row, info: PolicyInfo, varied: bool) -> Finding | None:
+    if row.get("learning_rate") != 0 or not row["env_steps"] < info.horizon:
         return None
     return Finding(
         "learning-rate-zero",
         "The learning rate is 0 before training ends: the remaining env steps teach nothing.",
-        f"learning_rate 0 at {row['env_steps']:,.0f} of {told.horizon:,} env steps",
+        f"learning_rate 0 at {row['env_steps']:,.0f} of {info.horizon:,} env steps",
         "a learning rate above 0 until the last update",
         "check learning_rate and its schedule",
         3,
-        told.policy,
+        info.policy,
     )
 
 
-def no_policy_loss(row: Row, told: Told, varied: bool) -> Finding | None:
-    if row.get("policy_loss") != 0 or not (told.several_steps and varied and _chooses(row)):
+def no_policy_loss(row: Row, info: PolicyInfo, varied: bool) -> Finding | None:
+    if row.get("policy_loss") != 0 or not (info.several_steps and varied and _chooses(row)):
         return None
     return Finding(
         "policy-loss-cut",
@@ -129,11 +129,11 @@ def no_policy_loss(row: Row, told: Told, varied: bool) -> Finding | None:
         "none), "
         "and the factors of the policy loss",
         2,
-        told.policy,
+        info.policy,
     )
 
 
-def no_actor_gradient(row: Row, told: Told, varied: bool) -> Finding | None:
+def no_actor_gradient(row: Row, info: PolicyInfo, varied: bool) -> Finding | None:
     if row.get("grad_norm_actor") != 0 or "policy_loss" not in row:  # cloning may be over
         return None
     if not (varied and _chooses(row)):
@@ -146,11 +146,11 @@ def no_actor_gradient(row: Row, told: Told, varied: bool) -> Finding | None:
         "look for advantages that are all equal, detach() and no_grad(), and a loss without "
         "the actor",
         3,
-        told.policy,
+        info.policy,
     )
 
 
-def leaps(row: Row, told: Told, varied: bool) -> Finding | None:
+def leaps(row: Row, info: PolicyInfo, varied: bool) -> Finding | None:
     if not row.get("approx_kl", 0.0) > LEAP:
         return None
     return Finding(
@@ -161,11 +161,11 @@ def leaps(row: Row, told: Told, varied: bool) -> Finding | None:
         "lower learning_rate or n_epochs, set target_kl, and check that the loss uses the "
         "log-probabilities of the played actions",
         2,
-        told.policy,
+        info.policy,
     )
 
 
-def same_rewards(row: Row, told: Told, varied: bool) -> Finding | None:
+def same_rewards(row: Row, info: PolicyInfo, varied: bool) -> Finding | None:
     if varied or not row.get("episodes"):
         return None
     return Finding(
@@ -176,7 +176,7 @@ def same_rewards(row: Row, told: Told, varied: bool) -> Finding | None:
         "check the environment: corral check ENV --learnable; if rewards are rare, use more "
         "env steps per update",
         1,
-        told.policy,
+        info.policy,
     )
 
 
@@ -188,7 +188,7 @@ def _chooses(row: Row) -> bool:
 LEAP = 5.0
 """KL divergence of an update, in nats, far above that of any healthy update."""
 
-EARLY: tuple[Callable[[Row, Told, bool], Finding | None], ...] = (
+EARLY: tuple[Callable[[Row, PolicyInfo, bool], Finding | None], ...] = (
     rate_zero,
     no_policy_loss,
     no_actor_gradient,
@@ -198,10 +198,10 @@ EARLY: tuple[Callable[[Row, Told, bool], Finding | None], ...] = (
 """From the root cause outwards."""
 
 
-def early(row: Row, told: Told, varied: bool) -> Iterator[Finding]:
+def early(row: Row, info: PolicyInfo, varied: bool) -> Iterator[Finding]:
     """Yield the findings of one row, nearest to the root first. ``varied``: rewards differed."""
     for rule in EARLY:
-        if (finding := rule(row, told, varied)) is not None:
+        if (finding := rule(row, info, varied)) is not None:
             yield finding
 
 
@@ -234,31 +234,31 @@ def progress_findings(run: Run) -> list[Finding]:
         {str(name): None if value != value else value for name, value in row.items()}
         for row in frame.to_dict("records")
     ]
-    found: list[Finding] = []
-    for told in told_of(run.config):
-        own = [own_columns(row, told) for row in rows]
-        found += (sure := [*_in_a_row(own, told), *_warned(own, told)])
-        if all(one.certainty < 2 for one in sure):  # else the rest are consequences
-            found += [one for rule in WHOLE if (one := rule(own, told)) is not None]
+    findings: list[Finding] = []
+    for info in policy_infos(run.config):
+        columns = [policy_columns(row, info) for row in rows]
+        findings += (sure := [*_in_a_row(columns, info), *_warned(columns, info)])
+        if all(finding.certainty < 2 for finding in sure):  # else the rest are consequences
+            findings += [finding for rule in WHOLE if (finding := rule(columns, info)) is not None]
     kept: dict[tuple[str, str], Finding] = {}
-    for one in found:
-        kept.setdefault((one.cause, one.policy), one)
-    return sorted(kept.values(), key=lambda one: -one.certainty)
+    for finding in findings:
+        kept.setdefault((finding.cause, finding.policy), finding)
+    return sorted(kept.values(), key=lambda finding: -finding.certainty)
 
 
-def _in_a_row(rows: Sequence[Row], told: Told) -> Iterator[Finding]:
+def _in_a_row(rows: Sequence[Row], info: PolicyInfo) -> Iterator[Finding]:
     """Yield early findings that hold in enough consecutive rows."""
     rewards, cause, count = Rewards(), "", 0
     for row in rows:
         rewards.see(row)
-        one = next(early(row, told, rewards.may_vary), None)
-        now = "" if one is None else one.cause
+        finding = next(early(row, info, rewards.may_vary), None)
+        now = "" if finding is None else finding.cause
         cause, count = now, count + 1 if now == cause else 1
-        if one is not None and count == AFTER.get(cause, ROWS):
-            yield one
+        if finding is not None and count == AFTER.get(cause, ROWS):
+            yield finding
 
 
-def _warned(rows: Sequence[Row], told: Told) -> Iterator[Finding]:
+def _warned(rows: Sequence[Row], info: PolicyInfo) -> Iterator[Finding]:
     """Yield the warnings that were printed during training."""
     for name in rows[-1] if rows else ():
         if name.startswith("warning_"):
@@ -271,13 +271,13 @@ def _warned(rows: Sequence[Row], told: Told) -> Iterator[Finding]:
                 "no warning",
                 "train for a few more updates, and read the warning on the screen",
                 2,
-                told.policy,
+                info.policy,
             )
 
 
-def policy_still(rows: Sequence[Row], told: Told) -> Finding | None:
+def policy_still(rows: Sequence[Row], info: PolicyInfo) -> Finding | None:
     kl = _column(rows, "approx_kl")
-    if len(kl) < 5 or not told.several_steps or not all(map(_chooses, rows)):
+    if len(kl) < 5 or not info.several_steps or not all(map(_chooses, rows)):
         return None
     rewards = Rewards()
     for row in rows:
@@ -292,13 +292,13 @@ def policy_still(rows: Sequence[Row], told: Told) -> Finding | None:
         "about 0.001 to 0.1",
         "raise learning_rate; look for almost equal advantages; check max_grad_norm and target_kl",
         2,
-        told.policy,
+        info.policy,
     )
 
 
-def entropy_flat(rows: Sequence[Row], told: Told) -> Finding | None:
+def entropy_flat(rows: Sequence[Row], info: PolicyInfo) -> Finding | None:
     entropy, value_loss = _column(rows, "entropy"), _column(rows, "value_loss")
-    if len(entropy) < 10 or len(value_loss) != len(entropy) or _improved(rows, told):
+    if len(entropy) < 10 or len(value_loss) != len(entropy) or _improved(rows, info):
         return None
     spread, fell = np.ptp(entropy), value_loss[-3:].mean() < 0.7 * value_loss[:3].mean()
     if not (fell and entropy[0] > 0.1 and spread < 0.01 * entropy[0]):
@@ -312,11 +312,11 @@ def entropy_flat(rows: Sequence[Row], told: Told) -> Finding | None:
         "check the scale of advantages and ent_coef; test if actions matter: corral check "
         "ENV --learnable",
         1,
-        told.policy,
+        info.policy,
     )
 
 
-def critic_weak(rows: Sequence[Row], told: Told) -> Finding | None:
+def critic_weak(rows: Sequence[Row], info: PolicyInfo) -> Finding | None:
     variance = _column(rows, "explained_variance")
     half = variance[len(variance) // 2 :]
     if len(half) < 5 or not np.median(half) < -0.05:
@@ -328,11 +328,11 @@ def critic_weak(rows: Sequence[Row], told: Told) -> Finding | None:
         "above 0, and rising",
         "check the scale of returns, the critic's learning rate and the critic's input",
         1,
-        told.policy,
+        info.policy,
     )
 
 
-def updates_large(rows: Sequence[Row], told: Told) -> Finding | None:
+def updates_large(rows: Sequence[Row], info: PolicyInfo) -> Finding | None:
     kl, clipped = _column(rows, "approx_kl"), _column(rows, "clip_fraction")
     large = len(kl) >= 5 and np.median(kl) > 0.2
     if not large and not (len(clipped) >= 5 and np.median(clipped) > 0.5):
@@ -341,22 +341,22 @@ def updates_large(rows: Sequence[Row], told: Told) -> Finding | None:
     return Finding(
         "updates-large",
         "Updates change the policy a lot.",
-        ", ".join(f"median {name} {np.median(each):.2g}" for name, each in parts if len(each)),
+        ", ".join(f"median {name} {np.median(part):.2g}" for name, part in parts if len(part)),
         "a KL divergence of about 0.001 to 0.1, less than half of the decisions clipped",
         "lower learning_rate or n_epochs, or set target_kl",
         1,
-        told.policy,
+        info.policy,
     )
 
 
-def returns(rows: Sequence[Row], told: Told) -> Finding | None:
-    column = f"return_of_{told.policy}"
-    found = trend(rows, column)
-    if found is None or (found[0] == found[1] and found[2] == 0):
+def returns(rows: Sequence[Row], info: PolicyInfo) -> Finding | None:
+    column = f"return_of_{info.policy}"
+    change = trend(rows, column)
+    if change is None or (change[0] == change[1] and change[2] == 0):
         return None
     if "pool_size" in rows[-1]:  # the opponents in the pool improve too
         return None
-    first, last, noise = found
+    first, last, noise = change
     if last - first > 2 * noise:
         return None
     worse = first - last > 3 * noise
@@ -368,20 +368,20 @@ def returns(rows: Sequence[Row], told: Told) -> Finding | None:
         "rising returns, unless opponents learn too or the policy is already optimal",
         "compare with reference teams: corral evaluate RUN",
         1,
-        told.policy,
+        info.policy,
     )
 
 
-def _improved(rows: Sequence[Row], told: Told) -> bool:
-    found = trend(rows, f"return_of_{told.policy}")
-    return found is not None and found[1] - found[0] > 2 * found[2]
+def _improved(rows: Sequence[Row], info: PolicyInfo) -> bool:
+    change = trend(rows, f"return_of_{info.policy}")
+    return change is not None and change[1] - change[0] > 2 * change[2]
 
 
 def _column(rows: Sequence[Row], name: str) -> np.ndarray[Any, Any]:
     return np.array([row[name] for row in rows if name in row], dtype=np.float64)
 
 
-WHOLE: tuple[Callable[[Sequence[Row], Told], Finding | None], ...] = (
+WHOLE: tuple[Callable[[Sequence[Row], PolicyInfo], Finding | None], ...] = (
     policy_still,
     updates_large,
     entropy_flat,
