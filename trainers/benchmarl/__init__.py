@@ -1,1 +1,1 @@
-"""Training with BenchMARL."""
+"""Train with BenchMARL."""

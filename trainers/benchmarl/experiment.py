@@ -1,12 +1,12 @@
-"""BenchMARL's experiment, one iteration at a time. Imports BenchMARL.
+"""Run BenchMARL's experiment one iteration at a time. Imports BenchMARL.
 
-The parts are BenchMARL's: algorithm, losses, optimizers, replay buffers and collector. Its own loop
-runs to the end, prints and writes files; here is what that loop does in one iteration. Two things
-differ from BenchMARL's:
+Algorithm, losses, optimizers, replay buffers and collector are BenchMARL's. Its own loop runs to
+the end, prints and writes files. This module does the work of one iteration of that loop, with two
+differences:
 
-- MASAC gives illegal actions the logit -18, against which a legal logit of -40 loses, and so
-  chooses them now and then. Here their probability is exactly 0.
-- VDN and QMIX get the sum of a group's rewards, where BenchMARL takes the mean.
+- MASAC in BenchMARL gives illegal actions the logit -18. A legal action with logit -40 then loses
+  to them, so illegal actions are sometimes chosen. Here their probability is exactly 0.
+- VDN and QMIX get the sum of a group's rewards. BenchMARL uses the mean.
 """
 
 from __future__ import annotations
@@ -50,20 +50,20 @@ METRICS = {
     "alpha": "ent_coef",
     "entropy": "entropy",
 }
-"""Metrics: BenchMARL's name -> the name in the other trainers."""
+"""Metrics: BenchMARL's name -> corral's name."""
 
 ENDLESS = 10**9
-"""Iterations that BenchMARL is told of: who calls decides when training ends."""
+"""Number of iterations passed to BenchMARL; the caller decides when training ends."""
 
 LEAST = -1e4
-"""Log-probability of illegal actions: finite for sums, and its exponential is exactly 0."""
+"""Log-probability of illegal actions: finite in sums, and its exponential is exactly 0."""
 
 
 # --- The environment ------------------------------------------------------------------------------
 
 
 class Features:
-    """Observations of a group as networks take them: float32 [B, n, F]."""
+    """Encodes a group's observations as network inputs: float32 [B, n, F]."""
 
     def __init__(self, group: AgentGroup, num_envs: int) -> None:
         self._buffer = ObservationBuffer(group, num_envs)
@@ -75,7 +75,7 @@ class Features:
 
 
 class PolicyTask(CorralTask):
-    """A CorralTask in which each policy's agents are a group."""
+    """A CorralTask with one group per policy."""
 
     def __init__(self, rules: Any, groups: Mapping[str, AgentGroup], team_reward: bool) -> None:
         super().__init__(rules.name, rules=rules)
@@ -95,7 +95,7 @@ class PolicyTask(CorralTask):
             return_state=True,
             device=device,
             group_map={key: list(group.agents) for key, group in self._groups.items()},
-            encoders={key: (each.width, each) for key, each in features.items()},
+            encoders={key: (feature.width, feature) for key, feature in features.items()},
             team_reward=self._team_reward,
         )
 
@@ -104,7 +104,7 @@ class PolicyTask(CorralTask):
 
 
 class LegalCategorical(torch.distributions.Categorical):
-    """The distribution of the other trainers, as TorchRL's losses want it."""
+    """Corral's masked distribution, with the interface of TorchRL's losses."""
 
     def __init__(self, logits: torch.Tensor, mask: torch.Tensor) -> None:
         self.masked = MaskedCategorical(logits, mask)
@@ -115,7 +115,7 @@ class LegalCategorical(torch.distributions.Categorical):
 
 
 class LegalMasac(Masac):
-    """MASAC that never chooses an illegal action."""
+    """MASAC without illegal actions."""
 
     def _get_policy_for_loss(self, group: str, model_config: Any, continuous: bool) -> Any:
         policy = super()._get_policy_for_loss(group, model_config, continuous)
@@ -125,7 +125,7 @@ class LegalMasac(Masac):
 
 @dataclass
 class LegalMasacConfig(MasacConfig):
-    """The configuration of LegalMasac."""
+    """Configuration of LegalMasac."""
 
     @staticmethod
     def associated_class() -> type[Masac]:
@@ -136,12 +136,12 @@ class LegalMasacConfig(MasacConfig):
 
 
 class Learning:
-    """An experiment for ``learner``, whose environments begin with ``seed``."""
+    """A BenchMARL experiment for ``learner``; its environments start with ``seed``."""
 
     def __init__(self, learner: Any, seed: int) -> None:
         self.learner = learner
         self.groups = {f"group_{i}": group for i, group in enumerate(learner.groups)}
-        logging.getLogger("torchrl").setLevel(logging.ERROR)  # it tells when a buffer gets memory
+        logging.getLogger("torchrl").setLevel(logging.ERROR)  # hides messages about buffer memory
         self.folder = tempfile.mkdtemp(prefix="benchmarl_")
         settings = learner.settings
         model = MlpConfig(
@@ -211,7 +211,7 @@ class Learning:
         return config
 
     def _heard(self, step: Any) -> None:
-        """Account for a step as it was played."""
+        """Record rewards and finished episodes of a step."""
         if not np.isfinite(step.reward).all():
             copy, column = np.argwhere(~np.isfinite(step.reward))[0]
             raise NonFiniteError(
@@ -222,7 +222,7 @@ class Learning:
         self.episodes += self._stats.add(step)
 
     def collect(self, explore: float) -> Any:
-        """Play, with a share ``explore`` of random legal actions; return BenchMARL's batch."""
+        """Play with a share ``explore`` of random legal actions; return BenchMARL's batch."""
         self.episodes, self.rewards[:] = [], 0.0
         for key, group in self.groups.items():
             for module in self.experiment.group_policies[key].modules():
@@ -233,34 +233,35 @@ class Learning:
             return next(self._batches).detach()
 
     def update(self, batch: Any, learns: bool) -> dict[str, float]:
-        """Store a batch, and learn from the buffers of the policies that train; return metrics."""
+        """Store a batch and train the trainable policies from their replay buffers; return
+        metrics."""
         experiment, metrics = self.experiment, {}
         for key, group in self.groups.items():
             if group.policy not in self.learner.trained:
                 continue
-            own = batch.exclude(*experiment._get_excluded_keys(key))
-            own = experiment.algorithm.process_batch(key, own).reshape(-1)
-            experiment.replay_buffers[key].extend(own)
+            group_batch = batch.exclude(*experiment._get_excluded_keys(key))
+            group_batch = experiment.algorithm.process_batch(key, group_batch).reshape(-1)
+            experiment.replay_buffers[key].extend(group_batch)
             if not learns:
                 continue
             steps = range(self.learner.settings.gradient_steps)
-            found: Any = torch.stack([experiment._optimizer_loop(key) for _ in steps])
+            losses: Any = torch.stack([experiment._optimizer_loop(key) for _ in steps])
             prefix = f"{group.policy}/" if len(self.groups) > 1 else ""
-            known = set(found.keys())  # a TensorDict does not say what is in it
-            for theirs, ours in METRICS.items():
-                if theirs in known:
-                    metrics[prefix + ours] = float(found[theirs].float().mean())
+            loss_names = set(losses.keys())  # "in" does not work for a TensorDict
+            for their_name, our_name in METRICS.items():
+                if their_name in loss_names:
+                    metrics[prefix + our_name] = float(losses[their_name].float().mean())
         return metrics
 
     # --- Weights ---------------------------------------------------------------------------------
 
     def give(self, networks: Mapping[str, torch.nn.Module]) -> None:
-        """Give BenchMARL the weights of the policies' networks, its target networks too."""
+        """Copy the weights of the policies' networks to BenchMARL, including target networks."""
         for key, group in self.groups.items():
-            inside, own = self._inside(key), networks[group.policy].state_dict()
-            require_arrays(group.policy, arrays_of(own), shapes_of(arrays_of(inside)))
+            inside, weights = self._inside(key), networks[group.policy].state_dict()
+            require_arrays(group.policy, arrays_of(weights), shapes_of(arrays_of(inside)))
             for name, values in inside.items():
-                values.data.copy_(own[name])
+                values.data.copy_(weights[name])
             tensors = self._tensors(key)
             for name, values in tensors.items():
                 source = tensors.get(name.removeprefix("target_"))
@@ -268,27 +269,29 @@ class Learning:
                     values.data.copy_(source.data)
 
     def take(self, networks: Mapping[str, torch.nn.Module]) -> None:
-        """Copy the weights that BenchMARL has learned to the policies' networks."""
+        """Copy BenchMARL's trained weights to the policies' networks."""
         for key, group in self.groups.items():
             inside = {name: values.data for name, values in self._inside(key).items()}
             networks[group.policy].load_state_dict(inside)
 
     def _inside(self, key: str) -> dict[str, torch.Tensor]:
-        """Return the weights of BenchMARL's network of a group, by the names of torch's MLP."""
+        """Return the weights of BenchMARL's network of a group, with the names of the torch MLP."""
         policy = self.experiment.algorithm.get_policy_for_loss(key)
         (network,) = (module for module in policy.modules() if isinstance(module, Mlp))
         return dict(network.mlp.params.flatten_keys(".").items())
 
     def _tensors(self, key: str) -> dict[str, torch.Tensor]:
-        """Return all that a group's loss learns or remembers, by name."""
+        """Return all parameters and buffers of a group's loss, by name."""
         loss = self.experiment.losses[key]
         return {**dict(loss.named_parameters()), **dict(loss.named_buffers())}
 
     # --- Saving ----------------------------------------------------------------------------------
 
     def save(self) -> dict[str, dict[str, Array]]:
-        """Return the files of what is learned beside the policies: critics, mixers, targets, the
-        weight of entropy, and Adam's moments."""
+        """Return the files of the training state besides the policies.
+
+        They hold critics, mixers, target networks, the entropy weight and Adam's moments.
+        """
         files = {}
         for key, group in self.groups.items():
             arrays = {f"loss.{name}": a for name, a in arrays_of(self._tensors(key)).items()}
@@ -297,29 +300,29 @@ class Learning:
         return files
 
     def load(self, files: Mapping[str, Mapping[str, Array]]) -> None:
-        """Go on from what ``save`` gave. Raises CheckpointError where it does not fit."""
+        """Restore the state from ``save``. Raises CheckpointError if it does not fit."""
         for key, group in self.groups.items():
-            given = dict(files[f"learning_{group.policy}"])
-            tensors = {f"loss.{name}": each for name, each in self._tensors(key).items()}
-            moments = {name: a for name, a in given.items() if name.startswith("adam.")}
+            arrays = dict(files[f"learning_{group.policy}"])
+            tensors = {f"loss.{name}": tensor for name, tensor in self._tensors(key).items()}
+            moments = {name: a for name, a in arrays.items() if name.startswith("adam.")}
             if moments:
                 self._begin_moments(key)
             expected = tensors | (self._moments(key) if moments else {})
-            require_arrays(f"learning_{group.policy}", given, shapes_of(arrays_of(expected)))
+            require_arrays(f"learning_{group.policy}", arrays, shapes_of(arrays_of(expected)))
             for name, values in expected.items():
-                values.data.copy_(torch.from_numpy(given[name].copy()))
+                values.data.copy_(torch.from_numpy(arrays[name].copy()))
 
     def _moments(self, key: str) -> dict[str, torch.Tensor]:
-        found = {}
+        moments = {}
         for name, optimizer in self.experiment.optimizers[key].items():
-            parameters = [each for part in optimizer.param_groups for each in part["params"]]
+            parameters = [item for part in optimizer.param_groups for item in part["params"]]
             for i, parameter in enumerate(parameters):
                 for moment, values in optimizer.state.get(parameter, {}).items():
-                    found[f"adam.{name}.{i}.{moment}"] = values
-        return found
+                    moments[f"adam.{name}.{i}.{moment}"] = values
+        return moments
 
     def _begin_moments(self, key: str) -> None:
-        """Let Adam make its moments, by steps of size 0 along gradients of 0."""
+        """Make Adam create its moments, with steps of size 0 along gradients of 0."""
         for optimizer in self.experiment.optimizers[key].values():
             rates = [part["lr"] for part in optimizer.param_groups]
             for part in optimizer.param_groups:
@@ -339,7 +342,7 @@ class Learning:
 
 @contextmanager
 def _unwarned() -> Iterator[None]:
-    """Hide warnings of TorchRL about names that BenchMARL uses, and of BenchMARL about itself."""
+    """Hide TorchRL's warnings about names in BenchMARL, and BenchMARL's own warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

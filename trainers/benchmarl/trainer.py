@@ -1,28 +1,29 @@
-"""Off-policy learning of teams through BenchMARL: VDN, QMIX, independent Q-learning and MASAC.
+"""Off-policy training of teams with BenchMARL: VDN, QMIX, independent Q-learning and MASAC.
 
     corral train two_step_v0 --trainer benchmarl_qmix --steps 20000
 
 | trainer | learns | from |
 |---|---|---|
-| ``benchmarl_vdn`` | values of actions that add up to the team's value | the team's reward |
-| ``benchmarl_qmix`` | the same, mixed by a network that sees the global state | the same |
-| ``benchmarl_iql`` | each agent's values of its own actions | its own reward |
+| ``benchmarl_vdn`` | action values that add up to the team's value | the team's reward |
+| ``benchmarl_qmix`` | the same, mixed by a network with the global state | the same |
+| ``benchmarl_iql`` | each agent's action values | its own reward |
 | ``benchmarl_masac`` | a stochastic policy, with a critic of the global state | its own reward |
 
-The agents of a policy share a network; their values are what a mixer adds up, and the sum of their
-rewards is the team's reward. VDN: Sunehag et al., Value-Decomposition Networks, 2018. QMIX: Rashid
-et al., 2018. IQL: Tan, Multi-Agent Reinforcement Learning: Independent versus Cooperative Agents,
-1993. MASAC: Haarnoja et al., Soft Actor-Critic, 2018, with one critic for all.
+The agents of a policy share a network. A mixer combines their values, and the team's reward is the
+sum of their rewards. VDN: Sunehag et al., Value-Decomposition Networks, 2018. QMIX: Rashid et al.,
+2018. IQL: Tan, Multi-Agent Reinforcement Learning: Independent versus Cooperative Agents, 1993.
+MASAC: Haarnoja et al., Soft Actor-Critic, 2018, with one critic for all agents.
 
-The policies' networks are kept here as plain torch, and their weights go to BenchMARL and come back
-after each update: a run is saved, loaded and judged without BenchMARL. A run is resumed with its
-networks, target networks, mixers, critics, Adam's moments, exploration and generators; the replay
-buffer begins empty, and so do the episodes under way: ``learning_starts`` counts from there.
+This module keeps the policies' networks as plain torch modules. Their weights are copied to
+BenchMARL and back after each update, so a run can be saved, loaded and evaluated without BenchMARL.
+A resumed run restores its networks, target networks, mixers, critics, Adam's moments, exploration
+and random generators. The replay buffer starts empty and episodes start from the beginning;
+``learning_starts`` counts from there.
 
-Agents that have ended stay in BenchMARL's batches until their episode ends: they observe zeros, are
-paid 0, and what they do is not played. Turn-based games are refused.
+Finished agents stay in BenchMARL's batches until their episode ends. They observe zeros, get reward
+0, and their actions are not played. Turn-based games are not supported.
 
-Returns are those of the environment, agent by agent, whatever is learned from.
+Reported returns are the environment's, agent by agent, for every trainer.
 """
 
 from __future__ import annotations
@@ -67,13 +68,13 @@ INSTEAD = "corral's own trainers play it, for instance mappo"
 
 
 class BenchMARL(Trainer):
-    """What the four trainers share; ``algorithm`` is BenchMARL's name of it."""
+    """Common base of the four trainers; ``algorithm`` is BenchMARL's name of the algorithm."""
 
     name: ClassVar[str]
     algorithm: ClassVar[str]
     Settings: ClassVar[type] = QSettings
     capabilities = Capabilities(turns=False)
-    greedy: ClassVar[bool] = True  # plays the best action; else draws one
+    greedy: ClassVar[bool] = True  # plays the best action; False: samples an action
     team_reward: ClassVar[bool] = False  # learns from the sum of a policy's rewards
 
     def __init__(
@@ -86,8 +87,11 @@ class BenchMARL(Trainer):
         policies_to_train: Sequence[str],
         steps: int,
     ) -> None:
-        """Raises UnsupportedSpaceError for games in turns, images, actions that are not Discrete,
-        agents of one policy that differ, and where a mixer had nothing to mix."""
+        """Raises UnsupportedSpaceError for unsupported games and policies.
+
+        Unsupported are turn-based games, images, actions that are not Discrete, different agents in
+        one policy, and a mixer with only one agent per policy.
+        """
         self.rules, self.settings, self.seed, self.steps = rules, settings, seed, steps
         self.env_steps = 0
         self.policy_of = dict(policies)
@@ -105,7 +109,7 @@ class BenchMARL(Trainer):
         }
         self._generators = GlobalGenerators(seed)
         self._learning: Any = None
-        self._resumed: dict[str, dict[str, Array]] | None = None  # files for the one to come
+        self._resumed: dict[str, dict[str, Array]] | None = None  # files for the next experiment
 
     def _require_playable(self) -> None:
         rules = self.rules
@@ -121,16 +125,17 @@ class BenchMARL(Trainer):
         alone = len(set(self.policy_of.values())) == len(rules.agents) > 1
         if self.team_reward and alone:
             raise UnsupportedSpaceError.of(
-                f"{self.name} adds up the values of a policy's agents, and here each agent has a "
-                "policy of its own: give policies='shared' where agents are alike, or a mapping "
-                "that puts a team's agents in one policy; benchmarl_iql learns agent by agent",
+                f"{self.name} adds up the values of a policy's agents, but each agent has a "
+                "separate "
+                "policy. Pass policies='shared' for equal agents, or a mapping that puts a team's "
+                "agents into one policy. benchmarl_iql learns agent by agent",
                 INSTEAD,
             )
 
     # --- Networks and policies -------------------------------------------------------------------
 
     def _network(self, group: AgentGroup, index: int) -> nn.Sequential:
-        """Return torch's form of BenchMARL's MLP: features [R, F] to outputs [R, A]."""
+        """Return BenchMARL's MLP as a torch module: features [R, F] to outputs [R, A]."""
         widths = [group.layout.width + group.identities, *self.settings.net_arch]
         layers: list[nn.Module] = []
         with torch.random.fork_rng(devices=[]):
@@ -151,18 +156,20 @@ class BenchMARL(Trainer):
 
     @property
     def resumes_exactly(self) -> bool:
-        """False: the replay buffer and the episodes under way are not kept."""
+        """False: replay buffer and unfinished episodes are not saved."""
         return False
 
     def episode_stats(self) -> EpisodeStats:
-        """Return what accounts for the episodes."""
+        """Return a counter of episode statistics."""
         return EpisodeStats(self.rules.agents)
 
     # --- Training --------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Raise MissingExtraError where BenchMARL is not installed, which only learning needs, and
-        ArgumentError for an environment that it could not pickle."""
+        """Raise MissingExtraError if BenchMARL is not installed; only training needs it.
+
+        Raise ArgumentError for an environment that cannot be pickled.
+        """
         require("benchmarl", extra="benchmarl", purpose=f"train with {self.name}")
         from corral.adapters.torchrl.benchmarl import require_picklable
 
@@ -175,7 +182,7 @@ class BenchMARL(Trainer):
 
     @property
     def exploration(self) -> float:
-        """Share of random legal actions now; 0 of what draws its actions anyway."""
+        """Current share of random legal actions; 0 for a stochastic policy."""
         settings: Any = self.settings
         if not self.greedy:
             return 0.0
@@ -184,9 +191,9 @@ class BenchMARL(Trainer):
         return linear(begin, end, self.env_steps / ends)
 
     def learn(self, steps: int | None = None) -> Iterator[Update]:
-        """Updates as long as whole ones fit into ``steps``, at least one.
+        """Yield updates while whole ones fit into ``steps``, at least one.
 
-        Default: those that it was made for, over which exploration is annealed.
+        Default: the planned number of steps, over which exploration decreases.
         """
         self.check()
         size = self.rollout_steps
@@ -219,7 +226,7 @@ class BenchMARL(Trainer):
         """Return BenchMARL's experiment, with the weights of the networks or of a checkpoint."""
         from corral.trainers.benchmarl.experiment import Learning
 
-        # Other episodes when a run is resumed than at its beginning.
+        # A resumed run plays other episodes than at its start.
         seed = self.seed
         if self.env_steps:
             seed = int(generator(self.seed, "policy", self.env_steps).integers(2**30))
@@ -250,7 +257,7 @@ class BenchMARL(Trainer):
             for name, network in self._networks.items():
                 expected = shapes_of(arrays_of(network.state_dict()))
                 require_arrays(f"policy_{name}", files[name], expected)
-            learning = {n: each for n, each in arrays.items() if n.startswith("learning_")}
+            learning = {n: array for n, array in arrays.items() if n.startswith("learning_")}
             if steps and set(learning) != {f"learning_{name}" for name in self._networks}:
                 raise KeyError("learning")
             self._generators.load(document["generators"], arrays["generators"])
@@ -277,7 +284,7 @@ class BenchMARL(Trainer):
         return paths
 
     def close(self) -> None:
-        """End BenchMARL's experiment."""
+        """Close BenchMARL's experiment."""
         learning, self._learning = self._learning, None
         if learning is not None:
             self._resumed = learning.save()

@@ -1,2 +1,3 @@
-"""What looks on while a run is trained: callbacks, metrics, stop criteria, sinks. See the manual,
-docs/callbacks.md."""
+"""Observe a run during training: callbacks, metrics, stop criteria and sinks.
+
+See docs/callbacks.md."""

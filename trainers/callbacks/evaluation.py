@@ -1,4 +1,4 @@
-"""Evaluation while training, and ``best`` by it."""
+"""Evaluate during training, and choose the ``best`` checkpoint by it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ __all__ = ["Evaluate"]
 
 
 class Evaluate(Callback):
-    """Validates the team every so many env steps; the best checkpoint is the best by it.
+    """Evaluates the team at intervals; the best checkpoint is the one with the best evaluation.
 
-    It plays what is kept for validation, see ``corral.trainers.evaluation.validate``: the same
-    windows or episodes each time, in every run. Its figures become columns:
+    It plays the validation data, see ``corral.trainers.evaluation.validate``: the same windows or
+    episodes each time and in every run. The results become columns:
     ``validation_return_learned``, ``validation_return_team``, ``validation_return_<agent>``,
-    ``validation_kpi_<name>``, of loads ``validation_served``; empty where an update has none.
+    ``validation_kpi_<name>``, and for loads ``validation_served``. They are empty in updates
+    without an evaluation.
     """
 
     order: ClassVar[int] = -1
@@ -25,14 +26,14 @@ class Evaluate(Callback):
     def __init__(
         self, every: int, episodes: int | None = None, *, deterministic: bool = True
     ) -> None:
-        """``every``: env steps from one to the next, in whole updates; ``episodes``: at most so
-        many, default 64; ``deterministic``: greedy play, else actions are sampled."""
+        """``every``: env steps between evaluations, rounded to whole updates. ``episodes``: maximum
+        number of episodes, default 64. ``deterministic``: greedy play; False: sampled actions."""
         self.every = nonnegative_int("every", every, least=1)
         self.episodes = EPISODES if episodes is None else nonnegative_int("episodes", episodes, 1)
         self.deterministic = bool(deterministic)
 
     def on_start(self, session: Any) -> None:
-        """Raises ValueError where the run keeps no rows for validation."""
+        """Raises ValueError if the run has no rows for validation."""
         session.config.env_config.validation_rules()
         agents = [f"return_{agent}" for agent in session.config.policies]
         names = ["return_learned", "return_team", *agents, "mean_length"]
@@ -44,17 +45,17 @@ class Evaluate(Callback):
         before, self._before = self._before, session.env_steps
         if session.env_steps // self.every == before // self.every:
             return
-        found = session.evaluate(self.episodes, deterministic=self.deterministic)
+        evaluation = session.evaluate(self.episodes, deterministic=self.deterministic)
         row |= {
             f"validation_{_column(name)}": value
-            for name, value in found.figures.items()
+            for name, value in evaluation.figures.items()
             if not name.endswith((".low", ".high")) and name not in ("low", "high", "episodes")
         }
-        of = f"{found.rows[0].episodes} {found.rows[0].mode} validation episodes"
-        compared = f"the learners' mean return in {of}"
-        session.statistics.validate(found.value, compared)
+        episodes = f"{evaluation.rows[0].episodes} {evaluation.rows[0].mode} validation episodes"
+        compared = f"the learners' mean return in {episodes}"
+        session.statistics.validate(evaluation.value, compared)
 
 
 def _column(name: str) -> str:
-    """Return the column of a figure: kpi_lost for kpis.lost."""
+    """Return the column name of a figure: kpi_lost for kpis.lost."""
     return name.replace("kpis.", "kpi_").replace("returns.", "return_").replace(".", "_")

@@ -1,4 +1,4 @@
-"""All that looks on while a run is trained: its callbacks, metrics and sinks."""
+"""Callbacks, metrics and sinks of a run during training."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from corral.trainers.observers import Observer
 __all__ = ["Listeners", "RolloutObserver"]
 
 OWN = ("corral.trainers.callbacks.", "corral.trainers.selfplay.")
-"""Modules whose callbacks are corral's: their errors are told as they are."""
+"""Modules of corral's own callbacks: their errors are raised unchanged."""
 
 
 class RolloutObserver(Observer):
-    """Shows the rollouts of an in-house trainer to the callbacks of a session."""
+    """Passes the rollouts of an in-house trainer to the callbacks of a session."""
 
     def __init__(self, session: Any) -> None:
         self.session = session
@@ -44,7 +44,10 @@ class RolloutObserver(Observer):
 
 
 class Listeners:
-    """What ``corral.train`` is given. Errors name who raised them, see ``CallbackError``."""
+    """Callbacks, metrics and sinks from ``corral.train``.
+
+    An error names the listener that raised it, see ``CallbackError``.
+    """
 
     def __init__(
         self,
@@ -52,13 +55,13 @@ class Listeners:
         metrics: Mapping[str, Any] | None = None,
         sinks: Iterable[Any] | None = None,
     ) -> None:
-        """Raises TypeError, ValueError and UnknownNameError for what is none."""
+        """Raises TypeError, ValueError and UnknownNameError for invalid arguments."""
         self.callbacks = callbacks_of(() if callbacks is None else callbacks)
         self.metrics = Metrics(metrics)
         self.sinks = sinks_of(() if sinks is None else sinks)
-        self.again = self.stops = ""  # options of a command that give them again
+        self.again = self.stops = ""  # command-line options that pass the same listeners again
         self.watch: Any = None  # see ``attach``
-        self._begun: list[tuple[str, Any]] = []  # what must be ended
+        self._begun: list[tuple[str, Any]] = []  # opened sinks, to be closed
 
     @classmethod
     def of(
@@ -69,28 +72,30 @@ class Listeners:
         stop: Iterable[str] | str = (),
         evaluate_every: int | None = None,
     ) -> Listeners:
-        """Return these, and what ``stop`` and ``evaluate_every`` of ``corral.train`` ask for."""
+        """Return listeners that include ``stop`` and ``evaluate_every`` of ``corral.train``."""
         stop = [stop] if isinstance(stop, str) else stop
         if isinstance(stop, Mapping) or not all(isinstance(text, str) for text in stop):
-            raise ListenerError(f"stop={stop!r:.80}: give texts such as 'return_team>=15'")
+            raise ListenerError(f"stop={stop!r:.80}: pass texts such as 'return_team>=15'")
         more: list[Any] = [] if evaluate_every is None else [Evaluate(evaluate_every)]
         more += [StopWhen(text) for text in stop]
-        own = callbacks_of(() if callbacks is None else callbacks)
-        found = cls([*own, *more], metrics, sinks)
+        own_callbacks = callbacks_of(() if callbacks is None else callbacks)
+        listeners = cls([*own_callbacks, *more], metrics, sinks)
         texts = {"callback": callbacks, "sink": sinks, "evaluate-every": [evaluate_every]}
         texts["metric"] = [f"{k}={v}" for k, v in (metrics or {}).items() if isinstance(v, str)]
-        found.again = "".join(
+        listeners.again = "".join(
             f" --{option} {pasted(text)}"
-            for option, given in texts.items()
-            for text in given or ()
+            for option, values in texts.items()
+            for text in values or ()
             if isinstance(text, str | int)
         )
-        found.stops = "".join(f" --stop {pasted(text)}" for text in stop)
-        return found
+        listeners.stops = "".join(f" --stop {pasted(text)}" for text in stop)
+        return listeners
 
     def attach(self, learner: Trainer, trainer: str) -> None:
-        """Let metrics see whole episodes, and add what warns while training goes on. Raises
-        ValueError where no whole episode is seen."""
+        """Connect metrics to the learner, and add the learner's callbacks and the warnings.
+
+        Raises ValueError if the trainer cannot record whole episodes.
+        """
         self.metrics.attach(learner, trainer)
         self.callbacks = callbacks_of([*self.callbacks, *learner.callbacks()])
         if importlib.util.find_spec("torch") and (watch := extension("observer.warnings")):
@@ -99,55 +104,59 @@ class Listeners:
     def read(
         self, session: Any, row: dict[str, Any]
     ) -> tuple[dict[str, float | None], dict[str, Array]]:
-        """Warn of what ``row`` and its update tell; return what ``Metrics.read`` does."""
+        """Warn of faults in ``row`` and its update; return the result of ``Metrics.read``."""
         if self.watch is not None:
             self.watch.look(session, row)
         return self.metrics.read(session)
 
     @property
     def evaluates(self) -> bool:
-        """Whether the team is evaluated while it is trained."""
-        return any(isinstance(one, Evaluate) for one in self.callbacks)
+        """True if the team is evaluated during training."""
+        return any(isinstance(callback, Evaluate) for callback in self.callbacks)
 
     def missing(self, columns: Collection[str]) -> list[str]:
-        """Return in words what made ``columns`` of the rows so far, and is not given now."""
+        """Describe the listeners that made ``columns`` of earlier rows and are missing now."""
         named = [name.removesuffix("_mean") for name in columns if name.endswith("_mean")]
         of_metrics = [n for n in named if {f"{n}_min", f"{n}_max"} <= set(columns)]
-        found = [
-            f"goes on without metric {name}; give it again: --metric {name}=file.py:name (metrics=)"
+        messages = [
+            f"continues without metric {name}; pass it again: --metric {name}=file.py:name "
+            "(metrics=)"
             for name in of_metrics
             if name not in self.metrics.functions
         ]
         if not self.evaluates and any(name.startswith("validation_") for name in columns):
-            found.append(
-                "goes on without evaluations; give them again: --evaluate-every (evaluate_every=)"
+            messages.append(
+                "continues without evaluations; pass them again: --evaluate-every (evaluate_every=)"
             )
-        return found
+        return messages
 
     def who(self, hook: str) -> list[Callback]:
-        """Return the callbacks that override a method."""
+        """Return the callbacks that override the method ``hook``."""
         base = getattr(Callback, hook)
-        return [one for one in self.callbacks if getattr(type(one), hook) is not base]
+        return [
+            callback for callback in self.callbacks if getattr(type(callback), hook) is not base
+        ]
 
-    def call(self, hook: str, session: Any, *given: Any) -> None:
-        """Call a method of all callbacks."""
-        for one in self.who(hook):
-            own = type(one).__module__.startswith(OWN) and not isinstance(one, Listener)
-            with blamed(f"callback {name_of(one)}, {hook}", session, own=own):
-                getattr(one, hook)(session, *given)
+    def call(self, hook: str, session: Any, *arguments: Any) -> None:
+        """Call the method ``hook`` of all callbacks that override it."""
+        for callback in self.who(hook):
+            own = type(callback).__module__.startswith(OWN) and not isinstance(callback, Listener)
+            with blamed(f"callback {name_of(callback)}, {hook}", session, own=own):
+                getattr(callback, hook)(session, *arguments)
                 if hook == "on_update":
-                    _require_numbers(*given)
+                    _require_numbers(*arguments)
 
     def before_save(self, session: Any) -> None:
-        """Let those compare this moment with the best that do so, before it is saved."""
-        for one in self.callbacks:
-            if isinstance(one, BeforeSave):
-                one.before_save(session)
+        """Let callbacks compare the current team with the best one before a save."""
+        for callback in self.callbacks:
+            if isinstance(callback, BeforeSave):
+                callback.before_save(session)
 
-    # --- From start to end -----------------------------------------------------------------------
+    # --- Start and end of a session
+    # ------------------------------------------------------------------
 
     def begin(self, session: Any) -> None:
-        """Open the sinks, and tell the callbacks."""
+        """Open the sinks, and call ``on_start`` of the callbacks."""
         for name, sink in self.sinks.items():
             with self._of_sink(name, session):
                 sink.open(session.run.folder, session.config, session.statistics.updates)
@@ -157,14 +166,14 @@ class Listeners:
         self.call("on_start", session)
 
     def write(self, session: Any, row: Mapping[str, Any], values: Mapping[str, Array]) -> None:
-        """Give a row to all sinks, progress.csv first."""
+        """Write a row to all sinks, progress.csv first."""
         for name, sink in self.sinks.items():
             with self._of_sink(name, session):
                 sink.write(row, values)
-            session.is_sound = True  # at the latest now progress.csv has it
+            session.is_sound = True  # progress.csv is the first sink and has the row
 
     def end(self, session: Any) -> list[CorralError | OSError]:
-        """Tell the callbacks, and close the sinks; return what went wrong."""
+        """Call ``on_end`` of the callbacks and close the sinks; return the errors."""
         faults: list[CorralError | OSError] = []
         try:
             self.call("on_end", session)
@@ -183,8 +192,8 @@ class Listeners:
 
 
 def _require_numbers(row: dict[str, Any]) -> None:
-    """Raise TypeError where ``row`` holds something else, and take it out."""
+    """Raise TypeError if a value of ``row`` is not a number or None, and remove it."""
     for name, value in list(row.items()):
         if not isinstance(name, str) or not (value is None or isinstance(value, Real)):
             del row[name]
-            raise TypeError(f"column {name!r:.80} is {value!r:.80}: give a number or None")
+            raise TypeError(f"column {name!r:.80} is {value!r:.80}: use a number or None")

@@ -1,4 +1,4 @@
-"""Metrics of one's own: a number of each whole episode, as columns of progress.csv.
+"""Custom metrics: a number per whole episode, as columns of progress.csv.
 
 def blocked(episode):
     return episode.info["blocked"].sum()
@@ -29,39 +29,46 @@ OF_EACH: dict[str, Callable[[Array], Any]] = {"mean": np.mean, "min": np.min, "m
 
 
 class Metrics:
-    """Functions of an ``EpisodeRecord``; over the episodes of an update, mean, min and max.
+    """Functions of an ``EpisodeRecord``, with mean, min and max over the episodes of an update.
 
-    A function gives a number, or None for an episode that is to be left out.
+    A function returns a number, or None to skip an episode.
     """
 
     def __init__(self, functions: Mapping[str, Any] | None) -> None:
-        """Raises ValueError for names, ListenerError for what is no function; "my_file.py:f" names
-        one."""
+        """Raises ValueError for an invalid name and ListenerError for an invalid function.
+
+        A function can be given as "my_file.py:f".
+        """
         if not isinstance(functions or {}, Mapping):
-            raise ListenerError(f"metrics={functions!r:.80}: give name -> function of an episode")
+            raise ListenerError(f"metrics={functions!r:.80}: pass name -> function of an episode")
         self.functions: dict[str, Callable[..., Any]] = {}
         self.recorder: EpisodeRecorder | None = None
-        for name, given in (functions or {}).items():
+        for name, function in (functions or {}).items():
             if not isinstance(name, str) or not NAME.fullmatch(name):
-                raise ValueError(f"metric {name!r:.80}: give it 1 to 60 of a-z, A-Z, 0-9 and _")
-            found = made_of(given, f"metric {name}", object)
-            if not callable(found):
-                raise ListenerError(f"metric {name}={given!r:.80}: give a function of an episode")
-            self.functions[name] = found
+                raise ValueError(
+                    f"metric {name!r:.80}: use a name of 1 to 60 of a-z, A-Z, 0-9 and _"
+                )
+            resolved = made_of(function, f"metric {name}", object)
+            if not callable(resolved):
+                raise ListenerError(
+                    f"metric {name}={function!r:.80}: pass a function of an episode"
+                )
+            self.functions[name] = resolved
 
     @property
     def columns(self) -> list[str]:
-        return [f"{name}_{what}" for name in self.functions for what in OF_EACH]
+        return [f"{name}_{statistic}" for name in self.functions for statistic in OF_EACH]
 
     def attach(self, learner: Trainer, trainer: str) -> None:
-        """Let whole episodes be recorded. Raises ValueError where the trainer cannot."""
+        """Record whole episodes. Raises ValueError if the trainer does not support it."""
         if not self.functions:
             return
         if not learner.wrap_batches(self._recorded):
             raise ValueError(
-                f"metrics={list(self.functions)}: trainer {trainer} plays where no whole episode "
-                "is seen; mappo and ippo see them, and those of sb3 with vec_env='batch'. What the "
-                "environment's info says is in progress.csv without a metric: kpi_<name>"
+                f"metrics={list(self.functions)}: trainer {trainer} cannot record whole "
+                "episodes. Use mappo, ippo, or an sb3 trainer with vec_env='batch'. The values of "
+                "the "
+                "environment's info are in progress.csv without a metric: kpi_<name>"
             )
         self.recorder = EpisodeRecorder(learner.rules.agents, learner.settings.num_envs)
         if learner.casting is not None:
@@ -71,7 +78,7 @@ class Metrics:
         return batch if self.recorder is None else self.recorder.wrap(batch)
 
     def read(self, session: Any) -> tuple[dict[str, float | None], dict[str, Array]]:
-        """Return columns of the episodes that ended since the last call, and all values by metric.
+        """Return columns for the episodes that ended since the last call, and all values by metric.
 
         Raises CallbackError that names the metric.
         """
@@ -80,40 +87,48 @@ class Metrics:
         values: dict[str, Array] = {}
         for name, function in self.functions.items():
             with blamed(f"metric {name}", session):
-                found = [_value(function, record) for record in records]
-            own = values[name] = np.array([v for v in found if v is not None], dtype=np.float64)
-            for what, of in OF_EACH.items():
-                row[f"{name}_{what}"] = float(of(own)) if len(own) else None
+                numbers = [_value(function, record) for record in records]
+            valid = values[name] = np.array([v for v in numbers if v is not None], dtype=np.float64)
+            for statistic, of in OF_EACH.items():
+                row[f"{name}_{statistic}"] = float(of(valid)) if len(valid) else None
         return row, values
 
-    # --- For checkpoints -------------------------------------------------------------------------
+    # --- Checkpoints
+    # ---------------------------------------------------------------------------------
 
     def save(self) -> dict[str, Array]:
         """Return the steps of unfinished episodes."""
         return self.recorder.save() if self.recorder else {}
 
     def load(self, saved: Mapping[str, Array]) -> int:
-        """Go on from what ``save`` gave; return in how many environments the running episode does
-        not count, as its beginning is not known. Raises CheckpointError."""
+        """Restore the state from ``save``; return the number of environment copies to skip.
+
+        There the running episode does not count, because its start is unknown. Raises
+        CheckpointError.
+        """
         if self.recorder is None:
             return 0
         try:
             self.recorder.load(saved)
         except (KeyError, ValueError) as error:
-            raise CheckpointError(f"episodes: of another environment: {error}") from error
+            raise CheckpointError(
+                f"the saved episodes belong to another environment: {error}"
+            ) from error
         return self.recorder.waiting
 
 
 def _value(function: Callable[..., Any], record: EpisodeRecord) -> float | None:
-    """Return a metric's number of an episode. Raises what the function raises, else TypeError and
-    ValueError for what is no number."""
+    """Return a metric's number for an episode.
+
+    Raises the function's own exceptions, and TypeError or ValueError for an invalid result.
+    """
     try:
         value = function(record)
     except KeyError as error:
         if not error.args or error.args[0] in record.info:
             raise
-        told = UnknownNameError.of("info", str(error.args[0]), record.info)
-        raise told.with_traceback(error.__traceback__) from error
+        unknown = UnknownNameError.of("info", str(error.args[0]), record.info)
+        raise unknown.with_traceback(error.__traceback__) from error
     if value is None:
         return None
     try:
@@ -123,7 +138,7 @@ def _value(function: Callable[..., Any], record: EpisodeRecord) -> float | None:
     except (TypeError, ValueError):
         code = getattr(function, "__code__", None)
         place = f" ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else ""
-        raise TypeError(f"gave {value!r:.80}{place}; return a number or None") from None
+        raise TypeError(f"returned {value!r:.80}{place}; return a number or None") from None
     if not math.isfinite(number):
-        raise ValueError(f"gave {number}; return None for an episode that is to be left out")
+        raise ValueError(f"returned {number}; return None to skip an episode")
     return number

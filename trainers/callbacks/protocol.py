@@ -1,4 +1,4 @@
-"""The protocol of callbacks, and what goes wrong in them.
+"""The callback protocol, and the handling of errors in callbacks.
 
 class Shout(corral.Callback):
     def on_update(self, session, row):
@@ -27,53 +27,58 @@ __all__ = ["Callback", "again", "blamed", "callbacks_of", "made_of", "resuming"]
 
 
 class Callback:
-    """What is called while a run is trained; override what you need, the rest does nothing.
+    """Base class of callbacks during training; override the methods that you need.
 
-    ``session`` is the ``corral.trainers.Session`` that trains: its ``run``, ``env_steps``,
-    ``policies``, ``evaluate()``, ``save()`` and ``stop("why")``. Numbers do not depend on callbacks
-    that only look on. An error ends training, and the run is saved.
+    ``session`` is the ``corral.trainers.Session`` of the run: its ``run``, ``env_steps``,
+    ``policies``, ``evaluate()``, ``save()`` and ``stop("why")``. A callback that only observes does
+    not change results. An error in a callback ends training, and the run is saved.
     """
 
     order: ClassVar[int] = 0
-    """Callbacks of a lower order are called first; of the same, in the order in which they are
-    given. What evaluates has -1, what stops has 1."""
+    """Callbacks with a lower order are called first; callbacks with equal order keep their given
+    order. Evaluation has order -1, stopping has 1."""
 
     keeps_plan: ClassVar[bool] = False
-    """True for those without which a run of ``from_rule`` must not go on."""
+    """True if a ``from_rule`` run must not continue without this callback."""
 
     columns: tuple[str, ...] = ()
-    """What it adds to the rows, where that is known before."""
+    """Columns that the callback adds to rows, if they are known in advance."""
 
     def on_start(self, session: Any) -> None:
-        """Before the first update of a run, and of one that goes on."""
+        """Called before the first update of a new or resumed run."""
 
     def on_rollout(self, session: Any, rollout: Any) -> None:
-        """After a rollout was played, before it is learned from.
+        """Called after a rollout, before training on it.
 
-        ``rollout`` is a ``corral.trainers.on_policy.buffer.RolloutBuffer``. Only trainers that are
-        made in house have one.
+        ``rollout`` is a ``corral.trainers.on_policy.buffer.RolloutBuffer``. Only in-house trainers
+        call this method.
         """
 
     def on_episode(self, session: Any, episode: Episode) -> None:
-        """For each episode that ended in an update; ``episode`` has returns, length, kpis and
-        players: agent -> the snapshot that played it, see ``corral.Pool``."""
+        """Called for each episode that ended in an update.
+
+        ``episode`` has returns, length, kpis and players: agent -> the snapshot that played it, see
+        ``corral.Pool``.
+        """
 
     def on_update(self, session: Any, row: dict[str, Any]) -> None:
-        """After an update. ``row`` is about to be written to progress.csv: numbers that are added
-        here become columns, None an empty cell."""
+        """Called after an update, before ``row`` is written to progress.csv.
+
+        Numbers added to ``row`` become columns; None becomes an empty cell.
+        """
 
     def on_evaluation(self, session: Any, evaluation: Evaluation) -> None:
-        """After ``session.evaluate``, whoever called it."""
+        """Called after every ``session.evaluate``."""
 
     def on_end(self, session: Any) -> None:
-        """When the run is saved, however training ended."""
+        """Called when the run is saved at the end of training, also after an error."""
 
 
 class BeforeSave(Callback):
-    """A callback of corral's own that compares this moment with the best before it is saved."""
+    """A callback of corral that compares the team with the best one before each save."""
 
     def before_save(self, session: Any) -> None:
-        """Called by every ``session.save``, before anything is written."""
+        """Called by every ``session.save``, before it writes."""
 
 
 class Listener(Callback):
@@ -90,56 +95,60 @@ HOOKS = [name for name in vars(Callback) if name.startswith("on_")]
 
 
 def callbacks_of(given: Iterable[Any]) -> list[Callback]:
-    """Return callbacks in the order in which they are called.
+    """Return callbacks in calling order.
 
-    Each is one, a class of them without arguments, a function(row), or what names one of these:
-    "my_file.py:Name". Raises ListenerError for what is none, and for a method like ``on_updates``,
-    which nobody would call; UnknownNameError where a text names nothing.
+    An item is a callback, a callback class without arguments, a function(row), or a name of one:
+    "my_file.py:Name". Raises ListenerError for an invalid item, and for a method such as
+    ``on_updates`` that is never called; UnknownNameError for an unknown name.
     """
     if isinstance(given, str | Callback) or not isinstance(given, Iterable):
         raise ListenerError(
-            f"callbacks={given!r:.80}: give a list, such as callbacks=[MyCallback()]"
+            f"callbacks={given!r:.80}: pass a list, such as callbacks=[MyCallback()]"
         )
-    return sorted((_callback(one) for one in given), key=lambda callback: callback.order)
+    return sorted((_callback(item) for item in given), key=lambda callback: callback.order)
 
 
 def _callback(given: Any) -> Callback:
     made = made_of(given, "callback", Callback)
-    one: Callback = made if isinstance(made, Callback) else Listener(made)
-    if one is not made and not callable(made):
+    callback: Callback = made if isinstance(made, Callback) else Listener(made)
+    if callback is not made and not callable(made):
         raise ListenerError(
-            f"callback {given!r:.80} is of {type(made).__name__}: give a corral.Callback, a "
-            "class of them, or a function that takes a row"
+            f"callback {given!r:.80} is of {type(made).__name__}: pass a corral.Callback, a "
+            "subclass of it, or a function that takes a row"
         )
-    for name in dir(one):
+    for name in dir(callback):
         if name.startswith("on_") and name not in HOOKS:
             raise ListenerError(
-                f"callback {name_of(one)} has {name}, which is never called{hint(name, HOOKS)} "
-                f"Called are {', '.join(HOOKS)}"
+                f"callback {name_of(callback)} has {name}, which is never "
+                f"called{hint(name, HOOKS)} "
+                f"The supported methods are {', '.join(HOOKS)}"
             )
-    return one
+    return callback
 
 
 def made_of(given: Any, kind: str, base: type) -> Any:
-    """Return what a text names; of a class, an instance. Raises ListenerError, UnknownNameError."""
-    found = named_object(given, kind) if isinstance(given, str) else given
-    if not isinstance(found, type):
-        return found
-    if base is Callback and not issubclass(found, base):
-        raise ListenerError(f"{kind} {given}: {found.__name__} is no class of corral.Callback")
+    """Return the named object, or an instance if it is a class.
+
+    Raises ListenerError, UnknownNameError.
+    """
+    resolved = named_object(given, kind) if isinstance(given, str) else given
+    if not isinstance(resolved, type):
+        return resolved
+    if base is Callback and not issubclass(resolved, base):
+        raise ListenerError(f"{kind} {given}: {resolved.__name__} is not a corral.Callback class")
     try:
-        return found()
+        return resolved()
     except TypeError as error:
         raise ListenerError(
-            f"{kind} {given}: {error}. Give an object instead of the class: one that is made in "
-            f"the file can be named, too"
+            f"{kind} {given}: {error}. Pass an object instead of the class; a name such as "
+            f"my_file.py:name may also refer to an object"
         ) from error
 
 
 def name_of(callback: Any) -> str:
-    """Return what a callback is called in errors."""
-    one = callback.function if isinstance(callback, Listener) else callback
-    return str(getattr(one, "__qualname__", type(one).__qualname__))
+    """Return the name of a callback for error messages."""
+    target = callback.function if isinstance(callback, Listener) else callback
+    return str(getattr(target, "__qualname__", type(target).__qualname__))
 
 
 # --- Errors --------------------------------------------------------------------------------------
@@ -147,7 +156,10 @@ def name_of(callback: Any) -> str:
 
 @contextlib.contextmanager
 def blamed(what: str, session: Any, *, own: bool = False) -> Iterator[None]:
-    """Raise CallbackError that says ``what`` raised, when, and where; ``own``: it is of corral."""
+    """Raise CallbackError with the listener ``what``, the time and the place of an exception.
+
+    ``own``: the listener is corral's, and its exceptions are raised unchanged.
+    """
     try:
         yield
     except Exception as error:
@@ -160,26 +172,28 @@ def blamed(what: str, session: Any, *, own: bool = False) -> Iterator[None]:
 
 
 def resuming(session: Any) -> str:
-    """Return how to go on when a mistake is mended; "" where nothing was learned yet."""
+    """Return the next step after an error is corrected, for the end of a message."""
     if not session.statistics.updates:
-        return "Nothing was trained"
-    return f"Mend it, and go on with: {again(session)}"
+        return "No update was trained"
+    return f"Correct the error, then resume with: {again(session)}"
 
 
 def again(session: Any, *, stops: bool = True) -> str:
-    """Return the command that goes on with a run, with what was given as text; without ``stops``,
-    of which one was met, and would be met at once."""
-    given = session.listeners
-    words = given.again + given.stops * stops
+    """Return the command that resumes a run with the same listeners.
+
+    Without ``stops`` it omits the stop criteria, because one is met already.
+    """
+    listeners = session.listeners
+    words = listeners.again + listeners.stops * stops
     return f"corral train --resume {session.config.named(session.run.folder)}{words}"
 
 
 def _place(error: Exception) -> str:
-    """Return the line of the user's own code that an error comes from, in brackets."""
+    """Return the location in the user's own code that raised an error, in parentheses."""
     ours = str(Path(__file__).parents[1])
-    own = [
+    frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
         if not frame.filename.startswith((ours, "<frozen")) and "lib/python" not in frame.filename
     ]
-    return f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
+    return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""

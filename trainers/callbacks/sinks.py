@@ -1,4 +1,4 @@
-"""Sinks: where the rows of a run go. progress.csv and TensorBoard are two of them.
+"""Sinks, the destinations of a run's rows. progress.csv and TensorBoard are two of them.
 
 class Lines:
     def open(self, folder, config, updates): self.file = (folder / "lines.txt").open("a")
@@ -7,7 +7,7 @@ class Lines:
 
 corral.train("arena_v0", sinks=[Lines()])
 
-Another package adds one by name through the entry-point group ``corral.sinks``:
+A package can register a sink by name with the entry-point group ``corral.sinks``:
 
     [project.entry-points."corral.sinks"]
     lines = "my_package:Lines"
@@ -45,55 +45,53 @@ GROUP = "corral.sinks"
 
 
 class Sink(Protocol):
-    """Takes the rows of a run, one after the other."""
+    """Receives the rows of a run, one after the other."""
 
     def open(self, folder: Path, config: RunConfig, updates: int) -> None:
-        """Begin, or go on after ``updates`` rows: later ones are about to come again."""
+        """Start, or continue after ``updates`` rows; later rows will be written again."""
 
     def write(self, row: Mapping[str, Any], histograms: Mapping[str, Array]) -> None:
-        """Take a row of progress.csv: numbers by column, None where there is none yet.
+        """Write a row of progress.csv: numbers by column, None for an empty cell.
 
         ``histograms`` has each metric's values in the episodes that ended in the update, [D].
         """
 
     def close(self) -> None:
-        """End; is called once, however training ended."""
+        """Close the sink; called once, however training ended."""
 
 
 def sinks() -> dict[str, str]:
-    """Return the sinks that can be given by name, and where each is."""
-    found = {name: f"corral.trainers.callbacks.sinks:{kind.__name__}" for name, kind in OURS}
-    return found | {point.name: point.value for point in metadata.entry_points(group=GROUP)}
+    """Return the named sinks and the location of each."""
+    builtin = {name: f"corral.trainers.callbacks.sinks:{kind.__name__}" for name, kind in OURS}
+    return builtin | {point.name: point.value for point in metadata.entry_points(group=GROUP)}
 
 
 def sinks_of(given: Iterable[Any]) -> dict[str, Sink]:
-    """Return corral's own sinks and those ``given``, by the name that errors call them.
+    """Return corral's own sinks and the ``given`` ones, by their names in error messages.
 
-    Each is one, a class of them without arguments, a name of ``sinks()``, or "my_file.py:Name".
+    An item is a sink, a sink class without arguments, a name in ``sinks()``, or "my_file.py:Name".
     Raises UnknownNameError, ListenerError.
     """
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise ListenerError(f"sinks={given!r:.80}: give a list, such as sinks=['my_file.py:Name']")
-    found: dict[str, Any] = {name: kind() for name, kind in OURS}
-    for one in given:
-        name = one if isinstance(one, str) else type(one).__qualname__
-        if isinstance(one, type):
-            name = one.__qualname__
+        raise ListenerError(f"sinks={given!r:.80}: pass a list, such as sinks=['my_file.py:Name']")
+    sinks_by_name: dict[str, Any] = {name: kind() for name, kind in OURS}
+    for item in given:
+        name = item if isinstance(item, str) else type(item).__qualname__
+        if isinstance(item, type):
+            name = item.__qualname__
         if name in dict(OURS):
-            continue  # it is there
-        made = made_of(_named(one) if isinstance(one, str) else one, "sink", object)
+            continue  # every run has it already
+        made = made_of(_named(item) if isinstance(item, str) else item, "sink", object)
         if lacking := [each for each in ("open", "write", "close") if not hasattr(made, each)]:
-            raise ListenerError(
-                f"sink {name} has no {', '.join(lacking)}; see corral.trainers.Sink"
-            )
-        while name in found:
+            raise ListenerError(f"sink {name} lacks {', '.join(lacking)}; see corral.trainers.Sink")
+        while name in sinks_by_name:
             name += "'"
-        found[name] = made
-    return found
+        sinks_by_name[name] = made
+    return sinks_by_name
 
 
 def _named(name: str) -> Any:
-    """Return the class of a sink of another package, or a text that names one in a file."""
+    """Return the class of a registered sink, or the name of one in a file."""
     if is_named(name):
         return name
     for point in metadata.entry_points(group=GROUP):
@@ -109,15 +107,15 @@ COLUMNS = (
     *("return_*", "return_of_*", "points_past", "length", "kpi_*", "env_steps_per_s"),
     *("warnings", "warning_*", "share_*", "*"),
 )
-"""The order of columns: each stands at the longest of these that it matches, "*" being any text.
-Columns of one place follow by name, numbers in names by value."""
+"""The order of columns. A column belongs to its longest matching pattern, "*" matching any text.
+Columns of one pattern are sorted by name, with numbers in names by value."""
 
 MOST_BYTES = 2**27
-"""Of progress.csv: some 300,000 updates."""
+"""Maximum size of progress.csv, about 300,000 updates."""
 
 
 def in_order(columns: Iterable[str]) -> list[str]:
-    """Return columns of progress.csv in their fixed order, whatever order they appeared in."""
+    """Return columns of progress.csv in their fixed order."""
 
     def key(name: str) -> tuple[int, list[tuple[int, str]], str]:
         fitting = [place for place in COLUMNS if fnmatchcase(name, place)]
@@ -129,10 +127,10 @@ def in_order(columns: Iterable[str]) -> list[str]:
 
 
 def past_rows(path: Path, updates: int) -> Iterator[dict[str, str]]:
-    """Yield the first ``updates`` rows of a run's progress.csv; none where there is no such file.
+    """Yield the first ``updates`` rows of a run's progress.csv; none if the file is missing.
 
-    A last line without its end, as a power cut leaves one, does not count. Raises RunError that
-    names the line where it is damaged, FileError for a link or a pipe.
+    An incomplete last line, as after a power cut, does not count. Raises RunError with the line
+    number if the file is damaged, FileError for a link or a pipe.
     """
     if not updates:
         return
@@ -154,14 +152,14 @@ def past_rows(path: Path, updates: int) -> Iterator[dict[str, str]]:
             yield values
     except (ValueError, OverflowError, csv.Error) as error:
         line = max(1, reader.line_num)
-        raise RunError(f"{path}, line {line}: is damaged: {reason(error)}") from error
+        raise RunError(f"{path}, line {line} is damaged: {reason(error)}") from error
 
 
 class CSV:
-    """progress.csv, its columns in the order of ``in_order``.
+    """Writes progress.csv, with columns in the order of ``in_order``.
 
-    Columns may appear later (no episode need end in the first update): the file is then written
-    anew with them. On resuming, rows after the checkpoint are dropped: they are played again.
+    Columns may appear later, for example with the first finished episode. Then the whole file is
+    rewritten. On resuming, rows after the checkpoint are dropped, because training repeats them.
     """
 
     _file: IO[str] | None = None
@@ -188,7 +186,7 @@ class CSV:
             self._file = None
 
     def _begin(self, columns: list[str]) -> None:
-        """Write all rows again; whatever stops that leaves the file as it was."""
+        """Rewrite all rows; an interruption leaves the old file unchanged."""
         self.close()
         table = io.StringIO()
         writer = csv.DictWriter(table, columns, "", lineterminator="\n")
@@ -202,19 +200,19 @@ class CSV:
 
 
 class TensorBoard:
-    """TensorBoard's event files, where it is installed."""
+    """Writes TensorBoard's event files, if TensorBoard is installed."""
 
     _writer: Any = None
 
     def open(self, folder: Path, config: RunConfig, updates: int) -> None:
-        """Raises FileError where the folder of the event files is a link."""
+        """Raises FileError if the folder of the event files is a link."""
         self.folder, self._begun = folder / "tensorboard", False
         require_no_links(self.folder, folder)
         last = collections.deque(past_rows(folder / PROGRESS, updates), maxlen=1)
         self._after = int(float(last[0]["env_steps"])) if last else None
 
     def write(self, row: Mapping[str, Any], histograms: Mapping[str, Array]) -> None:
-        if not self._begun:  # not before there is something to write
+        if not self._begun:  # create the file with the first row
             self._writer, self._begun = _event_writer(self.folder, self._after), True
         if self._writer is None:
             return
@@ -225,7 +223,7 @@ class TensorBoard:
         for name, values in histograms.items():
             if len(values):
                 self._writer.add_histogram(f"metric/{name}", values, step)
-        self._writer.flush()  # a checkpoint must not hold an update that a kill took from here
+        self._writer.flush()  # so that a kill loses no update that a checkpoint contains
 
     def close(self) -> None:
         if self._writer is not None:
@@ -233,12 +231,14 @@ class TensorBoard:
 
 
 OURS: tuple[tuple[str, type], ...] = (("csv", CSV), ("tensorboard", TensorBoard))
-"""Sinks of every run, by name; the first is the one that a run cannot do without."""
+"""Sinks of every run, by name; the first one is required."""
 
 
 def _event_writer(folder: Path, after: int | None) -> Any:
-    """Return TensorBoard's writer, or None where it is not installed, or cannot write: the names
-    of its files are UTF-8. ``after``: env steps of the checkpoint that is resumed from."""
+    """Return TensorBoard's writer, or None if TensorBoard is missing or the path is not UTF-8.
+
+    ``after``: env steps of the resumed checkpoint.
+    """
     try:
         str(folder).encode()
     except UnicodeEncodeError:
@@ -247,16 +247,16 @@ def _event_writer(folder: Path, after: int | None) -> Any:
         tensorboard = importlib.import_module("torch.utils.tensorboard")
     except ImportError:
         return None
-    # TensorBoard reads event files by name: the second of its making, the process, and a counter in
-    # it, 10 before 9. The first would be read as the second, and purge what came before.
+    # TensorBoard reads event files by name: creation time in seconds, process id, counter. It sorts
+    # counter 10 before 9, so two files of one second would be read in the wrong order and purged.
     while any(folder.glob(f"events.out.tfevents.{int(time.time())}.*.{os.getpid()}.*")):
         time.sleep(0.05)
-    # Events after the checkpoint that is resumed from are hidden by their repetition.
+    # Repeated events hide the events after the resumed checkpoint.
     return tensorboard.SummaryWriter(str(folder), purge_step=0 if after is None else after + 1)
 
 
 def _tag(name: str, metrics: Mapping[str, Any]) -> str:
-    """Return the name in TensorBoard, grouped by what stands before the slash."""
+    """Return the name in TensorBoard, with its group before the slash."""
     if name == "reward_per_step":
         return f"return/{name}"
     for group in ("return", "kpi", "share", "validation"):

@@ -18,27 +18,27 @@ __all__ = ["EarlyStop", "StopWhen"]
 
 
 class _OfColumn(Callback):
-    """Looks at one column, which there must be."""
+    """Base class for callbacks that read one required column."""
 
-    order: ClassVar[int] = 1  # what the others add to a row is there
+    order: ClassVar[int] = 1  # after the callbacks that add columns
     column: str
 
     def on_start(self, session: Any) -> None:
-        """Raises UnknownNameError where it is sure that there is no such column."""
+        """Raises UnknownNameError if the column can never exist."""
         if _cannot_be(self.column, session):
             if self.column.startswith("validation_") and not session.listeners.evaluates:
                 raise UnknownNameError(
-                    f"no column {self.column}: nothing evaluates while training; add "
-                    "Evaluate(every) to the callbacks, or give --evaluate-every (evaluate_every=)"
+                    f"no column {self.column}: no evaluation is configured. Add "
+                    "Evaluate(every) to the callbacks, or pass --evaluate-every (evaluate_every=)"
                 )
             raise UnknownNameError.of("column of progress.csv", self.column, _known(session))
 
     def _require_column(self, session: Any, row: Mapping[str, Any]) -> bool:
-        """Return whether ``row`` has it. Raises UnknownNameError where none ever will."""
+        """Return True if ``row`` has the column. Raises UnknownNameError if no row will have it."""
         if self.column in row:
             return True
         if self.column.startswith("kpi_") and not row["episodes"]:
-            return False  # it comes with the first episode that ends
+            return False  # the column appears with the first finished episode
         unknown = UnknownNameError.of("column of progress.csv", self.column, row)
         raise UnknownNameError(f"{unknown}. {resuming(session)}")
 
@@ -46,11 +46,11 @@ class _OfColumn(Callback):
 class StopWhen(_OfColumn):
     """Ends training when a column meets a bound: ``StopWhen("return_team>=15")``.
 
-    Rows in which the column is empty meet none.
+    A row with an empty column does not meet the bound.
     """
 
     def __init__(self, criterion: str) -> None:
-        """Raises ValueError where ``criterion`` is none."""
+        """Raises ValueError for an invalid ``criterion``."""
         self.criterion = Criterion.parse(criterion)
         self.column = self.criterion.name
 
@@ -60,16 +60,17 @@ class StopWhen(_OfColumn):
 
 
 class EarlyStop(_OfColumn):
-    """Ends training when a column has not got better in ``patience`` rows in a row.
+    """Ends training when a column has not improved in ``patience`` consecutive rows.
 
-    Rows in which it is empty do not count: patience with a column of an evaluation counts
-    evaluations. A run that goes on remembers the rows before.
+    Rows with an empty column do not count, so for a column of evaluations ``patience`` counts
+    evaluations. A resumed run includes its earlier rows.
     """
 
     def __init__(
         self, column: str, patience: int, min_delta: float = 0.0, *, lower: bool = False
     ) -> None:
-        """Better is higher by more than ``min_delta``; or lower, where ``lower`` is set."""
+        """An improvement is an increase by more than ``min_delta``, or a decrease with
+        ``lower``."""
         self.column, self.lower = column, bool(lower)
         self.patience = nonnegative_int("patience", patience, least=1)
         self.min_delta = nonnegative_float("min_delta", min_delta)
@@ -86,8 +87,8 @@ class EarlyStop(_OfColumn):
         if self.since >= self.patience:
             best = -self.best if self.lower else self.best
             session.stop(
-                f"{self.column} was best at {self.best_at:,} env steps, {best:.6g}, and not better "
-                f"in {self.since} rows since"
+                f"no improvement of {self.column} in {self.since} rows since its best value "
+                f"{best:.6g} at {self.best_at:,} env steps"
             )
 
     def _take(self, row: Mapping[str, Any]) -> None:
@@ -102,27 +103,31 @@ class EarlyStop(_OfColumn):
 
 
 GROUPS = ("return_", "validation_")
-"""How columns begin that are all known before training."""
+"""Prefixes of columns that are all known before training."""
 
 
 def _cannot_be(column: str, session: Any) -> bool:
-    """Return whether a column is unknown, and nobody can bring it later.
+    """Return True if a column is unknown and cannot appear later.
 
-    A trainer's metrics are known after the first update alone, and so is what a callback adds.
+    A trainer's metrics and the columns of custom callbacks are only known after the first update.
     """
-    known = _known(session)
-    own = all(type(each).__module__.startswith("corral.") for each in session.listeners.callbacks)
-    if column in known or not own or session.config.trainer not in BUILT_IN:
+    columns = _known(session)
+    only_corral = all(
+        type(callback).__module__.startswith("corral.") for callback in session.listeners.callbacks
+    )
+    if column in columns or not only_corral or session.config.trainer not in BUILT_IN:
         return False
-    infos = plays_as_arrays(session.config.env_config.rules())  # of others they come in play
-    return column.startswith((*GROUPS, "kpi_") if infos else GROUPS) or bool(meant(column, known))
+    infos = plays_as_arrays(session.config.env_config.rules())  # third-party kpis appear in play
+    return column.startswith((*GROUPS, "kpi_") if infos else GROUPS) or bool(meant(column, columns))
 
 
 def _known(session: Any) -> list[str]:
-    """Return the columns that are known before training: all but the trainer's metrics, and what
-    callbacks add without saying so."""
+    """Return the columns that are known before training.
+
+    Unknown are the trainer's metrics and undeclared columns of callbacks.
+    """
     rules: Any = session.config.env_config.rules()
     info = rules.info(rules.start([generator(0, "env")])) if plays_as_arrays(rules) else {}
     kpis = [f"kpi_{name}" for name in info]
-    added = [name for callback in session.listeners.callbacks for name in callback.columns]
-    return [*session.statistics.columns, *kpis, *session.listeners.metrics.columns, *added]
+    added_columns = [name for callback in session.listeners.callbacks for name in callback.columns]
+    return [*session.statistics.columns, *kpis, *session.listeners.metrics.columns, *added_columns]

@@ -1,1 +1,1 @@
-"""Configuration files: what ``corral.train`` is called with, read, checked and written."""
+"""Configuration files with the arguments of ``corral.train``: read, check and write them."""

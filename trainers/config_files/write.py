@@ -1,4 +1,4 @@
-"""The whole of a configuration as a TOML file, with all that was left to defaults."""
+"""Write a complete configuration as a TOML file, including all defaults."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = ["config_text", "resolved"]
 
 
 def resolved(config: RunConfig, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all of a configuration as values of a file that ``load_config`` reads.
+    """Return a complete configuration as values of a file that ``load_config`` reads.
 
-    ``given`` is what ``train`` was given, with traces and arrays as plain values: what was given as
-    a text stays one. Defaults are written down too.
+    ``given`` are the arguments of ``train``, with traces and arrays as plain values; texts stay
+    texts. Defaults are included.
     """
     both = {**vars(config.env_config), **vars(config)}
     values = {key: both[key] for key in top_keys() if key in both}
@@ -46,10 +46,10 @@ def resolved(config: RunConfig, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _taken_over(init: Any) -> dict[str, Any]:
-    """Return the arguments that a run was trained with, which one that starts from it takes over.
+    """Return the environment arguments that a new run inherits from its initial run.
 
-    ``init``: the run, or what names it and its checkpoint; {} where its config.json is unreadable:
-    nothing was taken over then.
+    ``init``: the run, or the name of it and its checkpoint. Return {} if its config.json is
+    unreadable, because nothing was inherited then.
     """
     if init is None:
         return {}
@@ -61,7 +61,7 @@ def _taken_over(init: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any, given: Any) -> Any:
-    """Return an argument of an environment as a file may hold it."""
+    """Return an argument of an environment in a form that a file can hold."""
     if isinstance(value, Trace) and given is None and value.name in bundled():
         return value.name
     if isinstance(given, Beside):
@@ -72,7 +72,7 @@ def _plain(value: Any, given: Any) -> Any:
 
 
 def config_text(values: Mapping[str, Any]) -> str:
-    """Return values as TOML; None becomes "none"."""
+    """Format values as TOML; None becomes "none"."""
     top = {key: value for key, value in values.items() if key not in TABLES}
     lines = [f"{_key(key)} = {_toml(key, value)}" for key, value in top.items()]
     for table in TABLES:
@@ -98,7 +98,7 @@ def _toml(key: str, value: Any) -> str:
         return f"{{{', '.join(pairs)}}}"
     if isinstance(value, Sequence):
         return f"[{', '.join(_toml(key, each) for each in value)}]"
-    raise ConfigError(f"{key}={value!r:.60}: a file cannot hold it; give a text that names it")
+    raise ConfigError(f"{key}={value!r:.60}: a file cannot hold this value; pass a name as text")
 
 
 def _text(value: str) -> str:

@@ -1,1 +1,1 @@
-"""Pages, plots and texts that say what was found."""
+"""Pages, charts and texts of reports."""

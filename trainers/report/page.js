@@ -1,5 +1,5 @@
 "use strict";
-// What a report can do more with a script: sort, hide and show, zoom, tell values. Without one the page is whole.
+// Adds sorting, hiding, zooming and value display to a report. The page is complete without this script.
 (() => {
   const all = (query, within = document) => [...within.querySelectorAll(query)];
   const make = (tag, properties = {}, ...inside) => {
@@ -11,14 +11,14 @@
   const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
   const number = (value, digits = 4) => Number(value.toPrecision(digits)).toLocaleString("en");
 
-  // --- Tables: sorted by a click on a heading; the optimum stays last ----------------------------
+  // --- Tables: a click on a heading sorts; the optimum stays last --------------------------------
   const key = (row, k) => {
     const text = row.cells[k].textContent.trim();
     const value = parseFloat(text.replace(/,/g, ""));
     return Number.isNaN(value) ? text : value;
   };
   const order = (a, b, sign) => {
-    if (a === "" || b === "") return (a === "") - (b === ""); // nothing known: last
+    if (a === "" || b === "") return (a === "") - (b === ""); // empty cells come last
     const numbers = typeof a === "number" && typeof b === "number";
     return sign * (numbers ? a - b : String(a).localeCompare(String(b)));
   };
@@ -50,7 +50,7 @@
   }));
   const show = () => {
     for (const element of all("[data-policy]")) element.toggleAttribute("hidden", hidden.has(element.dataset.policy));
-    for (const element of all("[data-run]")) { // of a run: shown while one of its ways to play is
+    for (const element of all("[data-run]")) { // a run is visible while one of its modes of play is visible
       const own = policies.filter((policy) => policy === element.dataset.run || policy.startsWith(`${element.dataset.run}, `));
       element.toggleAttribute("hidden", own.length > 0 && own.every((policy) => hidden.has(policy)));
     }
@@ -68,7 +68,7 @@
     show();
   }
 
-  // --- Values: under the pointer, or moved to with the arrow keys --------------------------------
+  // --- Values: shown at the pointer, or with the arrow keys --------------------------------------
   const probe = (figure, frame, name, find, move, tell) => {
     let state = null;
     const tip = make("output", { className: "tip", hidden: true });
@@ -80,7 +80,7 @@
     figure.append(tip);
     frame.tabIndex = 0;
     frame.setAttribute("role", "group");
-    frame.setAttribute("aria-label", `${name}: arrow keys tell values`);
+    frame.setAttribute("aria-label", `${name}: arrow keys show values`);
     const hide = () => { for (const each of [tip, ...lines]) each.hidden = true; };
     const draw = (next) => {
       state = next;
@@ -115,7 +115,7 @@
     return { hide, index: () => state };
   };
 
-  // --- The course over time ----------------------------------------------------------------------
+  // --- Values over time --------------------------------------------------------------------------
   const course = () => {
     const data = JSON.parse(document.getElementById("course").textContent);
     const points = data.nodes[0].values[0].length;
@@ -144,7 +144,7 @@
       });
       return found;
     });
-    // Lines and columns of every point: the page itself draws means of several.
+    // Draw every point; the page itself draws means over several points.
     const drawn = (kind, values, top) => {
       const y = (value) => (100 - 100 * value / top).toFixed(1);
       if (kind === "columns") return values.map((v, k) => v > 0 ? `M${k} 100V${y(v)}h1V100z` : "").join("");
@@ -156,12 +156,12 @@
       const { series, kind, top } = path.dataset;
       path.setAttribute("d", drawn(kind, data.nodes[n].values[series], Number(top)));
     }));
-    const axis = () => { // of one day: round hours, or round parts of a window
+    const axis = () => { // ticks at round hours of a day, or at round parts of a window
       const most = window.innerWidth > 600 ? 8 : 4;
       const sizes = data.zone === null ? [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000] : [300, 900, 1800, 3600, 7200, 10800, 21600, 43200];
       const size = sizes.find((each) => (to - from) * data.step / each <= most) || (to - from) * data.step / most;
       const marks = [];
-      const end = data.start + (to - 0.08 * (to - from)) * data.step; // no room for words after it
+      const end = data.start + (to - 0.08 * (to - from)) * data.step; // no space for a label after this
       for (let at = Math.ceil((data.start + from * data.step) / size) * size; at <= end; at += size) {
         marks.push((at - data.start) / data.step);
       }
@@ -195,10 +195,10 @@
     select.onchange = () => zoom(Number(select.value));
     const back = button("‹", () => zoom(Number(select.value) - 1));
     const on = button("›", () => zoom(Number(select.value) + 1));
-    back.ariaLabel = `${data.unit} before`;
+    back.ariaLabel = `previous ${data.unit}`;
     on.ariaLabel = `next ${data.unit}`;
     if (data.days.length > 1) {
-      const said = make("span", { className: "note", textContent: `A double click on a chart shows that ${data.unit}, Escape all of them.` });
+      const said = make("span", { className: "note", textContent: `A double click on a chart shows one ${data.unit}; Escape shows all ${data.unit}s.` });
       document.getElementById("zoom").append(select, back, on, button(`all ${data.unit}s`, () => zoom(-1)), said);
       document.getElementById("zoom").className = "zoom";
       document.addEventListener("keydown", (event) => { if (event.key === "Escape") zoom(-1); });
@@ -207,7 +207,7 @@
   };
   if (document.getElementById("course")) course();
 
-  // --- Learning curves: the nearest point of a run -----------------------------------------------
+  // --- Learning curves: show the nearest point of a run ------------------------------------------
   for (const figure of all("figure.curves")) {
     const frame = figure.querySelector(".frame");
     const [most, low, high] = frame.dataset.scale.split(" ").map(Number);
@@ -234,7 +234,7 @@
     if (curves.length) probe(figure, frame, "team return per episode", find, move, tell);
   }
 
-  // --- Heat maps: what is forwarded at a load and a capacity -------------------------------------
+  // --- Heat maps: forwarded requests by load and capacity ----------------------------------------
   for (const figure of all(".maps figure")) {
     const frame = figure.querySelector(".frame");
     const rows = frame.dataset.values.split(";").map((row) => row.split(","));
@@ -244,6 +244,6 @@
     probe(figure, frame, figure.querySelector("figcaption").textContent,
       (across, down) => at(Math.floor(across * wide), Math.floor((1 - down) * high)),
       ([x, y], right, up) => at(x + right, y + up),
-      ([x, y]) => [(x + 0.5) / wide, `arrivals ${x * load}, capacity ${y * room}\n${rows[y][x] === "" ? "no such load in these rows" : `forwarded ${rows[y][x]}`}`]);
+      ([x, y]) => [(x + 0.5) / wide, `arrivals ${x * load}, capacity ${y * room}\n${rows[y][x] === "" ? "these rows do not contain this load" : `forwarded ${rows[y][x]}`}`]);
   }
 })();

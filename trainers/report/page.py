@@ -1,4 +1,4 @@
-"""The page of a report: one HTML file that stands alone, whole without its script."""
+"""Build a report page: one self-contained HTML file that is readable without its script."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ def page(
 ) -> str:
     """Return the whole page: ``notes`` and ``verdict`` are plain text, ``body`` and ``end`` HTML.
 
-    The sentences of ``verdict`` stand first, as the answer that the rest of the page is about;
-    ``notes`` on how it was found after the ``body``.
+    The sentences of ``verdict`` come first. ``notes`` explain the method, after the ``body``.
     """
     style, script = (visible(f"\n{_packed(name)}") for name in ("page.css", "page.js"))
     made = ", ".join(f"{name} {version}" for name, version in made_with.items())
@@ -48,11 +47,11 @@ def page(
 <script>{script}</script>
 </html>
 """
-    return visible(text)  # names of folders may hold what no file in UTF-8 can
+    return visible(text)  # folder names may contain characters that UTF-8 cannot encode
 
 
 def _policy(style: str, script: str) -> str:
-    """Return a policy that loads nothing and runs nothing but these two, and styles of elements."""
+    """Return a content policy that allows this style, this script, and inline style attributes."""
     style, script = (
         base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
         for text in (style, script)
@@ -69,17 +68,17 @@ def _packed(name: str) -> str:
 
 
 def _verdict(lines: Sequence[str]) -> str:
-    said = "".join(f"<p>{html.escape(line)}</p>" for line in lines)
-    return f"<div class='verdict'>{said}</div>" if lines else ""
+    paragraphs = "".join(f"<p>{html.escape(line)}</p>" for line in lines)
+    return f"<div class='verdict'>{paragraphs}</div>" if lines else ""
 
 
 def controls(what: str = "Policies") -> str:
-    """Return the place where the script lets a reader hide and show policies, or ``what``."""
+    """Return the element in which the script lets a reader hide and show ``what``."""
     return f"<div id='controls'{data(what=what)}></div>\n"
 
 
 def note(text: str) -> str:
-    """Return a paragraph of small print."""
+    """Return a paragraph in small print."""
     return f"<p class='note'>{html.escape(text)}</p>"
 
 
@@ -90,18 +89,18 @@ def table(
     kinds: Mapping[str, str] | None = None,
     policies: bool = True,
 ) -> str:
-    """Return a table that its script sorts; headings and cells are plain text.
+    """Return a table that the script can sort; headings and cells are plain text.
 
-    A line-break in a cell begins small print. ``kinds`` is the class of a line ("team",
-    "optimum") by its first cell; lines of ``policies`` are hidden and shown with theirs.
+    A line break in a cell begins small print. ``kinds`` maps the first cell of a line to the line's
+    class ("team", "optimum"). With ``policies``, a line is hidden and shown with its policy.
     """
     head = "".join(f"<th>{html.escape(name)}</th>" for name in headings)
     rows = []
     for line in lines:
         kind = (kinds or {}).get(line[0], "")
-        own = f" class='{kind}'" if kind else ""
-        own += data(policy=line[0]) if policies else ""
-        rows.append(f"<tr{own}>{''.join(map(_cell, line))}</tr>")
+        attributes = f" class='{kind}'" if kind else ""
+        attributes += data(policy=line[0]) if policies else ""
+        rows.append(f"<tr{attributes}>{''.join(map(_cell, line))}</tr>")
     return (
         f"<div class='wide'><table class='sort'><thead><tr>{head}</tr></thead>"
         f"<tbody>{''.join(rows)}</tbody></table></div>\n"
@@ -117,7 +116,7 @@ def _cell(text: str) -> str:
 def learning_section(
     curves: Sequence[LearningCurve], levels: Mapping[str, float], text: str
 ) -> str:
-    """Return the section on how runs learned, with its ``text``; nothing without ``curves``."""
+    """Return the section about learning with its ``text``; "" without ``curves``."""
     if not curves:
         return ""
     return f"""<h2>Learning</h2>

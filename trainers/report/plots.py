@@ -1,7 +1,7 @@
-"""The charts of a report, as HTML and SVG text: no library, nothing loaded.
+"""Draw the charts of a report as HTML and SVG text, without a library or external files.
 
-An SVG is stretched to the frame that it stands in, words stand around it as HTML: a chart fits any
-width, and its words keep their size. Colors are those of page.css, for light and dark pages.
+An SVG is stretched to its frame, and words are placed around it as HTML. So a chart fits any width
+while its words keep their size. Colors come from page.css, for light and dark pages.
 """
 
 from __future__ import annotations
@@ -18,40 +18,40 @@ from corral.trainers.report import svg as pen
 __all__ = ["COLORS", "Bar", "LearningCurve", "bar_chart", "data", "frame", "learning_chart", "line"]
 
 COLORS, DASHES = 6, 3
-"""So many colors and kinds of dashes tell curves apart, ``c0`` .. and ``d0`` .. of page.css."""
+"""Numbers of colors and dash patterns of curves, ``c0`` .. and ``d0`` .. in page.css."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar, with an interval where there is one."""
+    """One bar, with an optional interval."""
 
     name: str
     value: float
     low: float | None = None
     high: float | None = None
-    marked: bool = False  # stands out: a team among the references
-    policy: str = ""  # that it is hidden and shown with; default: its name
+    marked: bool = False  # highlighted, for a team among the references
+    policy: str = ""  # policy with which it is hidden and shown; default: its name
 
 
 @dataclass(frozen=True, eq=False)
 class LearningCurve:
-    """The course of learning: the team's return per episode after so many env steps."""
+    """Learning curve of a run: the team's return per episode by env steps."""
 
     label: str
     env_steps: Array  # [U]
-    returns: Array  # float [U]; NaN where no episode ended
-    group: str = ""  # runs of one group share a color, and are hidden and shown together
+    returns: Array  # float [U]; NaN if no episode ended
+    group: str = ""  # runs of one group share a color and are hidden and shown together
 
 
 def data(**values: object) -> str:
-    """Return attributes of an element that its script reads: `` data-NAME="VALUE"`` ..."""
+    """Return element attributes for the script: `` data-NAME="VALUE"`` ..."""
     return "".join(
         f' data-{name}="{html.escape(str(value), quote=True)}"' for name, value in values.items()
     )
 
 
 def line(x: Array, y: Array) -> str:
-    """Return the path through points x, y."""
+    """Return the SVG path through the points x, y."""
     return "M" + "L".join(f"{a:.6g} {b:.4g}" for a, b in zip(x.tolist(), y.tolist(), strict=True))
 
 
@@ -70,9 +70,9 @@ def frame(
 ) -> str:
     """Return shapes, drawn in 0 .. ``width`` and (downwards) 0 .. ``height``, in a stretched SVG.
 
-    ``x`` and ``y`` are places along the edges, in shares from the left and from below, and what is
-    written there; ``levels`` are written inside; ``below`` is a title under those of ``x``.
-    ``label`` says what is to be seen; ``more`` are attributes of the frame.
+    ``x`` and ``y`` are labels along the edges, with positions as shares from the left and from
+    below. ``levels`` are labels inside; ``below`` is a title under the labels of ``x``. ``label``
+    describes the chart for screen readers; ``more`` are attributes of the frame.
     """
     words = [
         f"<span class='y' style='bottom:{100 * at:.2f}%'>{html.escape(word)}</span>"
@@ -97,7 +97,7 @@ def frame(
 
 
 def bar_chart(bars: Sequence[Bar], title: str) -> str:
-    """Return horizontal bars with their values; the interval as a thin line."""
+    """Return horizontal bars with their values; a thin line shows the interval."""
     largest = max([bar.high or bar.value for bar in bars] + [1e-9])
     rows = []
     for bar in bars:
@@ -117,20 +117,22 @@ def bar_chart(bars: Sequence[Bar], title: str) -> str:
 def learning_chart(curves: Sequence[LearningCurve], levels: Mapping[str, float]) -> str:
     """Return a chart of team return per episode over env steps.
 
-    A line per run; ``levels`` are horizontal lines.
+    Each run is one line; ``levels`` are horizontal lines.
     """
     lines = [_thinned(curve) for curve in curves]
     values = [*(y[np.isfinite(y)] for _, y in lines), np.array(list(levels.values()))]
     every = np.concatenate(values)
     every = every if len(every) else np.zeros(1)
     low, high, marks = pen.ticks(float(every.min()), float(every.max()))
-    most = max([float(x[-1]) for x, _ in lines if len(x)] + [1.0])
+    last_step = max([float(x[-1]) for x, _ in lines if len(x)] + [1.0])
 
     def height(returns: Array) -> Array:
         return np.asarray(100 - (returns - low) / (high - low) * 100)
 
     y_marks = [((tick - low) / (high - low), f"{tick:g}") for tick in marks]
-    x_marks = [(k / most, pen.thousands(k)) for k in pen.ticks(0.0, most)[2] if k <= most]
+    x_marks = [
+        (k / last_step, pen.thousands(k)) for k in pen.ticks(0.0, last_step)[2] if k <= last_step
+    ]
     shapes = [f'<path class="mark" d="M0 {100 - 100 * at:.4g}H1000"/>' for at, _ in y_marks]
     flat = [(level - low) / (high - low) for level in levels.values()]
     shapes += [f'<path class="level" d="M0 {100 - 100 * at:.4g}H1000"/>' for at in flat]
@@ -140,18 +142,18 @@ def learning_chart(curves: Sequence[LearningCurve], levels: Mapping[str, float])
         group = curve.group or curve.label
         number = groups.index(group)
         kind = f"c{number % COLORS} d{number // COLORS % DASHES}"
-        own = data(run=group, name=curve.label)
-        across, heights = 1000 * steps / most, height(returns)
+        attributes = data(run=group, name=curve.label)
+        across, heights = 1000 * steps / last_step, height(returns)
         pieces = _runs(np.isfinite(returns))
         shape = "".join(line(across[a:b], heights[a:b]) for a, b in pieces)
-        shapes.append(f'<path class="{kind}" d="{shape}"{own}/>')
+        shapes.append(f'<path class="{kind}" d="{shape}"{attributes}/>')
         for first, after in pieces:
-            if after - first == 1:  # a dot, where there is no line
+            if after - first == 1:  # draw a dot, because one point makes no line
                 dot = f"M{across[first]:.6g} {heights[first]:.4g}h.01"
                 shapes.append(f'<path class="{kind} dot" d="{dot}"{data(run=group)}/>')
         entry = _key(group, kind, data(run=group))
         key += [entry] if entry not in key else []
-    said = frame(
+    chart = frame(
         shapes,
         width=1000,
         x=x_marks,
@@ -160,10 +162,10 @@ def learning_chart(curves: Sequence[LearningCurve], levels: Mapping[str, float])
         below="env steps",
         kind="learning",
         label="team return per episode over env steps",
-        more=data(scale=f"{most:g} {low:g} {high:g}"),
+        more=data(scale=f"{last_step:g} {low:g} {high:g}"),
     )
     return (
-        f"<figure class='curves'><figcaption>team return per episode</figcaption>{said}"
+        f"<figure class='curves'><figcaption>team return per episode</figcaption>{chart}"
         f"<ul class='legend'>{''.join(key)}</ul></figure>\n"
     )
 
@@ -182,13 +184,13 @@ def _runs(valid: Array) -> list[tuple[int, int]]:
 
 
 def _thinned(curve: LearningCurve, most: int = 400) -> tuple[Array, Array]:
-    """Return steps and returns of at most ``most`` points, means of what lies between."""
+    """Return steps and returns of at most ``most`` points; a point is the mean of its interval."""
     steps = np.asarray(curve.env_steps, dtype=np.float64)
     returns = np.asarray(curve.returns, dtype=np.float64)
     if steps.shape != returns.shape or steps.ndim != 1:
         raise ValueError(
             f"curve {curve.label}: env_steps {steps.shape} and returns {returns.shape}; "
-            "give [U] twice"
+            "pass two arrays of shape [U]"
         )
     width = -(-len(steps) // most)
     if width <= 1:

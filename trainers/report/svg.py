@@ -1,4 +1,4 @@
-"""The SVG text that charts are drawn with: no library, nothing loaded."""
+"""Write SVG text for charts, without a library or external files."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ __all__ = [
     "ticks",
 ]
 
-# Okabe and Ito's palette, clear to color-blind readers too.
+# Okabe and Ito's palette, also clear to color-blind readers.
 BLUE, GRAY, RED, ORANGE, INK = "#0072B2", "#9a9a9a", "#D55E00", "#E69F00", "#333333"
 GREEN, PURPLE, SKY, PALE = "#009E73", "#CC79A7", "#56B4E9", "#e5e5e5"
 PAPER = '<rect width="100%" height="100%" fill="#ffffff"/>'
 WIDTH = 920
 LEFT, RIGHT = 64, 12  # margins of the plots
-LETTER = 6.6  # mean width of one, at size 12
+LETTER = 6.6  # mean width of a letter at size 12
 
 
 def svg(height: float, parts: Sequence[str], title: str) -> str:
-    """Return a picture of its own, on white: it can be read on dark pages, too."""
+    """Return a standalone picture on white, so that it is readable on dark pages."""
     label = html.escape(title, quote=True)
     return (
         f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{label}" '
@@ -66,7 +66,7 @@ def text(
     weight: int = 400,
     turned: bool = False,
 ) -> str:
-    """Return words at a point; ``turned`` ones run upwards from it."""
+    """Return words at a point; ``turned`` words run upwards."""
     turn = f' transform="rotate(-90 {x:.1f} {y:.1f})"' if turned else ""
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" '
@@ -98,14 +98,14 @@ def path(x: Array, y: Array, color: str, width: float = 1.5, dash: str = "") -> 
 
 
 def round_up(value: float) -> float:
-    """Return the next round number: an axis ends with it."""
+    """Return the next round number, for the end of an axis."""
     power = 10.0 ** math.floor(math.log10(value))
     steps = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
     return next(step * power for step in steps if step * power >= value * (1 - 1e-9))
 
 
 def ticks(low: float, high: float) -> tuple[float, float, list[float]]:
-    """Return round ends of an axis from ``low`` to ``high``, and round numbers from end to end."""
+    """Return round ends of an axis from ``low`` to ``high``, and round numbers between them."""
     size = round_up(max((high - low) / 5, abs(high) * 1e-6, 1e-9))
     first, last = math.floor(low / size + 1e-9), math.ceil(high / size - 1e-9)
     last = max(last, first + 1)
@@ -113,7 +113,7 @@ def ticks(low: float, high: float) -> tuple[float, float, list[float]]:
 
 
 def thousands(value: float) -> str:
-    """Return "1.5 M", "200 k", "40", ..."""
+    """Format a number as "1.5 M", "200 k", "40", ..."""
     for size, letter in ((1e6, " M"), (1e3, " k")):
         if value >= size:
             return f"{value / size:g}{letter}"
@@ -121,7 +121,7 @@ def thousands(value: float) -> str:
 
 
 def apart(heights: Sequence[float], gap: float, top: float, base: float) -> list[float]:
-    """Return ``heights`` moved as little as keeps them ``gap`` apart, in ``top`` .. ``base``."""
+    """Move ``heights`` as little as possible, to be ``gap`` apart within ``top`` .. ``base``."""
     order = np.argsort(heights, kind="stable").tolist()
     moved = list(heights)
     edge = top - gap
@@ -134,7 +134,7 @@ def apart(heights: Sequence[float], gap: float, top: float, base: float) -> list
 
 
 def room(names: Iterable[str], least: float = 190, letter: float = LETTER) -> float:
-    """Return the width of the longest of ``names``, cut as ``cut`` does, at ``letter`` each."""
+    """Return the width of the longest of ``names``, after ``cut``, with width ``letter`` each."""
     return max([least] + [len(cut(name)) * letter + 16 for name in names])
 
 

@@ -1,1 +1,1 @@
-"""Training with RLlib."""
+"""Train with RLlib."""

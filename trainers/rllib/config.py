@@ -1,4 +1,4 @@
-"""The trainer rllib_ppo as RLlib's PPOConfig. Imports Ray only when called."""
+"""Configure the trainer rllib_ppo as RLlib's PPOConfig. Imports Ray only when called."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["ppo_config", "schedule"]
 
 
 def ppo_config(learner: Any) -> Any:
-    """Return the PPOConfig for the steps that are left."""
+    """Return the PPOConfig for the remaining steps."""
     from ray.rllib.algorithms.ppo import PPOConfig
     from ray.rllib.core.rl_module import MultiRLModuleSpec, RLModuleSpec
 
@@ -89,7 +89,7 @@ def ppo_config(learner: Any) -> Any:
             env_runner_restore_timeout_s=settings.patience / 2,
         )
         .debugging(
-            # Other episodes when a run is resumed than at its beginning.
+            # A resumed run plays other episodes than at its start.
             seed=int(generator(learner.seed, "policy", learner.env_steps).integers(2**30)),
             log_level="ERROR",
         )
@@ -100,9 +100,9 @@ def ppo_config(learner: Any) -> Any:
 
 
 def schedule(begin: float, end: float, at: int, steps: int) -> list[list[float]]:
-    """Return RLlib's schedule of what goes from ``begin`` to ``end`` over ``steps`` env steps.
+    """Return RLlib's schedule of a setting from ``begin`` to ``end`` over ``steps`` env steps.
 
-    ``at``: the env steps played already. RLlib counts from 0 when a run is resumed.
+    ``at``: number of env steps already played. RLlib counts from 0 when a run is resumed.
     """
     value = linear(begin, end, at / steps)
     return [[0, value], [max(1, steps - at), end]]

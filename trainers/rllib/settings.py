@@ -1,4 +1,4 @@
-"""The settings of the trainer that stands on RLlib."""
+"""Settings of the RLlib trainer."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ __all__ = ["RLlibPPOSettings"]
 
 @dataclass(frozen=True)
 class RLlibPPOSettings:
-    """Settings of RLlib's PPO; ValueError names one that is out of range."""
+    """Settings of RLlib's PPO. Raises ValueError for a setting out of range."""
 
     address: str = setting(
         "local",
-        "Address of a Ray cluster: HOST:PORT, auto (the one of this machine), or local (a Ray "
-        "of its own).",
+        "Address of a Ray cluster: HOST:PORT, auto (a cluster on this machine), or local (start a "
+        "new Ray).",
     )
     runners: int = setting(
         0,
-        "Number of processes that play, on whatever nodes there are; 0: this one plays.",
+        "Number of runner processes that play, on any node; 0: this process plays.",
         least=0,
         unit="processes",
         sizes="processes",
     )
     envs_per_runner: int = setting(
         16,
-        "Number of environments that each runner plays.",
+        "Number of environment copies per runner.",
         least=1,
         unit="environments",
         sizes="copies",
     )
     train_batch_size: int = setting(
         1024,
-        "Env steps of all runners together per update.",
+        "Env steps per update, over all runners.",
         least=1,
         unit="env steps",
         sizes="kept",
@@ -51,13 +51,13 @@ class RLlibPPOSettings:
     vf_coef: float = setting(0.5)
     kl_coef: float = setting(0.0)
     kl_target: float = setting(
-        0.01, "KL divergence of an update that kl_coef is adapted to reach.", above=0
+        0.01, "Target KL divergence of an update, to which kl_coef is adapted.", above=0
     )
     max_grad_norm: float = setting(0.5)
     net_arch: tuple[int, ...] = setting((64, 64))
     cnn_layers: tuple[int, ...] = setting(
         (16, 32, 64),
-        "Layers for images: filters of each 3 x 3 layer, then units after them.",
+        "Layers for images: filters of each 3 x 3 layer, then units of the layer after them.",
         least=1,
         unit="filters or units",
         sizes="layers",
@@ -66,14 +66,14 @@ class RLlibPPOSettings:
     agent_id: bool = setting(True)
     critic_input: str = setting(
         "own",
-        "Input of the critic: the agent's own observation, or with it the global state.",
+        "Input of the critic: the agent's own observation, or also the global state.",
         choices=("own", "state"),
     )
     whole_episodes: bool | None = setting(
-        None, "Learn from whole episodes only; none: in turn-based games."
+        None, "Train on whole episodes only; none: only in turn-based games."
     )
     patience: float = setting(
-        120.0, "Time without a sample of any runner that ends training.", above=0, unit="seconds"
+        120.0, "Maximum time without samples before training ends.", above=0, unit="seconds"
     )
     cpus_per_runner: float = setting(
         1.0, "Number of cores that Ray reserves for each runner.", least=0, unit="cores"
@@ -82,11 +82,11 @@ class RLlibPPOSettings:
     def __post_init__(self) -> None:
         check_settings(self)
         if not (isinstance(self.address, str) and self.address):
-            raise ValueError(f"address={self.address!r}: give HOST:PORT, 'auto' or 'local'")
+            raise ValueError(f"address={self.address!r}: pass HOST:PORT, 'auto' or 'local'")
         if len(self.cnn_layers) < 2:
-            raise ValueError(f"cnn_layers={self.cnn_layers!r}: give a tuple of numbers of units")
+            raise ValueError(f"cnn_layers={self.cnn_layers!r}: pass a tuple of two or more numbers")
         if self.batch_size > self.train_batch_size:
             raise ValueError(
-                f"batch_size={self.batch_size}: give at most train_batch_size="
+                f"batch_size={self.batch_size} is too large: pass at most train_batch_size="
                 f"{self.train_batch_size}"
             )

@@ -1,20 +1,21 @@
-"""RLlib's PPO for teams, with the masks kept: on one machine, or on as many as Ray has nodes.
+"""RLlib's PPO for teams, with action masks, on one machine or on all nodes of a Ray cluster.
 
     corral train dfaas_v0 --trainer rllib_ppo --runners 2
     corral train dfaas_v0 --trainer rllib_ppo --runners 16 --address 10.0.0.1:6379
 
-Runners play, wherever Ray puts them; this process learns. A runner that dies, with its node or
-without, is missed for as long as it takes Ray to start another; training goes on with the others.
+Runners play on any node; this process trains. If a runner or its node dies, training continues with
+the other runners until Ray has started a new one.
 
-The networks are kept here as plain torch, and their weights go to RLlib and come back after each
-update: a run is saved, loaded and judged without Ray. Adam's moments and the episodes under way are
-RLlib's, and begin anew when a run is resumed.
+This module keeps the networks as plain torch modules. Their weights are copied to RLlib and back
+after each update, so a run can be saved, loaded and evaluated without Ray. Adam's moments and
+unfinished episodes belong to RLlib; they start from the beginning when a run is resumed.
 
-The same seed learns the same where this process plays too (``runners=0``) and there is one policy.
-RLlib goes through sets of the names of several, whose order is PYTHONHASHSEED's.
+Training is reproducible with the same seed if this process also plays (``runners=0``) and the run
+has one policy. With several policies RLlib iterates over sets of their names, in an order that
+depends on PYTHONHASHSEED.
 
-Returns are those that the environment counted (``corral.adapters.rllib.env``). RLlib's own leave
-out rewards of an agent before its first turn.
+Returns are those that the environment counted (``corral.adapters.rllib.env``). RLlib's own returns
+omit rewards of an agent before its first turn.
 """
 
 from __future__ import annotations
@@ -62,30 +63,30 @@ METRICS = {
     "gradients_default_optimizer_global_norm": "grad_norm",
     "default_optimizer_learning_rate": "learning_rate",
 }
-"""Metrics: RLlib's name -> the name in the other trainers."""
+"""Metrics: RLlib's name -> corral's name."""
 
 OWN_RAY = {
-    # It listens on the loopback interface alone. Ray takes 127.0.0.1 for a mistake, but on systems
-    # for which it has this variable.
+    # Listen on the loopback interface only. Ray rejects 127.0.0.1 except on systems with this
+    # variable.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-    # 15 by itself: beside anything else runners would starve.
+    # Ray's default is 15, which starves runners next to any other load.
     "RAY_worker_niceness": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
-"""Of a Ray that is started here, where Ray has not been imported before: it reads them once."""
+"""Environment variables for a new Ray; Ray reads them once, when it is imported."""
 
 ANSWER = 5.0
-"""Seconds within which a cluster's address must answer."""
+"""Maximum time in seconds for a cluster's address to answer."""
 
 RETRY = 0.5
-"""Seconds after which runners are asked again."""
+"""Time in seconds before runners are asked for samples again."""
 
 OBJECT_STORE = 256 * 2**20
-"""Bytes of shared memory for a Ray of our own: episodes and weights on their way."""
+"""Shared memory in bytes of a new Ray, for episodes and weights."""
 
 
 class RLlibPPO(Trainer):
-    """PPO of RLlib. See ``RLlibPPOSettings``."""
+    """RLlib's PPO. See ``RLlibPPOSettings``."""
 
     name: ClassVar[str] = "rllib_ppo"
     Settings: ClassVar[type] = RLlibPPOSettings
@@ -101,8 +102,8 @@ class RLlibPPO(Trainer):
         policies_to_train: Sequence[str],
         steps: int,
     ) -> None:
-        """Raises UnsupportedSpaceError for actions that are not Discrete, and where agents of one
-        policy differ."""
+        """Raises UnsupportedSpaceError for actions that are not Discrete, and for different agents
+        in one policy."""
         self.rules, self.settings, self.seed, self.steps = rules, settings, seed, steps
         self.env_steps = 0
         self.policy_of = dict(policies)
@@ -163,14 +164,16 @@ class RLlibPPO(Trainer):
     # --- Training --------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Raise MissingExtraError where Ray is not installed, which only learning needs, and
-        WorkerError where nothing answers at the address."""
+        """Raise MissingExtraError if Ray is not installed; only training needs it.
+
+        Raise WorkerError if the address does not answer.
+        """
         if self.settings.address == "local" and "ray" not in sys.modules:
             for name, value in OWN_RAY.items():
                 os.environ.setdefault(name, value)
         require("ray.rllib", extra="rllib", purpose="train with rllib_ppo")
         host, colon, port = self.settings.address.rpartition(":")
-        if colon and port.isdecimal():  # Ray itself tries for minutes
+        if colon and port.isdecimal():  # test here, because Ray itself tries for minutes
             try:
                 socket.create_connection((host, int(port)), timeout=ANSWER).close()
             except (OSError, OverflowError) as error:
@@ -182,10 +185,10 @@ class RLlibPPO(Trainer):
         return int(self.settings.train_batch_size)
 
     def learn(self, steps: int | None = None) -> Iterator[Update]:
-        """Updates as long as whole ones fit into ``steps``, at least one.
+        """Yield updates while whole ones fit into ``steps``, at least one.
 
-        Default: those that it was made for, over which settings are annealed. Raises WorkerError
-        where the environment raised in a runner, or no runner plays any more.
+        Default: the planned number of steps, over which settings are annealed. Raises WorkerError
+        if the environment raises in a runner, or if no runner plays any more.
         """
         self.check()
         size = self.rollout_steps
@@ -204,15 +207,13 @@ class RLlibPPO(Trainer):
             if faults := played.get("corral_faults"):
                 raise WorkerError(f"{self.rules.name}, in a runner: {faults[0]}")
             sampled = played.get("num_env_steps_sampled", 0)
-            if not sampled or math.isnan(
-                sampled
-            ):  # NaN: all runners were lost, or are being restarted
+            if not sampled or math.isnan(sampled):  # NaN: all runners are lost or restarting
                 silent = time.monotonic() - heard
                 if silent > self.settings.patience:
                     raise WorkerError(
                         f"no runner has played for {silent:.0f} s (patience="
-                        f"{self.settings.patience:g}): look at the cluster with 'ray status', and "
-                        "go on with corral train --resume"
+                        f"{self.settings.patience:g}): check the cluster with 'ray status', then "
+                        "resume with corral train --resume"
                     )
                 time.sleep(RETRY)
                 continue
@@ -224,12 +225,12 @@ class RLlibPPO(Trainer):
             yield Update(self.env_steps, episodes, self._metrics(result), seconds)
 
     def _start_ray(self) -> None:
-        """Connect to the cluster, or start a Ray of our own on this machine."""
+        """Connect to the cluster, or start a new Ray on this machine."""
         import ray
 
-        for name in ("ray.rllib", "ray.tune"):  # they warn of what is as it should be
+        for name in ("ray.rllib", "ray.tune"):  # hide needless warnings
             logging.getLogger(name).setLevel(logging.ERROR)
-        if ray.is_initialized():  # whoever did it has decided where
+        if ray.is_initialized():  # the user has already chosen a cluster
             return
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": "warning"}
         if self.settings.address == "local":
@@ -248,23 +249,23 @@ class RLlibPPO(Trainer):
 
     def _no_cluster(self, error: Exception) -> WorkerError:
         return WorkerError(
-            f"address={self.settings.address}: no Ray cluster answers there: {error}. Start one "
+            f"address={self.settings.address}: no Ray cluster answers: {error}. Start a cluster "
             "with 'ray start --head'; see docs/scaling.md"
         )
 
     def _build(self) -> Any:
-        """RLlib's algorithm, with the weights of the networks."""
+        """Return RLlib's algorithm, with the weights of the networks."""
         try:
             algorithm = ppo_config(self).build_algo()
         except Exception as error:
             if not self.settings.runners:
                 raise
             raise WorkerError(
-                f"the runners do not start: {error!r}. Each node needs this version of corral, and "
-                "the module of rules of one's own; what they said is in Ray's logs"
+                f"the runners do not start: {error!r}. Install this version of corral, and the "
+                "module of custom rules, on each node; Ray's logs contain the runners' output"
             ) from error
         networks = self._networks.items()
-        weights = {name: arrays_of(own.state_dict()) for name, own in networks}
+        weights = {name: arrays_of(network.state_dict()) for name, network in networks}
         algorithm.learner_group.set_state({"learner": {"rl_module": weights}})
         algorithm.env_runner_group.sync_weights(
             from_worker_or_learner_group=algorithm.learner_group, inference_only=True
@@ -272,7 +273,7 @@ class RLlibPPO(Trainer):
         return algorithm
 
     def _fetch(self) -> None:
-        """Copy the weights that RLlib has learned."""
+        """Copy RLlib's trained weights to the networks."""
         state = self._algorithm.learner_group.get_state(components="learner/rl_module")
         for name in self.trained:
             weights = state["learner"]["rl_module"][name]
@@ -281,21 +282,21 @@ class RLlibPPO(Trainer):
             require_finite_weights(name, networks)
 
     def _metrics(self, result: Mapping[str, Any]) -> dict[str, float]:
-        """Return RLlib's metrics of an update, by policy where there are several."""
+        """Return RLlib's metrics of an update; with several policies, prefixed by policy."""
         metrics = {}
         for name in self.trained:
             results = result.get("learners", {}).get(name, {})
             prefix = f"{name}/" if len(self._networks) > 1 else ""
-            for theirs, ours in METRICS.items():
-                if theirs != "mean_kl_loss" or self.settings.kl_coef:
-                    metrics[prefix + ours] = float(results.get(theirs, np.nan))
+            for their_name, our_name in METRICS.items():
+                if their_name != "mean_kl_loss" or self.settings.kl_coef:
+                    metrics[prefix + our_name] = float(results.get(their_name, np.nan))
         return metrics
 
     # --- Saving ----------------------------------------------------------------------------------
 
     def save(self) -> Content:
         networks = self._networks.items()
-        arrays = {f"policy_{name}": arrays_of(own.state_dict()) for name, own in networks}
+        arrays = {f"policy_{name}": arrays_of(network.state_dict()) for name, network in networks}
         return Content({"trainer": {"env_steps": self.env_steps}}, arrays)
 
     def load(self, content: Content) -> None:
@@ -325,13 +326,13 @@ class RLlibPPO(Trainer):
         return paths
 
     def close(self) -> None:
-        """Stop RLlib; and Ray, where it was started or joined here."""
+        """Stop RLlib, and Ray if this trainer started or joined it."""
         algorithm, self._algorithm = self._algorithm, None
         if algorithm is not None:
             algorithm.stop()
             with contextlib.suppress(OSError):
-                os.rmdir(algorithm.logdir)  # RLlib makes it, and nothing came into it
-            torch.use_deterministic_algorithms(self._deterministic)  # RLlib sets it for all
+                os.rmdir(algorithm.logdir)  # RLlib creates it, and it is empty
+            torch.use_deterministic_algorithms(self._deterministic)  # RLlib sets it globally
         if self._own_ray:
             import ray
 

@@ -1,1 +1,1 @@
-"""Training with Stable-Baselines3."""
+"""Train with Stable-Baselines3."""

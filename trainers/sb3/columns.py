@@ -1,8 +1,8 @@
-"""What the trainers over Stable-Baselines3 share: models, policies, the VecEnv, saving.
+"""Common base of the Stable-Baselines3 trainers: models, policies, the VecEnv, saving.
 
-Stable-Baselines3's own loop knows one policy per VecEnv. Here the columns of a VecEnv
-(copy * N + agent) go to the policies that the agents are mapped to, each a model of its own.
-Losses, optimizers, buffers and networks are Stable-Baselines3's.
+Stable-Baselines3's own loop supports one policy per VecEnv. Here each column of a VecEnv
+(copy * N + agent) goes to the policy of its agent, and each policy is a separate model. Losses,
+optimizers, buffers and networks are Stable-Baselines3's.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from corral.trainers.sb3.steps import ended, interrupts_ignored, require_finite
 __all__ = ["Learner", "Rollout", "SB3Trainer", "Step"]
 
 Step = tuple[dict[str, Array], Array, Array, list[dict[str, Any]]]
-"""Observations [C, ...], rewards [C], dones [C], infos: what a VecEnv's step gives."""
+"""Result of a VecEnv's step: observations [C, ...], rewards [C], dones [C], infos."""
 
 
 @dataclass
 class Learner:
-    """One policy: Stable-Baselines3's model of it, and the columns that it plays."""
+    """One policy: its Stable-Baselines3 model, and its columns."""
 
-    model: Any  # of an algorithm of Stable-Baselines3, without a VecEnv
+    model: Any  # a Stable-Baselines3 algorithm without a VecEnv
     columns: Array  # int64 [P] copy * N + agent
     trained: bool
 
@@ -64,7 +64,7 @@ class Learner:
 
 @dataclass
 class Rollout:
-    """What is counted between two rows of progress."""
+    """Counters between two rows of progress."""
 
     rewards: Array  # [N] sums over the env steps
     episodes: list[Episode] = field(default_factory=list)
@@ -74,16 +74,16 @@ class Rollout:
 
     @contextlib.contextmanager
     def timed(self, what: str) -> Iterator[None]:
-        """Count the seconds of the block as spent on ``what``."""
+        """Add the block's run time to the seconds of ``what``."""
         began = time.perf_counter()
         yield
         self.seconds[what] += time.perf_counter() - began
 
 
 class SB3Trainer(Trainer):
-    """A trainer of columns; subclasses name an algorithm, and say how a rollout is learned from.
+    """A trainer of columns. Subclasses choose an algorithm and implement learning from a rollout.
 
-    ``arguments`` are the settings that the algorithm takes by the same names.
+    ``arguments`` are the settings that the algorithm takes under the same names.
     """
 
     name: ClassVar[str]
@@ -103,7 +103,7 @@ class SB3Trainer(Trainer):
         policies_to_train: Sequence[str],
         steps: int,
     ) -> None:
-        """Raises UnsupportedSpaceError for turn-based games and agents that differ."""
+        """Raises UnsupportedSpaceError for turn-based games and agents with different spaces."""
         if not rules.simultaneous:
             refuse_turns(rules.name)
         self.rules, self.settings, self.seed, self.steps = rules, settings, seed, steps
@@ -117,9 +117,9 @@ class SB3Trainer(Trainer):
                 for index, name in enumerate(dict.fromkeys(policies.values()))
             }
         self._vec_env: ColumnVecEnv | None = None
-        self._resumed: dict[str, Any] | None = None  # a snapshot for the VecEnv to come
-        self._starts: Array | None = None  # bool [C] columns whose episode has just begun
-        self._wraps: list[Callable[[Any], Any]] = []  # of the batch, see ``wrap_batches``
+        self._resumed: dict[str, Any] | None = None  # a snapshot for the next VecEnv
+        self._starts: Array | None = None  # bool [C] columns at the start of an episode
+        self._wraps: list[Callable[[Any], Any]] = []  # wrappers of the batch, see ``wrap_batches``
 
     def _learner(self, name: str, index: int, trained: bool) -> Learner:
         agents = [i for i, agent in enumerate(self.rules.agents) if self._policy_of[agent] == name]
@@ -129,12 +129,14 @@ class SB3Trainer(Trainer):
         model = self.algorithm(
             self.policy_class,
             None,
-            learning_rate=(lambda left: rate * max(0.0, left)) if self.settings.anneal else rate,
+            learning_rate=(lambda remaining: rate * max(0.0, remaining))
+            if self.settings.anneal
+            else rate,
             seed=int(generator(self.seed, "init", index).integers(2**31)),
             _init_setup_model=False,
             **self._arguments(len(agents), trained),
         )
-        # What Stable-Baselines3 reads off a VecEnv. It gets none: its loop is not used.
+        # Stable-Baselines3 reads these from a VecEnv, which this model does not get.
         model.observation_space = self.layout.observation_space
         model.action_space = self._action_space()
         model.n_envs = len(columns)
@@ -143,61 +145,63 @@ class SB3Trainer(Trainer):
         return Learner(model, columns, trained)
 
     def _arguments(self, agents: int, trained: bool) -> dict[str, Any]:
-        """Return the arguments of the algorithm for a policy of so many agents."""
-        given = {name: getattr(self.settings, name) for name in self.arguments}
-        return {"policy_kwargs": {"net_arch": list(self.settings.net_arch)}, **given}
+        """Return the algorithm's arguments for a policy with ``agents`` agents."""
+        arguments = {name: getattr(self.settings, name) for name in self.arguments}
+        return {"policy_kwargs": {"net_arch": list(self.settings.net_arch)}, **arguments}
 
     def _action_space(self) -> Any:
-        """Return the action space of a model to be."""
+        """Return the action space for a new model."""
         return self.layout.action_space
 
     @property
     def policies(self) -> dict[str, NetworkPolicy]:
-        found = {}
+        network_policies = {}
         for agent in self.rules.agents:
             policy = self._learners[self._policy_of[agent]].model.policy
             space = self.rules.observation_space(agent)
-            found[agent] = sb3_policy(policy, self.layout, space, agent)
-        return found
+            network_policies[agent] = sb3_policy(policy, self.layout, space, agent)
+        return network_policies
 
     def values(self, observations: Mapping[str, Any], state: Any = None) -> dict[str, Array]:
-        """Return V of what each agent observes, [R, ...]: float32 [R]."""
-        found = {}
+        """Return V of each agent's observations [R, ...]: float32 [R]."""
+        result = {}
         for i, agent in enumerate(self.rules.agents):
-            own, learner = observations[agent], self._learners[self._policy_of[agent]]
+            observation, learner = observations[agent], self._learners[self._policy_of[agent]]
             learner.model.policy.set_training_mode(False)
-            entries = self.layout.flat(own, (len(own[MASK]),), i)
-            found[agent] = learner.values(entries).cpu().numpy().reshape(-1)
-        return found
+            entries = self.layout.flat(observation, (len(observation[MASK]),), i)
+            result[agent] = learner.values(entries).cpu().numpy().reshape(-1)
+        return result
 
     @property
     def resumes_exactly(self) -> bool:
-        """False over SuperSuit, and of third-party environments: nothing can save their state."""
+        """False with SuperSuit and in third-party environments: their state cannot be saved."""
         return self.settings.vec_env == "batch" and plays_as_arrays(self.rules)
 
     # --- Training --------------------------------------------------------------------------------
 
     def wrap_batches(self, wrap: Callable[[Any], Any]) -> bool:
-        """Return False over SuperSuit, whose copies step themselves."""
+        """Add a wrapper; return False with SuperSuit, which steps the copies itself."""
         self._wraps.append(wrap)
         return bool(self.settings.vec_env == "batch")
 
     def check(self) -> None:
-        """Raise ValueError where the device is not there, on which Stable-Baselines3 would take the
-        CPU, and MissingExtraError where SuperSuit is asked for and not installed."""
+        """Raise ValueError if the device is missing, instead of using the CPU silently.
+
+        Raise MissingExtraError if SuperSuit is requested but not installed.
+        """
         require_device(self.settings.device)
         if self.settings.vec_env == "supersuit":
             require("supersuit", extra="supersuit", purpose="train with vec_env='supersuit'")
 
     @property
     def rollout_steps(self) -> int:
-        """Env steps of a rollout, over all environments together."""
+        """Env steps of a rollout, over all environment copies."""
         return int(self.settings.num_envs * self.settings.n_steps)
 
     def learn(self, steps: int | None = None) -> Iterator[Update]:
-        """Rollouts and updates as long as whole rollouts fit into ``steps``, at least one.
+        """Yield updates while whole rollouts fit into ``steps``, at least one.
 
-        Default: those that it was made for, over which what is annealed changes.
+        Default: the planned number of steps, over which settings are annealed.
         """
         self.check()
         per_rollout = self.rollout_steps
@@ -213,14 +217,15 @@ class SB3Trainer(Trainer):
     def _learn_rollout(
         self, obs: dict[str, Array]
     ) -> tuple[dict[str, Array], Rollout, dict[str, float]]:
-        """Play a rollout from observations [C, ...] on, learn, and count its env steps.
+        """Play a rollout from observations [C, ...], learn from it, and count its env steps.
 
-        Returns the next observations, what was counted, and metrics.
+        Returns the next observations, the counters and the metrics.
         """
         raise NotImplementedError
 
     def _begin(self) -> dict[str, Array]:
-        """Return the observations [C, ...] to go on from; begin episodes where there are none."""
+        """Return the current observations [C, ...]; start new episodes if there is no saved
+        state."""
         if self._vec_env is None:
             self._vec_env = self._make_vec_env()
         if self._resumed is not None and isinstance(self._vec_env, BatchVecEnv):
@@ -243,13 +248,13 @@ class SB3Trainer(Trainer):
             vec_env = BatchVecEnv(batch, agent_id)
             vec_env.seed(self.seed)
             return vec_env
-        with interrupts_ignored():  # a Ctrl-C is for this process; it ends the workers
+        with interrupts_ignored():  # only this process handles Ctrl-C, and it ends the workers
             rules: Any = self.rules
             env = rules.make() if third_party(rules) else ParallelShell(rules)
             return vectorize(env, num_envs, self.settings.cpus, self.seed, agent_id)
 
     def _step(self, actions: Array, rollout: Rollout) -> Step:
-        """Step the VecEnv with actions [C], and count what came of it."""
+        """Step the VecEnv with actions [C], and update the counters."""
         assert self._vec_env is not None
         obs, rewards, dones, infos = self._vec_env.step(actions)
         assert isinstance(obs, dict)
@@ -260,7 +265,7 @@ class SB3Trainer(Trainer):
         return obs, rewards, dones, infos
 
     def _logged(self, name: str, model: Any) -> dict[str, float]:
-        """Return what a model has logged since it was last asked, and forget it."""
+        """Return the metrics that a model logged since the last call, and clear them."""
         prefix = f"{name}/" if len(self._learners) > 1 else ""
         logged: dict[str, float] = {
             prefix + key.rpartition("/")[2]: float(value)
@@ -273,13 +278,13 @@ class SB3Trainer(Trainer):
 
     def save(self) -> Content:
         generators, generator_arrays = self._generators.save()
-        n_updates = {name: each.model._n_updates for name, each in self._learners.items()}
+        n_updates = {name: item.model._n_updates for name, item in self._learners.items()}
         document = {"env_steps": self.env_steps, "generators": generators, "n_updates": n_updates}
         arrays = {"generators": generator_arrays}
         for name, learner in self._learners.items():
             arrays |= policy_arrays(name, learner.model.policy)
         vec_env = self._vec_env if self.resumes_exactly else None
-        snapshot = None if self._resumed is None else dict(self._resumed)  # loaded, not begun
+        snapshot = None if self._resumed is None else dict(self._resumed)  # loaded but not started
         if isinstance(vec_env, BatchVecEnv) and self._starts is not None and snapshot is None:
             snapshot = vec_env.snapshot()
         if snapshot is not None and self._starts is not None:
@@ -302,8 +307,8 @@ class SB3Trainer(Trainer):
                 self._resumed = {**document["environment"], "arrays": environment}
 
     def export(self, folder: Path) -> list[Path]:
-        """One zip of Stable-Baselines3 per policy."""
-        paths = {folder / f"{name}.zip": each.model for name, each in self._learners.items()}
+        """Write one Stable-Baselines3 zip file per policy."""
+        paths = {folder / f"{name}.zip": learner.model for name, learner in self._learners.items()}
         for path, model in paths.items():
             model.save(path)
         return list(paths)

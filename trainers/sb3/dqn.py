@@ -1,11 +1,11 @@
-"""Stable-Baselines3's DQN for teams, with the masks kept in play, exploration and targets.
+"""Stable-Baselines3's DQN for teams, with action masks in play, exploration and targets.
 
-Each policy has a replay buffer of its own, with the decisions of its agents alone. The columns of a
-VecEnv are played as in ``corral.trainers.sb3.columns``. A time limit is no end: the buffer keeps
-both apart, and targets go on where an episode was only cut.
+Each policy has a replay buffer with the decisions of its own agents. The columns of a VecEnv are
+played as in ``corral.trainers.sb3.columns``. The buffer distinguishes termination from truncation,
+so targets bootstrap at a time limit.
 
-Greedy play takes the legal action of the highest value. Sampled play, and that of policies which do
-not train, takes a random legal one with probability ``exploration_final_eps``.
+Greedy play takes the legal action with the highest value. Sampled play, and play of untrained
+policies, takes a random legal action with probability ``exploration_final_eps``.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from corral.trainers.sb3.settings import SB3DQNSettings
 __all__ = ["SB3DQN"]
 
 REPLAYED = ("actions", "rewards", "dones", "timeouts")
-"""Arrays of a replay buffer [rows, P, ...], besides those of its two dictionaries."""
+"""Arrays of a replay buffer [rows, P, ...], except its two dictionaries of observations."""
 
 
 class SB3DQN(SB3Trainer):
-    """DQN that plays, explores and bootstraps with legal actions. See ``SB3DQNSettings``."""
+    """DQN that plays, explores and bootstraps with legal actions only. See ``SB3DQNSettings``."""
 
     name: ClassVar[str] = "sb3_dqn"
     Settings: ClassVar[type] = SB3DQNSettings
@@ -44,16 +44,16 @@ class SB3DQN(SB3Trainer):
     )
 
     def _arguments(self, agents: int, trained: bool) -> dict[str, Any]:
-        given, settings = super()._arguments(agents, trained), self.settings
-        given["policy_kwargs"]["epsilon"] = settings.exploration_final_eps
+        arguments, settings = super()._arguments(agents, trained), self.settings
+        arguments["policy_kwargs"]["epsilon"] = settings.exploration_final_eps
         if not trained:
-            given["buffer_size"] = 1
-        # Stable-Baselines3 counts the decisions of all columns, and warns where one step is more.
+            arguments["buffer_size"] = 1
+        # Stable-Baselines3 counts the decisions of all columns, and warns if one step exceeds this.
         interval = max(settings.target_update_interval, settings.num_envs)
-        return {**given, "target_update_interval": agents * interval}
+        return {**arguments, "target_update_interval": agents * interval}
 
     def _action_space(self) -> Any:
-        return copy.deepcopy(self.layout.action_space)  # what is explored is drawn from it
+        return copy.deepcopy(self.layout.action_space)  # exploration samples from it
 
     def _learner(self, name: str, index: int, trained: bool) -> Learner:
         learner = super()._learner(name, index, trained)
@@ -63,19 +63,19 @@ class SB3DQN(SB3Trainer):
 
     @property
     def remark(self) -> str | None:
-        """What is to be said where all that is planned is played at random; else None."""
+        """A warning if all planned steps are played with random actions, else None."""
         rollout, starts = self.rollout_steps, self.settings.learning_starts
         planned = max(1, self.steps // rollout) * rollout
         if planned > starts:
             return None
         return (
             f"nothing is learned in {planned:,} env steps: --learning-starts (learning_starts=) is "
-            f"{starts:,}; give less, or more steps"
+            f"{starts:,}. Pass a smaller value, or more steps"
         )
 
     @property
     def rollout_steps(self) -> int:
-        """Env steps between two rows of progress, over all environments together."""
+        """Env steps between two rows of progress, over all environment copies."""
         settings = self.settings
         return int(settings.num_envs * settings.train_freq * settings.log_interval)
 
@@ -107,18 +107,18 @@ class SB3DQN(SB3Trainer):
         assert self._starts is not None
         actions = np.empty(len(self._starts), dtype=np.int64)
         for learner in self._learners.values():
-            model, own = learner.model, learner.own(obs)
+            model, observations = learner.model, learner.own(obs)
             model.policy.set_training_mode(False)
             if learner.trained:
-                model.num_timesteps, model._last_obs = played, own
+                model.num_timesteps, model._last_obs = played, observations
                 chosen, _ = model._sample_action(self.settings.learning_starts)
             else:
-                chosen, _ = model.predict(own)
+                chosen, _ = model.predict(observations)
             actions[learner.columns] = chosen
         return actions
 
     def _store(self, actions: Array, step: Step, played: int) -> None:
-        """Put a step into the replay buffers; update target networks and exploration."""
+        """Add a step to the replay buffers; update target networks and exploration."""
         obs, rewards, dones, infos = step
         for learner in self._learners.values():
             if not learner.trained:
@@ -136,7 +136,7 @@ class SB3DQN(SB3Trainer):
             model._on_step()
 
     def _update(self, learns: bool) -> dict[str, float]:
-        """Learn from minibatches of each policy's replay buffer, where it ``learns`` yet."""
+        """Train from minibatches of each policy's replay buffer if ``learns``; return metrics."""
         metrics: dict[str, float] = {}
         for name, learner in self._learners.items():
             if not learner.trained:
@@ -166,7 +166,7 @@ class SB3DQN(SB3Trainer):
             if learner.trained:
                 rows = model.replay_buffer.size()
                 replayed = _replayed(model.replay_buffer)
-                arrays[f"replay_{name}"] = {key: each[:rows] for key, each in replayed.items()}
+                arrays[f"replay_{name}"] = {key: item[:rows] for key, item in replayed.items()}
         return Content(content.documents, arrays)
 
     def load(self, content: Content) -> None:
@@ -177,39 +177,39 @@ class SB3DQN(SB3Trainer):
                     _require_replay(learner.model, f"replay_{name}", content.arrays, saved[name])
             super().load(content)
             for name, learner in self._learners.items():
-                model, own = learner.model, saved[name]
-                model.action_space.np_random.bit_generator.state = own["generator"]
-                model.exploration_rate, model._n_calls = float(own["rate"]), int(own["steps"])
-                model.replay_buffer.full = bool(own["full"])
-                model.replay_buffer.pos = int(own["position"])
+                model, state = learner.model, saved[name]
+                model.action_space.np_random.bit_generator.state = state["generator"]
+                model.exploration_rate, model._n_calls = float(state["rate"]), int(state["steps"])
+                model.replay_buffer.full = bool(state["full"])
+                model.replay_buffer.pos = int(state["position"])
                 if learner.trained:
-                    for key, each in _replayed(model.replay_buffer).items():
+                    for key, item in _replayed(model.replay_buffer).items():
                         kept = content.arrays[f"replay_{name}"][key]
-                        each[: len(kept)] = kept
+                        item[: len(kept)] = kept
 
 
 def _summary(logged: list[dict[str, float]]) -> dict[str, float]:
-    """Return the last of what updates logged; of losses the mean."""
-    found = {key: value for each in logged for key, value in each.items()}
-    for key in found:
+    """Return the last logged value of each metric, and the mean of losses."""
+    last = {key: value for item in logged for key, value in item.items()}
+    for key in last:
         if key.rpartition("/")[2] == "loss":
-            found[key] = float(np.mean([each[key] for each in logged if key in each]))
-    return found
+            last[key] = float(np.mean([item[key] for item in logged if key in item]))
+    return last
 
 
 def _replayed(buffer: Any) -> dict[str, Array]:
     """Return the arrays [rows, P, ...] of a replay buffer, by name."""
-    found = {key: getattr(buffer, key) for key in REPLAYED}
+    replayed = {key: getattr(buffer, key) for key in REPLAYED}
     for name in ("observations", "next_observations"):
-        found |= {f"{name}.{key}": each for key, each in getattr(buffer, name).items()}
-    return found
+        replayed |= {f"{name}.{key}": item for key, item in getattr(buffer, name).items()}
+    return replayed
 
 
 def _require_replay(
     model: Any, file: str, arrays: Mapping[str, dict[str, Array]], saved: Mapping[str, Any]
 ) -> None:
-    """Raise CheckpointError where a saved replay buffer does not fit the one of ``model``."""
+    """Raise CheckpointError if a saved replay buffer does not fit the one of ``model``."""
     buffer = model.replay_buffer
     rows = buffer.buffer_size if saved["full"] else int(saved["position"])
-    expected = {key: each[:rows] for key, each in _replayed(buffer).items()}
+    expected = {key: item[:rows] for key, item in _replayed(buffer).items()}
     require_arrays(file, arrays[file], shapes_of(expected))

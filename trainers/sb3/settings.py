@@ -1,4 +1,4 @@
-"""The settings of the trainers that stand on Stable-Baselines3."""
+"""Settings of the Stable-Baselines3 trainers."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ __all__ = ["SB3A2CSettings", "SB3DQNSettings", "SB3Settings"]
 
 @dataclass(frozen=True)
 class _ColumnSettings:
-    """Settings of all of them; ValueError names one that is out of range."""
+    """Settings of all Stable-Baselines3 trainers. Raises ValueError for one out of range."""
 
     vec_env: str = setting(
         "batch",
-        "Class that plays the environments: batch is fast and resumes exactly.",
+        "Class that steps the environments: batch is fast and resumes exactly.",
         choices=("batch", "supersuit"),
     )
     num_envs: int = setting(16)
     cpus: int = setting(
         0,
-        "Number of worker processes of SuperSuit; 0: none.",
+        "Number of SuperSuit's worker processes; 0: none.",
         least=0,
         unit="processes",
         sizes="processes",
@@ -33,7 +33,7 @@ class _ColumnSettings:
     agent_id: bool = setting(True)
     device: str = setting(
         "cpu",
-        "Device of the networks; small ones are faster on the CPU.",
+        "Device of the networks; small networks are faster on the CPU.",
         choices=("cpu", "cuda", "auto"),
     )
 
@@ -50,75 +50,77 @@ class SB3Settings(_ColumnSettings):
     n_epochs: int = setting(6)
     gae_lambda: float = setting(0.95)
     clip_range: float = setting(0.2)
-    ent_coef: float = setting(0.0, "Weight of the bonus for entropy over legal actions.", least=0)
+    ent_coef: float = setting(0.0, "Weight of the entropy bonus over legal actions.", least=0)
     vf_coef: float = setting(0.5)
     max_grad_norm: float = setting(0.5)
     target_kl: float | None = setting(
         None,
-        "KL divergence of which 1.5 times ends an update, whatever epochs are left; none: never.",
+        "An update stops early at 1.5 times this KL divergence; none: never.",
         above=0,
     )
 
 
 @dataclass(frozen=True)
 class SB3A2CSettings(_ColumnSettings):
-    """Settings of A2C: one step of the optimizer on each rollout."""
+    """Settings of A2C, which takes one optimizer step per rollout."""
 
     n_steps: int = setting(8)
     gae_lambda: float = setting(0.95)
-    ent_coef: float = setting(0.0, "Weight of the bonus for entropy over legal actions.", least=0)
+    ent_coef: float = setting(0.0, "Weight of the entropy bonus over legal actions.", least=0)
     vf_coef: float = setting(0.5)
     max_grad_norm: float = setting(0.5)
-    use_rms_prop: bool = setting(True, "Optimize with RMSprop; no: with Adam.")
+    use_rms_prop: bool = setting(True, "Use RMSprop as the optimizer; no: use Adam.")
     rms_prop_eps: float = setting(
-        1e-5, "Number that RMSprop adds to what it divides by, against division by 0.", above=0
+        1e-5, "Constant that RMSprop adds to its divisor, against division by 0.", above=0
     )
     normalize_advantage: bool = setting(
-        False, "Scale the advantages of a rollout to mean 0 and deviation 1."
+        False, "Normalize the advantages of a rollout to mean 0 and standard deviation 1."
     )
 
 
 @dataclass(frozen=True)
 class SB3DQNSettings(_ColumnSettings):
-    """Settings of DQN. Env steps are counted over all environments together."""
+    """Settings of DQN. Env steps count over all environment copies together."""
 
     buffer_size: int = setting(
         50_000,
-        "Decisions that a policy's replay buffer keeps.",
+        "Capacity of a policy's replay buffer in decisions.",
         least=1,
         unit="decisions",
         sizes="kept",
     )
     learning_starts: int = setting(
-        1_000, "Env steps that are played at random before anything is learned.", least=0
+        1_000, "Env steps with random actions before training starts.", least=0
     )
     batch_size: int = setting(256)
     train_freq: int = setting(
-        4, "Env steps of each environment between updates.", least=1, unit="env steps"
+        4, "Env steps of each environment copy between updates.", least=1, unit="env steps"
     )
-    gradient_steps: int = setting(4, "Minibatches of an update.", least=1, unit="minibatches")
+    gradient_steps: int = setting(
+        4, "Number of minibatches per update.", least=1, unit="minibatches"
+    )
     target_update_interval: int = setting(
         1_000, "Env steps between updates of the target network.", least=1, unit="env steps"
     )
     tau: float = setting(
-        1.0, "Share of the network that the target network takes over; 1: all.", above=0, most=1
+        1.0, "Share of the network copied to the target network; 1: all.", above=0, most=1
     )
     exploration_fraction: float = setting(
         0.3,
-        "Share of the run over which the rate of random actions falls.",
+        "Share of the run over which the rate of random actions decreases.",
         above=0,
         most=1,
     )
     exploration_initial_eps: float = setting(
-        1.0, "Rate of random actions at first.", least=0, most=1
+        1.0, "Rate of random actions at the start.", least=0, most=1
     )
     exploration_final_eps: float = setting(
         0.05,
-        "Rate of random actions in the end, and in sampled play.",
+        "Rate of random actions at the end, and in sampled play.",
         least=0,
         below=1,
     )
     max_grad_norm: float = setting(10.0)
     log_interval: int = setting(
-        16, "Updates that a row of progress.csv tells of.", least=1, unit="updates"
+        16, "Number of updates per row of progress.csv.", least=1, unit="updates"
     )

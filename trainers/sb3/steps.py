@@ -1,4 +1,4 @@
-"""Parts of steps over Stable-Baselines3's VecEnvs: episodes that ended, what is refused."""
+"""Helpers for steps of Stable-Baselines3's VecEnvs: finished episodes and invalid numbers."""
 
 from __future__ import annotations
 
@@ -18,13 +18,18 @@ __all__ = ["ended", "interrupts_ignored", "require_finite"]
 
 
 def ended(infos: Sequence[Mapping[str, Any]], dones: Array, agents: Sequence[str]) -> list[Episode]:
-    """Return the episodes that ended in a step; all agents of a copy end together."""
+    """Return the episodes that ended in a step; all agents of an environment copy end together."""
     n, episodes = len(agents), []
     for first in (np.flatnonzero(dones[::n]) * n).tolist():
-        own = infos[first : first + n]
-        returns = {agent: each["episode"]["r"] for agent, each in zip(agents, own, strict=True)}
-        kpis = {key: float(sum(each["kpis"][key] for each in own)) for key in own[0]["kpis"]}
-        episodes.append(Episode(returns, own[0]["episode"]["l"], kpis))
+        copy_infos = infos[first : first + n]
+        returns = {
+            agent: item["episode"]["r"] for agent, item in zip(agents, copy_infos, strict=True)
+        }
+        kpis = {
+            key: float(sum(copy_info["kpis"][key] for copy_info in copy_infos))
+            for key in copy_infos[0]["kpis"]
+        }
+        episodes.append(Episode(returns, copy_infos[0]["episode"]["l"], kpis))
     return episodes
 
 
@@ -35,18 +40,20 @@ def require_finite(
     dones: Array,
     agents: Sequence[str],
 ) -> None:
-    """Raise NonFiniteError where a reward [C], an observation [C, ...], or the last one of an
-    episode that is over, holds a number that is not finite."""
-    what = "holds a number that is not finite; mend the environment"
+    """Raise NonFiniteError for a reward or observation that is not finite.
+
+    Checks rewards [C], observations [C, ...] and the final observations of finished episodes.
+    """
+    fault = "contains a number that is not finite; correct the environment"
     wrong = [(c, f"reward is {rewards[c]}") for c in np.flatnonzero(~np.isfinite(rewards)).tolist()]
     for key, values in obs.items():
         if values.dtype.kind == "f":
             finite = np.isfinite(values).reshape(len(values), -1).all(axis=1)  # [C]
-            wrong += [(c, f"{key} {what}") for c in np.flatnonzero(~finite).tolist()]
+            wrong += [(c, f"{key} {fault}") for c in np.flatnonzero(~finite).tolist()]
     for column in np.flatnonzero(dones).tolist():
         for key, value in infos[column]["terminal_observation"].items():
             if not np.isfinite(value).all():
-                wrong.append((column, f"last {key} {what}"))
+                wrong.append((column, f"last {key} {fault}"))
     if wrong:
         copy, agent = divmod(wrong[0][0], len(agents))
         raise NonFiniteError(f"copy {copy}, {agents[agent]}: the {wrong[0][1]}")
@@ -54,7 +61,7 @@ def require_finite(
 
 @contextlib.contextmanager
 def interrupts_ignored() -> Iterator[None]:
-    """Ignore SIGINT while worker processes are started, so that they inherit it."""
+    """Ignore SIGINT while worker processes start, so that they inherit this."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

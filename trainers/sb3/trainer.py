@@ -1,11 +1,10 @@
-"""Stable-Baselines3's PPO and A2C, and sb3-contrib's MaskablePPO, for teams, with the masks kept.
+"""Stable-Baselines3's PPO and A2C, and sb3-contrib's MaskablePPO, for teams with action masks.
 
-Rollouts are collected here, for all of them; see ``corral.trainers.sb3.columns``. Each policy has
+This module collects rollouts for all of them; see ``corral.trainers.sb3.columns``. Each policy has
 its own rollout buffer.
 
-At the time limit an episode is cut, not over: the value of the last observation is added to the
-last reward, discounted, as Stable-Baselines3 does it (Pardo et al., Time Limits in Reinforcement
-Learning, 2018).
+A time limit truncates an episode: the discounted value of the final observation is added to the
+last reward, as in Stable-Baselines3 (Pardo et al., Time Limits in Reinforcement Learning, 2018).
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ __all__ = ["SB3A2C", "SB3PPO", "SB3MaskablePPO"]
 
 
 class SB3PPO(SB3Trainer):
-    """PPO whose policy reads the mask from the observation. See ``SB3Settings``."""
+    """PPO with a policy that reads the mask from the observation. See ``SB3Settings``."""
 
     name: ClassVar[str] = "sb3_ppo"
     Settings: ClassVar[type] = SB3Settings
@@ -49,9 +48,9 @@ class SB3PPO(SB3Trainer):
         return obs, rollout, metrics
 
     def _collect(self, obs: dict[str, Array]) -> tuple[dict[str, Array], Rollout]:
-        """Fill the rollout buffers of the policies that train.
+        """Fill the rollout buffers of the trained policies.
 
-        Returns the next observations [C, ...] and what was counted.
+        Returns the next observations [C, ...] and the counters.
         """
         starts = self._starts
         assert starts is not None
@@ -64,23 +63,23 @@ class SB3PPO(SB3Trainer):
                 actions = np.empty(len(starts), dtype=np.int64)  # [C]
                 chosen = {}
                 for name, learner in self._learners.items():
-                    own = learner.own(obs)
-                    chosen[name] = (own, *self._choose(learner.model, own))
+                    observations = learner.own(obs)
+                    chosen[name] = (observations, *self._choose(learner.model, observations))
                     actions[learner.columns] = chosen[name][1]
             with rollout.timed("env"):
                 obs, rewards, dones, infos = self._step(actions, rollout)
             with rollout.timed("inference"):
                 for name, learner in self._learners.items():
                     if learner.trained:
-                        own, taken, values, log_probs = chosen[name]
+                        observations, taken, values, log_probs = chosen[name]
                         learner.model.rollout_buffer.add(
-                            own,
+                            observations,
                             taken.reshape(-1, 1),
                             self._bootstrapped(learner, rewards, dones, infos),
                             starts[learner.columns],
                             values,
                             log_probs,
-                            **self._masks(own),
+                            **self._masks(observations),
                         )
             starts = dones
         for learner in self._learners.values():
@@ -90,36 +89,40 @@ class SB3PPO(SB3Trainer):
                 )
         return obs, rollout
 
-    def _choose(self, model: Any, own: dict[str, Array]) -> tuple[Array, Any, Any]:
+    def _choose(self, model: Any, observations: dict[str, Array]) -> tuple[Array, Any, Any]:
         """Return actions int64 [P], values and log-probabilities (tensors) for own [P, ...]."""
         with torch.no_grad():
-            tensors, _ = model.policy.obs_to_tensor(own)
-            actions, values, log_probs = model.policy(tensors, **self._masks(own))
+            tensors, _ = model.policy.obs_to_tensor(observations)
+            actions, values, log_probs = model.policy(tensors, **self._masks(observations))
         return actions.cpu().numpy(), values, log_probs
 
-    def _masks(self, own: dict[str, Array]) -> dict[str, Array]:
-        """Return what policy and buffer get besides the observations [P, ...]."""
+    def _masks(self, observations: dict[str, Array]) -> dict[str, Array]:
+        """Return the extra arguments of policy and buffer for observations [P, ...]."""
         return {}
 
     def _bootstrapped(
         self, learner: Learner, rewards: Array, dones: Array, infos: list[dict[str, Any]]
     ) -> Array:
-        """Return the rewards [P] of a policy's columns; where the time limit cut, with the
-        discounted value of the last observation."""
-        own: Array = rewards[learner.columns].copy()
+        """Return the rewards [P] of a policy's columns.
+
+        At a time limit, the discounted value of the final observation is added.
+        """
+        own_rewards: Array = rewards[learner.columns].copy()
         ended = np.flatnonzero(dones[learner.columns]).tolist()
         cut = [i for i in ended if infos[learner.columns[i]]["TimeLimit.truncated"]]
         if cut:
             last = [infos[learner.columns[i]]["terminal_observation"] for i in cut]
             stacked = {key: np.stack([obs[key] for obs in last]) for key in last[0]}
-            own[cut] += self.settings.gamma * learner.values(stacked).cpu().numpy().reshape(-1)
-        return own
+            own_rewards[cut] += self.settings.gamma * learner.values(stacked).cpu().numpy().reshape(
+                -1
+            )
+        return own_rewards
 
     def _update(self) -> dict[str, float]:
-        """Run Stable-Baselines3's update on the rollout of each policy that trains."""
+        """Run Stable-Baselines3's update on the rollout of each trained policy."""
         metrics: dict[str, float] = {}
-        # As far as training was before this rollout: Stable-Baselines3 counts it as done, and so
-        # spends the last one with a learning rate of 0.
+        # Use the progress before this rollout. Stable-Baselines3 counts the rollout as done, so its
+        # last update has a learning rate of 0.
         before = self.env_steps - self.rollout_steps
         for name, learner in self._learners.items():
             if learner.trained:
@@ -131,7 +134,7 @@ class SB3PPO(SB3Trainer):
 
 
 class SB3MaskablePPO(SB3PPO):
-    """sb3-contrib's MaskablePPO: the masks are handed over, stored and applied by it."""
+    """sb3-contrib's MaskablePPO, which gets, stores and applies the masks itself."""
 
     name: ClassVar[str] = "sb3_maskable_ppo"
     algorithm: ClassVar[type] = MaskablePPO
@@ -141,19 +144,19 @@ class SB3MaskablePPO(SB3PPO):
         learner = super()._learner(name, index, trained)
         size = self.settings.batch_size
         decisions = len(learner.columns) * self.settings.n_steps
-        if trained and decisions % size == 1:  # MaskablePPO normalises it to NaN
+        if trained and decisions % size == 1:  # MaskablePPO normalizes a single advantage to NaN
             raise ValueError(
-                f"batch_size={size}: a rollout of policy {name} has {decisions} decisions, which "
-                "leaves one alone in the last minibatch; give another batch_size, or n_steps"
+                f"batch_size={size}: a rollout of policy {name} has {decisions} decisions, so the "
+                "last minibatch has only one. Pass another batch_size or n_steps"
             )
         return learner
 
-    def _masks(self, own: dict[str, Array]) -> dict[str, Array]:
-        return {"action_masks": own[MASK].astype(bool)}
+    def _masks(self, observations: dict[str, Array]) -> dict[str, Array]:
+        return {"action_masks": observations[MASK].astype(bool)}
 
 
 class SB3A2C(SB3PPO):
-    """A2C whose policy reads the mask from the observation: one step on each rollout."""
+    """A2C with a policy that reads the mask from the observation; one step per rollout."""
 
     name: ClassVar[str] = "sb3_a2c"
     Settings: ClassVar[type] = SB3A2CSettings

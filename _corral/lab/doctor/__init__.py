@@ -1,1 +1,1 @@
-"""Why does it not learn? Probes with exact answers, and findings about runs."""
+"""Find the reasons why a run does not learn: probes with exact answers, and findings about runs."""

@@ -1,4 +1,4 @@
-"""Findings about a whole run, and all findings in the order of their causes."""
+"""Findings about a whole run, and the order of all findings by cause."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from corral.lab.doctor.imitation import Imitation
 __all__ = ["ABLE", "FOLLOWS", "RAISED", "by_cause", "cannot_imitate", "raised"]
 
 STILL = ("policy-unchanged", "policy-still", "entropy-flat", "returns-flat", "loss-cut-off")
-"""What follows where the actor is told nothing."""
+"""Consequences of an actor without a gradient."""
 
 BADLY_VALUED = ("critic-blind", "critic-biased", "critic-weak", "critic-misleads")
 
 NO_NUMBERS = ("not-finite", "diverged", "training-raises", "training-stops")
-"""What follows where the environment gives no numbers."""
+"""Consequences of numbers that are not finite."""
 
 ANOTHER = ("probability-of-another", "ratio-not-one")
-"""What follows where not what was played is stored."""
+"""Consequences of stored data that differ from the played data."""
 
 LEAPS = ("steps-too-large", "updates-too-large", "updates-large")
-"""What follows where updates have no bound."""
+"""Consequences of unbounded updates."""
 
 FOLLOWS: dict[str, tuple[str, ...]] = {
     "mask-ignored-in-play": ("illegal-action", "training-raises", "training-stops"),
@@ -70,117 +70,125 @@ FOLLOWS: dict[str, tuple[str, ...]] = {
     "targets-changed": BADLY_VALUED,
     "weights-put-back": (*STILL, *BADLY_VALUED),
 }
-"""A cause -> what surely follows from it, in the same policy."""
+"""A cause -> its certain consequences for the same policy."""
 
 
 def by_cause(
-    found: Iterable[Finding], rank: Mapping[str, int] | None = None
+    findings: Iterable[Finding], rank: Mapping[str, int] | None = None
 ) -> tuple[Finding, ...]:
-    """Return findings, the surest first, and of equally sure ones those nearest to the root.
+    """Sort findings by certainty, then by distance from the root cause.
 
-    The same cause in several policies is one finding that names them; what surely follows from
-    another finding has its cause as ``follows``, and comes last. ``rank`` says how near to the
-    root a cause is, the less the nearer; without it, and of others, their order does.
+    The same cause in several policies becomes one finding that names them. A certain consequence of
+    another finding gets that cause as ``follows`` and comes last. ``rank`` maps a cause to its
+    distance from the root; causes without a rank come after the ranked ones and keep their order.
     """
     merged: dict[str, list[Finding]] = {}
-    for one in found:
-        same = merged.setdefault(one.cause, [])
-        if all(one.policy != other.policy or one.certainty > other.certainty for other in same):
-            same.append(one)
+    for finding in findings:
+        same = merged.setdefault(finding.cause, [])
+        if all(
+            finding.policy != other.policy or finding.certainty > other.certainty for other in same
+        ):
+            same.append(finding)
     once = []
     for same in merged.values():
-        first = max(same, key=lambda one: one.certainty)
-        policies = ", ".join(dict.fromkeys(one.policy for one in same if one.policy))
+        first = max(same, key=lambda finding: finding.certainty)
+        policies = ", ".join(dict.fromkeys(finding.policy for finding in same if finding.policy))
         once.append(dataclasses.replace(first, policy=policies))
     near = rank or {}
-    once.sort(key=lambda one: (-one.certainty, near.get(one.cause, len(near))))  # stable
-    marked = [dataclasses.replace(one, follows=_root_of(one, once)) for one in once]
-    return tuple(sorted(marked, key=lambda one: bool(one.follows)))
+    once.sort(
+        key=lambda finding: (-finding.certainty, near.get(finding.cause, len(near)))
+    )  # stable
+    marked = [dataclasses.replace(finding, follows=_root_of(finding, once)) for finding in once]
+    return tuple(sorted(marked, key=lambda finding: bool(finding.follows)))
 
 
-def _root_of(one: Finding, found: Sequence[Finding]) -> str:
-    """Return the first cause of all that ``one`` follows from; "" where it is one itself."""
-    root, known = "", {one.cause}
+def _root_of(finding: Finding, findings: Sequence[Finding]) -> str:
+    """Return the first cause in the chain that leads to ``one``; "" if ``one`` is a root cause."""
+    root, visited = "", {finding.cause}
     while True:
         causes = [
-            each
-            for each in found
-            if each.certainty >= 2
-            and (root or one.cause) in FOLLOWS.get(each.cause, ())
-            and each.cause not in known
-            and _same_policy(each, one)
+            item
+            for item in findings
+            if item.certainty >= 2
+            and (root or finding.cause) in FOLLOWS.get(item.cause, ())
+            and item.cause not in visited
+            and _same_policy(item, finding)
         ]
         if not causes:
             return root
         root = causes[0].cause
-        known.add(root)
+        visited.add(root)
 
 
 def _same_policy(cause: Finding, effect: Finding) -> bool:
-    """Return whether the cause is found in every policy of the effect."""
+    """Return True if the cause affects every policy of the effect."""
     if not cause.policy or not effect.policy:
         return True
     return set(effect.policy.split(", ")) <= set(cause.policy.split(", "))
 
 
-# --- Of a whole run ------------------------------------------------------------------------------
+# --- Findings about a whole run ------------------------------------------------------------------
 
 
 def raised(kind: str, message: str) -> Finding:
-    """Return the finding of a training that ends in an exception."""
+    """Return the finding for a training run that ends in an exception."""
     cause, title, todo = RAISED.get(kind, RAISED[""])
-    return Finding(cause, title, f"{kind}: {message}", "training that goes on", todo, 3)
+    return Finding(cause, title, f"{kind}: {message}", "training that continues", todo, 3)
 
 
 RAISED = {
     "IllegalActionError": (
         "illegal-action",
-        "The team plays an action that the mask forbids, and training ends.",
-        "follow the mask from the observation to the draw: what is sampled has probability 0 "
-        "where it is 0 (corral.adapters.masked_distribution); corral check looks at the "
+        "The policy plays an action that the mask forbids, and training stops.",
+        "follow the mask from the observation to the sampled action: illegal actions must have "
+        "probability 0 (corral.adapters.masked_distribution); corral check tests the "
         "environment's own masks",
     ),
     "NonFiniteError": (
         "not-finite",
-        "A number is not finite any more, and training ends.",
-        "look at rewards and observations first (corral check), then at logarithms, divisions and "
-        "square roots of a loss of your own, then at the learning rate",
+        "A number is not finite, and training stops.",
+        "check rewards and observations first (corral check), then logarithms, divisions and "
+        "square roots in a custom loss, then the learning rate",
     ),
     "AlgorithmError": (
         "algorithm-refused",
-        "A function of the algorithm returns what cannot be learned from.",
-        "put that function right: the message says which, and what it is to return",
+        "A function of the algorithm returns an invalid value.",
+        "correct that function: the message names it and the required return value",
     ),
     "ModelError": (
         "model-refused",
-        "The network of one's own is refused.",
-        "put its make or forward right: the message says what is wrong with it",
+        "The custom network is invalid.",
+        "correct its make or forward: the message states the fault",
     ),
     "": (
         "training-raises",
-        "Training ends in an exception.",
-        "put that right first: corral train ... --traceback shows where it comes from",
+        "Training stops with an exception.",
+        "fix this exception first: corral train ... --traceback shows its origin",
     ),
 }
-"""Kind of an exception -> cause, title, what to do."""
+"""Exception class -> cause, title and remedy."""
 
 ABLE = 0.25
-"""Share of decisions by which a network that can play as a team beats one that sees nothing."""
+"""Required lead, as a share of decisions, of a trained network over one without observations."""
 
 
-def cannot_imitate(found: Imitation) -> Finding | None:
-    """Return what is wrong where a network does no better than without an observation, and corral's
-    default network does; where neither does, time may have been too short."""
-    able = found.default is not None and found.default >= found.unseen + ABLE
-    if not (found.blind and able):
+def cannot_imitate(imitation: Imitation) -> Finding | None:
+    """Return a finding if the network imitates no better than without observations.
+
+    It needs corral's default network to succeed; if both fail, the time may have been too short.
+    """
+    able = imitation.default is not None and imitation.default >= imitation.unseen + ABLE
+    if not (imitation.blind and able):
         return None
     return Finding(
         "network-cannot-imitate",
-        "The network cannot play as a reference team does, even when it is shown how.",
-        f"it learned {found.share:.0%} of the decisions of {found.teacher}; the mask alone tells "
-        f"{found.unseen:.0%}; corral's default network, in less time, learned {found.default:.0%}",
-        "a network that can play well can be taught to",
-        "look at what reaches the network: inputs it drops, layers too small, a learning rate "
-        "that kills units (ReLU); leave --model out to compare",
+        "The network cannot imitate a reference team, even with supervised training.",
+        f"it learned {imitation.share:.0%} of the decisions of {imitation.teacher}; the mask alone "
+        "gives "
+        f"{imitation.unseen:.0%}; corral's default network, in less time, learned "
+        f"{imitation.default:.0%}",
+        "a network that can imitate a good team",
+        "check the network's input: dropped inputs, layers that are too small, a learning rate "
+        "that disables units (ReLU); compare by leaving --model out",
         2,
     )

@@ -1,10 +1,10 @@
-"""Say why a run does not learn: a verdict, and what was measured.
+"""Diagnose a run that does not learn: a verdict and its measurements.
 
     diagnosis = corral.diagnose("runs/mine")
     print(diagnosis.healthy, diagnosis.findings[0].title)
 
-The run itself stays as it is: what is played and learned here is thrown away. Whatever cannot be
-looked at is told with the reason, and the rest is.
+The run itself does not change: the played and learned steps are discarded. If a part of the run
+cannot be examined, the diagnosis states the reason and examines the rest.
 """
 
 from __future__ import annotations
@@ -35,40 +35,40 @@ __all__ = ["Diagnosis", "diagnose"]
 
 @dataclass(frozen=True)
 class Diagnosis(Result):
-    """What is wrong with a run, most likely cause first; and what was looked at."""
+    """Faults of a run, most likely cause first, and the examined parts."""
 
     json_file, csv_file, indent = "diagnosis.json", "diagnosis.csv", 1
 
     run: str
-    about: str  # in words: trainer, environment, env steps
+    about: str  # a description: trainer, environment, env steps
     findings: tuple[Finding, ...]
     facts: tuple[Fact, ...]
     trend: Trend | None  # of progress.csv
     played: Played | None
     imitation: Imitation | None
     audit: Audit | None
-    looked_at: tuple[str, ...]  # in words
-    not_looked_at: tuple[str, ...]  # with the reason
+    looked_at: tuple[str, ...]  # descriptions of the examined parts
+    not_looked_at: tuple[str, ...]  # parts that could not be examined, with the reason
     seconds: float
 
     @property
     def healthy(self) -> bool:
-        """True where nothing was found that is surely, or most likely, wrong."""
-        return all(each.certainty < 2 for each in self.findings)
+        """True if no finding is certain or most likely."""
+        return all(finding.certainty < 2 for finding in self.findings)
 
     def text(self, width: int = 80) -> str:
-        """Return all of it, verdict first, in lines of at most ``width``."""
+        """Return the whole diagnosis, verdict first, in lines of at most ``width``."""
         from corral.lab.doctor.text import diagnosis_text
 
         return diagnosis_text(self, width)
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Return a line for each finding, with the fields of ``Finding`` as columns."""
-        columns = [each.name for each in fields(Finding)]
-        return pd.DataFrame([vars(each) for each in self.findings], columns=columns)
+        """Return one row per finding, with the fields of ``Finding`` as columns."""
+        columns = [field.name for field in fields(Finding)]
+        return pd.DataFrame([vars(finding) for finding in self.findings], columns=columns)
 
     def to_json(self) -> dict[str, Any]:
-        """Return all of it as JSON values, with what follows from it: "healthy"."""
+        """Return all fields as JSON values, plus "healthy"."""
         return {"healthy": self.healthy, **super().to_json()}
 
 
@@ -85,20 +85,20 @@ def diagnose(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Diagnosis:
-    """Look for what keeps a run from learning, in about a minute.
+    """Find the reasons why a run does not learn, in about a minute.
 
-    The folder of the run stays as it is, and so do the global random generators.
+    The run folder and the global random generators do not change.
 
     Args:
         run: a run, or its folder.
         env, env_kwargs, api, trainer, model: see ``corral.load_run``.
-        audited: compare values and advantages with the truth, where moments can be forked.
-        cloned: try whether its network can play as the best reference team.
-        seed: of what is drawn for it.
-        progress: is called with what is looked at, how many parts are done, and of how many.
+        audited: compare values and advantages with true returns, if the environment can be forked.
+        cloned: test whether the run's network can imitate the best reference team.
+        seed: seed of the doctor's random numbers.
+        progress: called with the name of the current part, the number done, and the total.
 
-    Raises what ``load_run`` raises, and UnknownNameError, EnvNeededError or MissingExtraError for
-    what must be given or installed first.
+    Raises the errors of ``load_run``; also UnknownNameError, EnvNeededError or MissingExtraError if
+    an argument or a package is missing.
     """
     if not isinstance(run, Run):
         run = load_run(run, env, env_kwargs=env_kwargs, api=api, trainer=trainer, model=model)
@@ -110,14 +110,14 @@ def diagnose(
         return Diagnosis(
             run.name,
             f"{run.config.trainer} on {run.config.env_config.env}{looking.steps}",
-            by_cause(looking.found, looking.rank),
+            by_cause(looking.findings, looking.rank),
             facts_of(looking.beginning, looking.latest),
             looking.trend,
             looking.played,
             looking.imitation,
             looking.audit,
-            tuple(looking.looked),
-            tuple(dict.fromkeys(looking.left)),
+            tuple(looking.examined),
+            tuple(dict.fromkeys(looking.skipped)),
             time.perf_counter() - began,
         )
     finally:

@@ -1,4 +1,4 @@
-"""Numbers about a run that are shown beside the findings, whatever they say."""
+"""Numbers about a run that are shown with the findings in every diagnosis."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from corral.trainers.evaluation.episodes import play
 __all__ = ["FACTS", "Fact", "Played", "Trend", "facts_of", "played", "trend_of"]
 
 FACTS = {
-    "entropy": "entropy, of log(legal actions)",
+    "entropy": "entropy / log(legal actions)",
     "advantages": "spread of advantages",
     "explained_variance": "explained variance",
     "approx_kl": "KL divergence of an update",
-    "clip_fraction": "ratios that are clipped",
+    "clip_fraction": "share of clipped ratios",
     "learning_rate": "learning rate",
     "weights": "largest change of a weight",
 }
-"""Name of a fact -> what it is."""
+"""Name of a fact -> its label on the screen."""
 
 
 @dataclass(frozen=True)
 class Fact:
-    """One number of a policy, in the first updates and at the checkpoint. None: not measured."""
+    """One number of a policy, in the first updates and at the checkpoint; None if not measured."""
 
     name: str  # of FACTS
     policy: str
@@ -42,9 +42,9 @@ class Fact:
 
 @dataclass(frozen=True)
 class Played:
-    """Returns of the agents that learn, greedily and with sampled actions: means, standard errors.
+    """Greedy and sampled returns of the learning agents: means and standard errors.
 
-    Both play the same episodes.
+    Both use the same episodes.
     """
 
     episodes: int
@@ -52,70 +52,70 @@ class Played:
     greedy_error: float
     sampled: float
     sampled_error: float
-    illegal: int  # actions that the mask forbids, in both
+    illegal: int  # illegal actions in greedy and sampled play together
 
 
 @dataclass(frozen=True)
 class Trend:
-    """What the run earned for each env step, in the first and the last fifth of its updates."""
+    """Mean reward per env step in the first and the last fifth of the updates."""
 
     updates: int
     first: float
     last: float
-    error: float  # standard error of last - first, of updates that are alike and independent
+    error: float  # standard error of last - first, if updates are independent and alike distributed
 
     @property
     def rose(self) -> bool | None:
-        """True where it rose by more than noise, False where it fell; None where neither."""
+        """True if the reward rose by more than noise, False if it fell, None otherwise."""
         change = self.last - self.first
         return None if abs(change) <= 3 * self.error else change > 0
 
 
-# --- Of updates ----------------------------------------------------------------------------------
+# --- Updates -------------------------------------------------------------------------------------
 
 
 def facts_of(beginning: Evidence | None, latest: Evidence | None) -> tuple[Fact, ...]:
-    """Return the facts of each policy, of those that either has."""
+    """Return the facts of each policy that appears in either evidence."""
     policies = dict.fromkeys(
-        name for each in (beginning, latest) if each is not None for name in each.policies
+        name for item in (beginning, latest) if item is not None for name in item.policies
     )
-    found = []
+    facts = []
     for policy in policies:
         sides = [
             {}
-            if each is None or policy not in each.policies
-            else _numbers(each.policies[policy], each.trainer.capabilities.advantages)
-            for each in (beginning, latest)
+            if item is None or policy not in item.policies
+            else _numbers(item.policies[policy], item.trainer.capabilities.advantages)
+            for item in (beginning, latest)
         ]
-        found += [
+        facts += [
             Fact(name, policy, sides[0].get(name), sides[1].get(name))
             for name in FACTS
             if name in sides[0] or name in sides[1]
         ]
-    return tuple(found)
+    return tuple(facts)
 
 
-def _numbers(found: PolicyEvidence, uses_advantages: bool) -> dict[str, float]:
-    """Return the facts of the last update that was seen."""
+def _numbers(record: PolicyEvidence, uses_advantages: bool) -> dict[str, float]:
+    """Return the facts of the last observed update."""
     numbers: dict[str, float] = {}
-    if found.entropy and found.most_entropy and found.most_entropy[-1] > 0:
-        numbers["entropy"] = found.entropy[-1][1] / found.most_entropy[-1]
-    if uses_advantages and found.advantages and len(found.trajectories) == len(found.advantages):
-        valid = found.trajectories[-1].valid
+    if record.entropy and record.max_entropy and record.max_entropy[-1] > 0:
+        numbers["entropy"] = record.entropy[-1][1] / record.max_entropy[-1]
+    if uses_advantages and record.advantages and len(record.trajectories) == len(record.advantages):
+        valid = record.trajectories[-1].valid
         if valid.any():
-            numbers["advantages"] = float(np.std(found.advantages[-1].advantage[valid]))
-    metrics = found.metrics[-1] if found.metrics else {}
+            numbers["advantages"] = float(np.std(record.advantages[-1].advantage[valid]))
+    metrics = record.metrics[-1] if record.metrics else {}
     numbers |= {
         name: float(metrics[name])
         for name in ("explained_variance", "approx_kl", "clip_fraction", "learning_rate")
         if name in metrics
     }
-    if found.moved:
-        numbers["weights"] = max(found.moved.values())
+    if record.moved:
+        numbers["weights"] = max(record.moved.values())
     return {name: value for name, value in numbers.items() if math.isfinite(value)}
 
 
-# --- Of play -------------------------------------------------------------------------------------
+# --- Play ----------------------------------------------------------------------------------------
 
 EPISODES, SECONDS = 32, 8.0
 
@@ -129,11 +129,11 @@ def played(
     episodes: int = EPISODES,
     seconds: float = SECONDS,
 ) -> Played:
-    """Play ``team`` greedily and with sampled actions, for at most so many seconds each.
+    """Play ``team`` greedily and with sampled actions, for at most ``seconds`` each.
 
-    Raises ValueError where not all episodes end in that time: those that do are the short ones.
+    Raises ValueError if not all episodes end in that time: the ones that end are the short ones.
     """
-    own = [rules.agents.index(agent) for agent in learners]
+    columns = [rules.agents.index(agent) for agent in learners]
     sums: list[Array] = []
     illegal = 0
     for greedy in (True, False):
@@ -141,8 +141,8 @@ def played(
         returns, chosen = _returns(rules, team, deterministic, episodes, seed, seconds)
         if len(returns) < max(2, episodes):
             raise ValueError(f"{len(returns)} of {episodes} episodes ended in {seconds:g} seconds")
-        illegal += int(chosen[own].sum())
-        sums.append(returns[:, own].sum(axis=1))
+        illegal += int(chosen[columns].sum())
+        sums.append(returns[:, columns].sum(axis=1))
     (greedy_mean, greedy_error), (sampled_mean, sampled_error) = map(_mean_and_error, sums)
     return Played(episodes, greedy_mean, greedy_error, sampled_mean, sampled_error, illegal)
 
@@ -159,7 +159,7 @@ def _returns(
     seed: int,
     seconds: float,
 ) -> tuple[Array, Array]:
-    """Return the returns of the episodes that end in time, [E, N], and the illegal actions, [N]."""
+    """Return the returns of the episodes that end in time, [E, N], and illegal actions, [N]."""
     began = time.perf_counter()
     illegal = np.zeros(len(rules.agents), dtype=np.int64)
     parts = [np.zeros((0, len(rules.agents)))]
@@ -173,11 +173,11 @@ def _returns(
     return np.concatenate(parts), illegal
 
 
-# --- Of the whole run ----------------------------------------------------------------------------
+# --- The whole run -------------------------------------------------------------------------------
 
 
 def trend_of(progress: pd.DataFrame) -> Trend | None:
-    """Return the trend of rewards in progress.csv; None where it has too few updates."""
+    """Return the trend of rewards in progress.csv; None with fewer than 10 updates."""
     if "reward_per_step" not in progress:
         return None
     rewards = pd.to_numeric(progress["reward_per_step"], errors="coerce").dropna().to_numpy()

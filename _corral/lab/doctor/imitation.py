@@ -1,7 +1,7 @@
-"""Can a run's network play as a reference team does? Supervised, so that no reward is asked.
+"""Test whether a run's network can imitate a reference team, by supervised learning.
 
-The best of the reference teams is cloned for some seconds, by the run's own settings of networks
-and its own model. Where that works, what keeps the run from learning is not its network.
+The best reference team is cloned for some seconds, with the run's network settings and custom
+model. If that works, the network is not the reason why the run does not learn.
 """
 
 from __future__ import annotations
@@ -26,78 +26,77 @@ from corral.trainers.evaluation.episodes import play_episodes
 __all__ = ["Imitation", "imitate"]
 
 SECONDS = 20.0
-"""Time for all of it, while no other process takes the processor; a second network, of corral's
-defaults, gets half of that again."""
+"""Time budget in seconds of an otherwise idle processor. A second network, with corral's default
+settings, gets half of it in addition."""
 
 SHARED = 2.5
-"""Factor by which it may take longer where others take the processor."""
+"""Maximum factor by which other processes may extend the time."""
 
 ENOUGH = 0.97
-"""Agreement at which learning ends early."""
+"""Agreement at which learning stops early."""
 
 NETWORK = ("net_arch", "cnn_arch", "cnn_patch", "activation", "memory", "agent_id", "device")
-"""Settings of networks, in every in-house trainer."""
+"""Network settings of every in-house trainer."""
 
 NO_BETTER = 0.05
-"""Share of decisions by which chance may set a network apart that sees nothing."""
+"""Lead, as a share of decisions, that chance may give a network over one without observations."""
 
 EPISODES = 16
 
 
 @dataclass(frozen=True)
 class Imitation:
-    """How well the run's network decides as a reference team does, on episodes not learned from.
+    """Agreement of the run's network with a reference team, in held-out episodes.
 
-    All are shares of decisions: of the network, of one that is shown nothing but the mask, and of
-    a network of corral's defaults; None: not tried, as the run's own sees more than the mask.
+    All numbers are shares of decisions: of the network, of a network that gets only the mask, and
+    of corral's default network. ``default`` is None if the run's network beats the mask, so that
+    the default network was not tried.
     """
 
     teacher: str
     share: float
     unseen: float
     default: float | None
-    decisions: int  # that were learned from
+    decisions: int  # number of decisions learned from
     seconds: float
 
     @property
     def learned(self) -> bool:
-        """Whether the network got half of what the mask alone leaves, or more."""
+        """True if the network closes at least half of the gap between the mask alone and 1."""
         return self.share - self.unseen >= 0.5 * (1 - self.unseen)
 
     @property
     def blind(self) -> bool:
-        """Whether it does no better than without an observation."""
+        """True if the network is no better than one without observations."""
         return self.share <= self.unseen + NO_BETTER
 
 
 def imitate(config: Any, trainer: Any, *, seed: int = 0, seconds: float = SECONDS) -> Imitation:
-    """Clone the best reference team with the network of a run's ``config``; ``trainer`` is one of
-    that run, as it began.
+    """Clone the best reference team with the network of a run's ``config``.
 
-    Raises ValueError where there is no reference team, or none whose decisions differ, and
-    UnsupportedSpaceError where decisions cannot be cloned.
+    ``trainer`` is the run's untrained trainer. Raises ValueError if no reference team exists or the
+    mask alone decides its actions, and UnsupportedSpaceError if decisions cannot be cloned.
     """
     began = time.perf_counter()
     rules, learners = trainer.rules, config.learners
     clock = _Clock()
     name, team = _best(rules, learners, seed, 0.2 * seconds)
     made = {} if config.own_model is None else {"model": config.own_model.make}
-    own = {name: getattr(trainer.settings, name) for name in NETWORK}
-    left = 0.8 * (seconds - clock.seconds)
-    share, unseen, decisions = _cloned(config, rules, team, own, made, seed, left)
+    network = {name: getattr(trainer.settings, name) for name in NETWORK}
+    remaining = 0.8 * (seconds - clock.seconds)
+    share, unseen, decisions = _cloned(config, rules, team, network, made, seed, remaining)
     if unseen > 0.95:
         raise ValueError(f"{unseen:.0%} of the decisions of {name} follow from the mask alone")
-    found = Imitation(name, share, unseen, None, decisions, 0.0)
-    if found.blind:
-        usual = {key: own[key] for key in ("agent_id", "device")}
+    imitation = Imitation(name, share, unseen, None, decisions, 0.0)
+    if imitation.blind:
+        usual = {key: network[key] for key in ("agent_id", "device")}
         again = _cloned(config, rules, team, usual, {}, seed, 0.5 * seconds)
-        found = dataclasses.replace(found, default=again[0])
-    return dataclasses.replace(found, seconds=time.perf_counter() - began)
+        imitation = dataclasses.replace(imitation, default=again[0])
+    return dataclasses.replace(imitation, seconds=time.perf_counter() - began)
 
 
 class _Clock:
-    """Seconds since it was made: of this thread's work, but at most ``SHARED`` times fewer than by
-    the clock on the wall."""
+    """Seconds of this thread's work, but at least the elapsed time divided by ``SHARED``."""
 
     def __init__(self) -> None:
         self.wall, self.own = time.perf_counter(), time.thread_time()
@@ -111,12 +110,12 @@ class _Clock:
 def _best(
     rules: Rules[Any], learners: tuple[str, ...], seed: int, seconds: float
 ) -> tuple[str, Mapping[str, Policy]]:
-    """Return the reference team whose ``learners`` earn most, of those that can be tried in time.
+    """Return the reference team with the highest return of ``learners``, of those tried in time.
 
-    Rules with data play it in training's way: nothing here is held out.
+    Rules with data play the training data: nothing is held out here.
     """
     clock = _Clock()
-    own = [rules.agents.index(agent) for agent in learners]
+    columns = [rules.agents.index(agent) for agent in learners]
     best: tuple[float, str, Mapping[str, Policy]] | None = None
     for name in team_names(rules):
         if name == "random" or (best and clock.seconds > seconds):
@@ -126,13 +125,13 @@ def _best(
             episodes, _ = play_episodes(
                 rules, team, dict.fromkeys(rules.agents, False), episodes=EPISODES, seed=seed
             )
-        except (CorralError, ValueError):  # out of reach for these rules
+        except (CorralError, ValueError):  # this team does not fit these rules
             continue
-        earned = float(episodes.returns[:, own].sum(axis=1).mean())
+        earned = float(episodes.returns[:, columns].sum(axis=1).mean())
         if best is None or earned > best[0] + 1e-9:
             best = earned, name, team
     if best is None:
-        raise ValueError("there is no reference team to play as")
+        raise ValueError("no reference team to imitate")
     return best[1], best[2]
 
 
@@ -145,8 +144,8 @@ def _cloned(
     seed: int,
     seconds: float,
 ) -> tuple[float, float, int]:
-    """Return the share of the team's decisions that a network learns, that without looking, and how
-    many decisions it learned from."""
+    """Return a network's agreement with the team, that of the mask alone, and the decisions
+    used."""
     clock = _Clock()
     kind = taught_by(team)
     learned = {a: name for a, name in config.policies.items() if a not in config.opponents}
@@ -156,7 +155,7 @@ def _cloned(
         seed=seed,
         policies=learned,
         policies_to_train=sorted(set(learned.values())),
-        steps=10**9,  # it is compared once, at its first update, and below
+        steps=10**9,  # no further comparison: the first update has one, and one follows below
         seats=Seats(config.opponents, config.opponent_runs),
         **made,
     )
@@ -164,12 +163,14 @@ def _cloned(
     shown: list[list[tuple[Array, Array]]] = []
     try:
         for update in clone.learn():
-            told = [m for k, m in update.metrics.items() if k.rpartition("/")[2] == "agreement"]
-            groups = [each for each in clone.rollout.groups if CHOICES in each.extras]
-            decisions += sum(int(each.acting[:-1].sum()) for each in groups)
+            agreements = [
+                m for k, m in update.metrics.items() if k.rpartition("/")[2] == "agreement"
+            ]
+            groups = [group for group in clone.rollout.groups if CHOICES in group.extras]
+            decisions += sum(int(group.acting[:-1].sum()) for group in groups)
             if not shown:
-                shown = [_decisions(each) for each in groups]
-            sure = sure + 1 if told and min(told) >= ENOUGH else 0
+                shown = [_decisions(group) for group in groups]
+            sure = sure + 1 if agreements and min(agreements) >= ENOUGH else 0
             if sure >= 2 or clock.seconds > 0.9 * seconds:
                 break
         policies = {agent: clone.policies[agent] for agent in learned}
@@ -177,27 +178,31 @@ def _cloned(
         share = agreement(policies, team, rules, **plan).share
     finally:
         clone.close()
-    return share, _without_looking([each for own in shown for each in own]), decisions
+    return share, _without_looking([item for own in shown for item in own]), decisions
 
 
-# --- Without looking -----------------------------------------------------------------------------
+# --- Without observations ------------------------------------------------------------------------
 
-MOST, STEPS = 2_000, 150
-"""Decisions of an agent that are looked at, and steps of the optimizer."""
+MAX_DECISIONS, STEPS = 2_000, 150
+"""Maximum number of decisions per agent, and of optimizer steps."""
 
 
 def _decisions(buffer: Any) -> list[tuple[Array, Array]]:
-    """Return, for each agent of a group, what the team counts as good, and the masks: bool [R, A]
-    both."""
+    """Return the team's good actions and the masks for each agent of a group, bool [R, A] both."""
     choices, mask = buffer.extras[CHOICES], buffer.mask[:-1] != 0  # [T, B, P, A]
     acted = buffer.acting[:-1] & mask.any(axis=-1)
     own = [acted[..., j] for j in range(acted.shape[-1])]
-    return [(choices[:, :, j][at][:MOST], mask[:, :, j][at][:MOST]) for j, at in enumerate(own)]
+    return [
+        (choices[:, :, j][at][:MAX_DECISIONS], mask[:, :, j][at][:MAX_DECISIONS])
+        for j, at in enumerate(own)
+    ]
 
 
 def _without_looking(shown: list[tuple[Array, Array]]) -> float:
-    """Return the share of decisions that each agent's best constant preferences among legal actions
-    get: what a network learns that is shown nothing but the mask."""
+    """Return the share of decisions that constant preferences per agent predict.
+
+    Such a model knows only the mask.
+    """
     agreed = total = 0.0
     for choices, mask in shown:
         if not len(choices):

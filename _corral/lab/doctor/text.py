@@ -1,4 +1,4 @@
-"""Diagnoses as plain text."""
+"""Format diagnoses as plain text."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from corral.lab.doctor.imitation import Imitation
 __all__ = ["diagnosis_lines", "diagnosis_text", "truth_lines"]
 
 SHOWN = 10
-"""Worst decisions that are shown."""
+"""Maximum number of worst decisions shown."""
 
 POLICIES = 4
-"""Policies whose facts are shown."""
+"""Maximum number of policies with facts shown."""
 
 SURE = {3: "certain", 2: "most likely", 1: "worth a look"}
 
 Line = tuple[str, str]
-"""A line, and its style: "bold", "dim" or ""."""
+"""A line and its style: "bold", "dim" or ""."""
 
 
 def diagnosis_text(diagnosis: Diagnosis, width: int = 80) -> str:
-    """Return a diagnosis, verdict first."""
+    """Return a diagnosis as text, verdict first."""
     return "\n".join(line for line, _ in diagnosis_lines(diagnosis, width))
 
 
@@ -38,10 +38,10 @@ def diagnosis_lines(diagnosis: Diagnosis, width: int = 80) -> Iterator[Line]:
         yield line, "bold"
     for line in _wrapped(f"({diagnosis.about})", width):
         yield line, "dim"
-    roots = [one for one in diagnosis.findings if not one.follows]
-    for number, one in enumerate(roots, 1):
+    roots = [finding for finding in diagnosis.findings if not finding.follows]
+    for number, finding in enumerate(roots, 1):
         yield "", ""
-        yield from _finding(number, one, diagnosis, width)
+        yield from _finding(number, finding, diagnosis, width)
     parts = [_facts(diagnosis, width)]
     if diagnosis.imitation is not None:
         parts.append(_wrapped(_network(diagnosis.imitation), width))
@@ -51,36 +51,40 @@ def diagnosis_lines(diagnosis: Diagnosis, width: int = 80) -> Iterator[Line]:
         yield "", ""
         yield from ((line, "") for line in part)
     yield "", ""
-    for label, said in (
-        ("looked at: ", diagnosis.looked_at),
-        ("not looked at: ", diagnosis.not_looked_at),
+    for label, items in (
+        ("examined: ", diagnosis.looked_at),
+        ("not examined: ", diagnosis.not_looked_at),
     ):
-        for what in said:
-            for line in _wrapped(what, width, label):
-                yield line, "dim" if label == "looked at: " else ""
+        for item in items:
+            for line in _wrapped(item, width, label):
+                yield line, "dim" if label == "examined: " else ""
     yield f"in {diagnosis.seconds:.0f} s", "dim"
 
 
 def _verdict(diagnosis: Diagnosis) -> str:
-    wrong = [one for one in diagnosis.findings if one.certainty >= 2 and not one.follows]
+    wrong = [
+        finding for finding in diagnosis.findings if finding.certainty >= 2 and not finding.follows
+    ]
     if len(wrong) > 1:
-        return f"{diagnosis.run}: {len(wrong)} things keep it from learning, the surest first."
+        return f"{diagnosis.run}: {len(wrong)} faults keep it from learning, most certain first."
     if wrong:
-        return f"{diagnosis.run}: one thing keeps it from learning."
+        return f"{diagnosis.run}: one fault keeps it from learning."
     if not diagnosis.looked_at:
-        return f"{diagnosis.run}: it could not be looked at."
-    in_part = " in what could be looked at" if diagnosis.not_looked_at else ""
-    return f"{diagnosis.run}: nothing found{in_part} that keeps it from learning."
+        return f"{diagnosis.run}: no part could be examined."
+    in_part = " in the examined parts" if diagnosis.not_looked_at else ""
+    return f"{diagnosis.run}: no fault found{in_part} that keeps it from learning."
 
 
-def _finding(number: int, one: Finding, diagnosis: Diagnosis, width: int) -> Iterator[Line]:
-    for line in _wrapped(one.title, width, f"{number}. "):
-        yield line, "bold" if one.certainty >= 2 else ""
-    policies = f", policy {one.policy}" if one.policy else ""
-    told = [("", f"{SURE[one.certainty]}{policies}"), ("measured", one.measured)]
-    told += [("expected", one.expected), ("to do", one.todo)]
-    told += [("so also", other.title) for other in diagnosis.findings if other.follows == one.cause]
-    for label, text in told:
+def _finding(number: int, finding: Finding, diagnosis: Diagnosis, width: int) -> Iterator[Line]:
+    for line in _wrapped(finding.title, width, f"{number}. "):
+        yield line, "bold" if finding.certainty >= 2 else ""
+    policies = f", policy {finding.policy}" if finding.policy else ""
+    labeled = [("", f"{SURE[finding.certainty]}{policies}"), ("measured", finding.measured)]
+    labeled += [("expected", finding.expected), ("to do", finding.todo)]
+    labeled += [
+        ("effect", other.title) for other in diagnosis.findings if other.follows == finding.cause
+    ]
+    for label, text in labeled:
         for line in _wrapped(text, width, f"   {label:<9}" if label else "   "):
             yield line, ""
 
@@ -100,11 +104,11 @@ def _wrapped(text: str, width: int, first: str = "") -> list[str]:
 
 
 def _facts(diagnosis: Diagnosis, width: int) -> list[str]:
-    """Return what was measured, whatever was found."""
+    """Return the measured facts, independent of the findings."""
     lines: list[str] = []
     policies = list(dict.fromkeys(fact.policy for fact in diagnosis.facts))
     for policy in policies[:POLICIES]:
-        title = f"Policy {policy}" if len(policies) > 1 else "What was measured"
+        title = f"Policy {policy}" if len(policies) > 1 else "Measurements"
         lines.append(f"{title:<36}{'at first':>12}{'checkpoint':>14}")
         lines += [
             f"  {FACTS[fact.name]:<34}{_number(fact.beginning):>12}{_number(fact.latest):>14}"
@@ -122,7 +126,7 @@ def _facts(diagnosis: Diagnosis, width: int) -> list[str]:
             )
         )
         lines += _wrapped(
-            f"Return of those that learn: greedy {greedy}, sampled {sampled} ({play.episodes} "
+            f"Return of the learning agents: greedy {greedy}, sampled {sampled} ({play.episodes} "
             "episodes).",
             width,
         )
@@ -142,68 +146,79 @@ def _number(value: float | None) -> str:
     return f"{value:.2e}" if value and abs(value) < 1e-3 else f"{value:.3g}"
 
 
-def _network(found: Imitation) -> str:
-    """Return what came out of teaching the run's network."""
-    told = (
-        f"{found.share:.0%} of its decisions in {found.seconds:.0f} s; the mask alone tells "
-        f"{found.unseen:.0%}"
+def _network(imitation: Imitation) -> str:
+    """Describe the result of training the run's network to imitate a reference team."""
+    details = (
+        f"it learned {imitation.share:.0%} of the decisions in {imitation.seconds:.0f} s; the mask "
+        "alone "
+        f"gives {imitation.unseen:.0%}"
     )
-    if found.learned:
-        return f"Its network can play as {found.teacher} ({told}): do not blame it."
-    if not found.blind:
-        return f"Its network learns to play as {found.teacher}, slowly ({told}): it is not blind."
-    if found.default is not None and found.default >= found.unseen + ABLE:
+    if imitation.learned:
         return (
-            f"Its network cannot be taught to play as {found.teacher} ({told}; a default network "
-            f"learns {found.default:.0%}): do not blame reinforcement learning yet."
+            f"The network can imitate {imitation.teacher} ({details}): the network is not the "
+            "cause."
+        )
+    if not imitation.blind:
+        return (
+            f"The network slowly learns to imitate {imitation.teacher} ({details}): it uses its "
+            "input."
+        )
+    if imitation.default is not None and imitation.default >= imitation.unseen + ABLE:
+        return (
+            f"The network cannot imitate {imitation.teacher} ({details}; a default network learns "
+            f"{imitation.default:.0%}): correct the network before you change the training."
         )
     return (
-        f"Whether its network can play as {found.teacher} could not be told: neither it ({told}) "
+        f"Unknown whether the network can imitate {imitation.teacher}: neither it ({details}) "
         "nor a default network learned that in time."
     )
 
 
-# --- The truth -----------------------------------------------------------------------------------
+# --- Comparison with true returns ----------------------------------------------------------------
 
 
 def truth_lines(audit: Audit, width: int) -> Iterator[str]:
-    """Yield what an audit found, in lines."""
-    future = ", given this future" if audit.given_this_future else ""
+    """Yield the result of an audit as lines."""
+    future = ", for the same future" if audit.given_this_future else ""
     yield from _wrapped(
-        f"Against the truth{future} (forked moments, played on by the run's own policies):", width
+        f"Compared with true returns{future} (episodes forked and continued by the run's "
+        "policies):",
+        width,
     )
-    for each in audit.policies:
-        yield from _wrapped(_correlations(each), width, f"  {each.policy}: ")
+    for audited in audit.policies:
+        yield from _wrapped(_correlations(audited), width, f"  {audited.policy}: ")
     worst = sorted(
-        (one for each in audit.policies for one in each.worst), key=lambda one: -one.loss
+        (decision for audited in audit.policies for decision in audited.worst),
+        key=lambda decision: -decision.loss,
     )
-    different: dict[
-        Any, Any
-    ] = {}  # the same decision at the same place is told once, where it costs most
-    for one in worst:
-        if one.loss > 2 * one.error:
-            different.setdefault((one.agent, one.where, one.action, one.best), one)
+    # Show the same decision at the same place once, at its largest loss.
+    different: dict[Any, Any] = {}
+    for decision in worst:
+        if decision.loss > 2 * decision.error:
+            different.setdefault(
+                (decision.agent, decision.where, decision.action, decision.best), decision
+            )
     sure = list(different.values())[:SHOWN]
     if sure:
         yield from _wrapped(
-            f"Its worst decisions of those, as it plays in training{future}:", width
+            f"The worst of these decisions, with sampled actions as in training{future}:", width
         )
-    for one in sure:
-        for line in _wrapped(sentence(one, False), width - 2):
+    for decision in sure:
+        for line in _wrapped(sentence(decision, False), width - 2):
             yield f"  {line}"
 
 
-def _correlations(each: Audited) -> str:
-    said = f"values {_correlates(each.value_correlation)}"
-    if len(each.advantages.known.said):  # there are none of trainers that tell values alone
-        told = _correlates(each.advantage_correlation)
-        said += f"; the advantages that it learned from {told}"
-    if each.sample is not None and each.advantage_correlation is not None:
-        mean, deviation = each.sample
-        said += f" (one sample of each can {mean:.2f} ± {2 * deviation:.2f})"
-    if each.credit is not None and each.credit.correlation is not None:
-        said += f", averaged over forks {each.credit.correlation:.2f}"
-    return f"{said}; {each.moments} moments"
+def _correlations(audited: Audited) -> str:
+    text = f"values {_correlates(audited.value_correlation)}"
+    if len(audited.advantages.known.said):  # empty if the trainer only provides values
+        correlates = _correlates(audited.advantage_correlation)
+        text += f"; the training advantages {correlates}"
+    if audited.sample is not None and audited.advantage_correlation is not None:
+        mean, deviation = audited.sample
+        text += f" (single forks reach {mean:.2f} ± {2 * deviation:.2f})"
+    if audited.credit is not None and audited.credit.correlation is not None:
+        text += f"; the mean over forks reaches {audited.credit.correlation:.2f}"
+    return f"{text}; {audited.moments} decision points"
 
 
 def _correlates(correlation: float | None) -> str:

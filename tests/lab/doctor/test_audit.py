@@ -167,7 +167,7 @@ def test_zeroed_advantages_cut_the_loss_off() -> None:
 
 @pytest.mark.parametrize(
     ("change", "title"),
-    [(shuffled, "do not tell"), (lambda advantage: -advantage, "wrong sign")],
+    [(shuffled, "unrelated"), (lambda advantage: -advantage, "wrong sign")],
     ids=["shuffled", "flipped"],
 )
 def test_advantages_of_others(change: Any, title: str) -> None:
@@ -298,7 +298,7 @@ def test_losses_are_not_chosen_by_what_measures_them() -> None:
 def test_a_decision_in_words() -> None:
     one = Decision("node_0", 3, 12, 76, 16, 0.58, 0.01, "row 1,204", (76.0, 16.0), "requests")
     assert sentence(one, True) == (
-        "node_0 chose 76 requests at row 1,204; 16 is better by 0.58 ± 0.02, given this future"
+        "node_0 chose 76 requests at row 1,204; 16 is better by 0.58 ± 0.02, for the same future"
     )
     plain = Decision("agent_1", 3, 12, 0, 2, 1.5, 0.1, "step 12")
     assert sentence(plain, False) == "agent_1 chose 0 at step 12; 2 is better by 1.5 ± 0.2"

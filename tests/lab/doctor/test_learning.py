@@ -17,7 +17,7 @@ import corral
 from corral import algorithms as alg
 from corral.lab.doctor.credit import credit
 from corral.lab.doctor.diagnose import diagnose
-from corral.lab.doctor.evidence.learning import Asked, ask_loss
+from corral.lab.doctor.evidence.learning import LossResponse, ask_loss
 from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
 from corral.lab.doctor.findings.updates import zero_advantages
 from corral.trainers.on_policy.learner import Learner
@@ -52,7 +52,7 @@ def minibatch_of(settings: Any) -> tuple[Minibatch, Outputs, torch.Tensor]:
     return minibatch, Outputs(distribution, log_prob, value), logits
 
 
-def asked(loss: Any, **changes: Any) -> Asked:
+def asked(loss: Any, **changes: Any) -> LossResponse:
     settings = alg.mappo.Settings(**changes)
     minibatch, outputs, logits = minibatch_of(settings)
     return ask_loss(loss, minibatch, outputs, settings, logits)
@@ -112,7 +112,7 @@ def test_a_loss_that_takes_no_other_numbers_tells_nothing() -> None:
     def loss(minibatch: Any, outputs: Any, settings: Any) -> Any:
         raise RuntimeError("once only")
 
-    assert asked(loss) == Asked()
+    assert asked(loss) == LossResponse()
 
 
 # --- Advantages ----------------------------------------------------------------------------------

@@ -13,10 +13,10 @@ pytest.importorskip("torch", reason="needs the extra mappo")
 
 import corral
 from corral.lab.doctor.watching.progress import (
-    Told,
-    own_columns,
+    PolicyInfo,
+    policy_columns,
+    policy_infos,
     progress_findings,
-    told_of,
     trend,
 )
 from corral.trainers.runs.run import Run
@@ -130,14 +130,14 @@ def test_where_nothing_varies_there_is_a_note_alone(config: Any, tmp_path: Path)
 
 
 def test_what_a_configuration_says_of_a_policy(config: Any) -> None:
-    (told,) = told_of(config)
-    assert told == Told("shared", ("agent_1", "agent_2"), "", True, UPDATES * 64)
+    (told,) = policy_infos(config)
+    assert told == PolicyInfo("shared", ("agent_1", "agent_2"), "", True, UPDATES * 64)
 
 
 def test_columns_of_others_are_translated() -> None:
-    told = Told("a", ("agent_1",), "a/", True, 100)
+    told = PolicyInfo("a", ("agent_1",), "a/", True, 100)
     row = {"env_steps": 5, "a/entropy_loss": -1.2, "a/policy_gradient_loss": 0.5, "b/entropy": 3.0}
-    own = own_columns(row, told)
+    own = policy_columns(row, told)
     assert own["entropy"] == 1.2
     assert own["policy_loss"] == 0.5
     assert own["b/entropy"] == 3.0

@@ -1,9 +1,8 @@
-"""The audit: what a run believes, beside the truth.
+"""Audit a run: compare its values and advantages with true ones.
 
-A rollout of the run is played, moments of it are forked and played on by the run's own policies
-(``corral.lab.doctor.audit.truth``), and the true values and advantages that come out are
-compared with the critic's values, with the advantages that the run learns from, and with what the
-actor then does.
+The audit plays a rollout of the run, forks some of its states and continues them with the run's
+own policies (``corral.lab.doctor.audit.truth``). The forks give true values and advantages. The
+audit compares them with the critic's values, the training advantages and the actor's gradient.
 """
 
 from __future__ import annotations
@@ -44,13 +43,13 @@ from corral.trainers.policy_iteration.forks import Moments, Story, joined, stand
 __all__ = ["Audit", "Audited", "Compared", "Decision", "audit", "sentence"]
 
 TIMES, ROWS = 8, 12
-"""Steps of the rollout that are looked at, and environments at each."""
+"""Number of rollout steps that are forked, and of environment copies per step."""
 
 MOST_STEPS = 400_000
-"""Env steps of all forks together, about. Networks that see images get half."""
+"""Approximate env steps of all forks together. Image networks get half."""
 
 SECONDS = 30.0
-"""After which no more better actions are looked for."""
+"""Time limit in seconds for the search for better actions."""
 
 
 def audit(
@@ -62,53 +61,59 @@ def audit(
     most_steps: int = MOST_STEPS,
     other_futures: bool = False,
 ) -> Audit:
-    """Audit an in-house trainer that stands where its run stopped; it learns one update from it.
+    """Audit an in-house trainer at its current checkpoint; the trainer learns one update.
 
-    ``other_futures`` puts other data in the place of what is to come, where rules that replay data
-    can do so (``OptionalRules.redrawing``). Rules whose agents choose before a step's chance get it
-    in any case, if they have such data: see ``for_copies``. Raises ValueError for environments
-    whose moments cannot be copied: those of others.
+    ``other_futures`` replaces future data in each fork, if the rules replay data and support it
+    (``OptionalRules.redrawing``). Rules in which agents choose before a step's chance always
+    replace future data if they can: see ``for_copies``. Raises ValueError for third-party
+    environments, which cannot be forked.
     """
     began = time.perf_counter()
     rules = trainer.rules
     trainer.begin()
     if not plays_as_arrays(rules):
-        raise ValueError(f"{rules.name} is another library's: its moments cannot be copied")
+        raise ValueError(
+            f"the audit cannot fork {rules.name}, a third-party environment; it needs array rules"
+        )
     if other_futures:
-        if (others := redrawing(rules)) is None:
-            raise ValueError(f"{rules.name}: no other data could stand for what is to come")
-        rules = others
+        if (redrawn := redrawing(rules)) is None:
+            raise ValueError(
+                f"{rules.name} has no other data to replace future data. Pass other_futures=False"
+            )
+        rules = redrawn
     rules = for_copies(rules)
     rng = generator(seed, "eval")
     before = trainer.env_steps // trainer.rollout_steps
     seen = _watch_rollout(trainer, times, rows, rng)
     team = dict(trainer.policies)
-    asked = {
+    questions = {
         name: _asked(trainer, rules, i, seen)
         for i, (name, learner) in enumerate(trainer.learners.items())
         if learner.trained
     }
     gamma = float(trainer.settings.gamma)
-    everything = [each for own in asked.values() for each in own]
+    everything = [item for truths_of in questions.values() for item in truths_of]
     pictures = any(group.layout.images for group in trainer.groups)
-    most = most_steps // 2 if pictures else most_steps
-    budget = plan(everything, team, gamma, most, began + SECONDS, rng)
+    budget_steps = most_steps // 2 if pictures else most_steps
+    budget = plan(everything, team, gamma, budget_steps, began + SECONDS, rng)
     steps = trainer.settings.n_steps
     truths = {
-        name: [truth_of(each, team, gamma, budget, steps, rng) for each in own]
-        for name, own in asked.items()
+        name: [truth_of(item, team, gamma, budget, steps, rng) for item in truths_of]
+        for name, truths_of in questions.items()
     }
-    asked_of = truths if _uses_advantages(trainer) else {}
-    credit = {name: _credit(trainer, name, own) for name, own in asked_of.items()}
+    with_advantages = truths if _uses_advantages(trainer) else {}
+    credit = {
+        name: _credit(trainer, name, truths_of) for name, truths_of in with_advantages.items()
+    }
     learned = _learned_from(trainer)
     policies = tuple(
         _beside(trainer, i, truths[name], learned[name], credit.get(name))
         for i, name in enumerate(trainer.learners)
-        if any(len(each.asked.t) for each in truths.get(name, ()))
+        if any(len(item.asked.t) for item in truths.get(name, ()))
     )
-    played = sum(each.steps for own in truths.values() for each in own)
-    given = redraw_of(rules) is None
-    return Audit(policies, given, before, played, time.perf_counter() - began)
+    played = sum(item.steps for truths_of in truths.values() for item in truths_of)
+    shared_future = redraw_of(rules) is None
+    return Audit(policies, shared_future, before, played, time.perf_counter() - began)
 
 
 # --- Playing the rollout -------------------------------------------------------------------------
@@ -116,7 +121,7 @@ def audit(
 
 @dataclass(frozen=True)
 class _Seen:
-    """Moments of the rollout before step ``t``: R rows of the batch."""
+    """Copied states of a rollout before step ``t``: R rows of the batch."""
 
     t: int
     rows: Array  # int64 [R]
@@ -127,7 +132,7 @@ class _Seen:
 
 
 class _Watched:
-    """A batch whose states are copied before some steps of a rollout."""
+    """A batch wrapper that copies states before some steps of a rollout."""
 
     def __init__(self, trainer: Any, times: Sequence[int], rows: Array) -> None:
         self.trainer, self.times, self.rows = trainer, set(times), rows
@@ -141,14 +146,14 @@ class _Watched:
     def step(self, actions: Any) -> Any:
         step = self.batch.step(actions)
         self.t += 1
-        if step.finished is not None:  # the trainer does it too, after this
+        if step.finished is not None:  # the trainer resets again after this step
             for player in self.trainer.players:
                 player.reset(step.finished.rows)
         self.look()
         return step
 
     def look(self) -> None:
-        """Copy the present moment, if it is one that is looked at."""
+        """Copy the current states if ``t`` is one of ``times``."""
         if self.t not in self.times:
             return
         trainer, hidden = self.trainer, {}
@@ -166,7 +171,7 @@ class _Watched:
 
 
 def _watch_rollout(trainer: Any, times: int, rows: int, rng: np.random.Generator) -> list[_Seen]:
-    """Play a rollout; return some moments of it."""
+    """Play a rollout; return the copied states of some steps."""
     last = trainer.settings.n_steps - 1
     at = np.unique(np.linspace(0, last, times).round().astype(int)).tolist()
     chosen = np.sort(rng.permutation(trainer.settings.num_envs)[:rows])
@@ -177,54 +182,54 @@ def _watch_rollout(trainer: Any, times: int, rows: int, rng: np.random.Generator
 
 
 def _asked(trainer: Any, rules: Any, i: int, seen: Sequence[_Seen]) -> list[Asked]:
-    """Return the moments at which agents of group ``i`` decided, agent by agent."""
+    """Return the states in which the agents of group ``i`` decided, one item per agent."""
     group, buffer = trainer.groups[i], trainer.rollout.groups[i]
     gamma = float(trainer.settings.gamma)
-    found = []
+    questions = []
     for j, agent in enumerate(group.agents):
         at = rules.agents.index(agent)
         value = _value_of(trainer, agent)
-        # Where V is not to be had, the truth is what follows when no limit cuts.
+        # Without V, the true value is the return without a time limit.
         uncut = value is None and gamma < 1
-        own = Moments(
+        moments = Moments(
             with_limit(rules, None) if uncut else rules,
             at,
-            joined([each.state for each in seen]),
-            np.concatenate([each.elapsed for each in seen]),
-            np.concatenate([each.ended for each in seen]),
-            joined([each.hidden for each in seen]),
+            joined([item.state for item in seen]),
+            np.concatenate([item.elapsed for item in seen]),
+            np.concatenate([item.ended for item in seen]),
+            joined([item.hidden for item in seen]),
         )
-        t = np.concatenate([np.full(len(each.rows), each.t) for each in seen])
-        env_row = np.concatenate([each.rows for each in seen])
+        t = np.concatenate([np.full(len(item.rows), item.t) for item in seen])
+        env_row = np.concatenate([item.rows for item in seen])
         taken = buffer.action[t, env_row, j].astype(np.int64)
-        told = trainer.critic_input.kind == "state"
-        every = Asked(agent, own, t, env_row, taken, value, told)
-        decides = rules.acting(own.state)[:, at] & ~own.ended[:, at]
-        if buffer.learned is not None:  # what snapshots chose tells nothing of the policy
+        sees_state = trainer.critic_input.kind == "state"
+        every = Asked(agent, moments, t, env_row, taken, value, sees_state)
+        decides = rules.acting(moments.state)[:, at] & ~moments.ended[:, at]
+        if buffer.learned is not None:  # skip decisions of snapshots
             decides = decides & buffer.learned[t, env_row, j]
-        found.append(every.at(np.flatnonzero(decides)))
-    return found
+        questions.append(every.at(np.flatnonzero(decides)))
+    return questions
 
 
 def _value_of(trainer: Any, agent: str) -> Value | None:
-    """Return V of ``agent`` as the critic says it; None where it depends on more than a moment."""
+    """Return the critic's V of ``agent``; None if V depends on actions or memory."""
     if trainer.critic_input.with_actions or trainer.settings.memory:
         return None
     central = trainer.critic_input.kind == "state"
 
     def value(observations: Any, state: Array) -> Array:
-        found: Array = trainer.values(observations, state if central else None)[agent]
-        return found
+        values: Array = trainer.values(observations, state if central else None)[agent]
+        return values
 
     return value
 
 
-# --- What the run learns from --------------------------------------------------------------------
+# --- Data that the run learns from ---------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Learned:
-    """What a policy learned from: [T, C]; NaN where a decision was not."""
+    """Training data of a policy: [T, C]; NaN for unused decisions."""
 
     value: Array
     advantage: Array
@@ -232,31 +237,31 @@ class _Learned:
 
 
 def _uses_advantages(trainer: Any) -> bool:
-    """Return whether advantages are what the trainer learns from, not differences of its own."""
+    """Return True if the trainer learns from advantages, not from temporal differences."""
     return bool(trainer.capabilities.advantages)
 
 
 def _learned_from(trainer: Any) -> dict[str, _Learned]:
-    """Let the trainer learn from its rollout; return what it learned from, by policy."""
+    """Let the trainer learn from its rollout; return its training data by policy."""
     observer = _LearnedObserver(_uses_advantages(trainer))
     end = trainer.observe(observer)
     try:
         trainer.update()
     except CorralError:
-        pass  # what was learned from is known all the same
+        pass  # the observer has the training data already
     finally:
         end()
-    told: dict[str, _Learned] = {}
+    training_data: dict[str, _Learned] = {}
     for i, (name, learner) in enumerate(trainer.learners.items()):
         if learner.trained:
             nothing = np.full(trainer.rollout.groups[i].acted.shape, np.nan)
             value, learned = observer.numbers.get(name, (nothing, nothing))
-            told[name] = _Learned(value, learned, observer.largest.get(name))
-    return told
+            training_data[name] = _Learned(value, learned, observer.largest.get(name))
+    return training_data
 
 
 class _LearnedObserver(Observer):
-    """Notes values, advantages and the largest gradient of the actor, by policy."""
+    """Records values, advantages and the largest actor gradient, by policy."""
 
     def __init__(self, uses_advantages: bool) -> None:
         self.uses_advantages = uses_advantages
@@ -281,45 +286,47 @@ class _LearnedObserver(Observer):
 
 @dataclass(frozen=True)
 class _Credit:
-    """What advantage functions say of the forks, [K, F] each: of the actions taken, and of those
-    that the policy draws."""
+    """Advantages of the forks from an advantage function, [K, F] each.
 
-    own: tuple[Array, Array] | None  # the run's; None: it goes by the shape of its rollouts
+    The first array is for the taken actions, the second for actions sampled from the policy.
+    """
+
+    own: tuple[Array, Array] | None  # the run's; None: it depends on the shape of its rollouts
     plain: tuple[tuple[Array, Array], ...]  # generalized advantages
 
 
 def _credit(trainer: Any, name: str, truths: Sequence[Truth]) -> _Credit | None:
-    """Ask the policy's advantage function about the forks; None where they have no stories."""
-    stories = [each.stories for each in truths if each.stories is not None]
+    """Apply advantage functions to the forks; None if the forks have no trajectories."""
+    stories = [truth.stories for truth in truths if truth.stories is not None]
     if len(stories) < len(truths) or not stories:
         return None
     taken, drawn = zip(*stories, strict=True)
     both = [*taken, *drawn]
-    given, settings = _trajectories(both), trainer.learners[name].settings
-    at = np.concatenate([each.begins for each in both])
+    trajectories, settings = _trajectories(both), trainer.learners[name].settings
+    at = np.concatenate([item.begins for item in both])
     column = np.arange(len(at))
 
     def halves(advantage: Array) -> tuple[Array, Array]:
-        learned = np.where(given.valid[at, column], advantage[at, column], np.nan)
+        learned = np.where(trajectories.valid[at, column], advantage[at, column], np.nan)
         taken, drawn = learned.astype(np.float64).reshape(2, -1, truths[0].forks)
         return taken, drawn
 
     def generalized(gae_lambda: float) -> Array:
-        return maths.gae(**vars(given), gamma=float(settings.gamma), gae_lambda=gae_lambda)
+        return maths.gae(**vars(trajectories), gamma=float(settings.gamma), gae_lambda=gae_lambda)
 
     plain = tuple(halves(generalized(gae_lambda)) for gae_lambda in (0.0, 1.0))
     try:
-        own = halves(trainer.algorithm.advantages(given, settings).advantage)
+        run_advantages = halves(trainer.algorithm.advantages(trajectories, settings).advantage)
     except (CorralError, ValueError, IndexError):
-        own = None
-    return _Credit(own, plain)
+        run_advantages = None
+    return _Credit(run_advantages, plain)
 
 
 def _trajectories(stories: Sequence[Story]) -> Trajectories:
-    """Return the stories side by side."""
+    """Concatenate the stories along the column axis."""
 
     def side_by_side(name: str) -> Array:
-        return np.concatenate([getattr(each, name) for each in stories], axis=-1)
+        return np.concatenate([getattr(story, name) for story in stories], axis=-1)
 
     acted, ended = side_by_side("acted"), side_by_side("ended")
     names = "reward", "value", "final_obs_value", "bootstrap_value"
@@ -331,7 +338,7 @@ def _trajectories(stories: Sequence[Story]) -> Trajectories:
     )
 
 
-# --- Side by side --------------------------------------------------------------------------------
+# --- Comparison ----------------------------------------------------------------------------------
 
 
 def _beside(
@@ -341,17 +348,17 @@ def _beside(
     learned: _Learned,
     credit: _Credit | None,
 ) -> Audited:
-    """Return what one policy believes beside the truth about all its agents."""
+    """Compare one policy's values and advantages with the true ones of all its agents."""
     group = trainer.groups[i]
-    t = np.concatenate([each.asked.t for each in truths])
-    env_row = np.concatenate([each.asked.env_row for each in truths])
+    t = np.concatenate([truth.asked.t for truth in truths])
+    env_row = np.concatenate([truth.asked.env_row for truth in truths])
     agent = np.concatenate(
-        [np.full(len(each.asked.t), group.agents.index(each.asked.agent)) for each in truths]
+        [np.full(len(truth.asked.t), group.agents.index(truth.asked.agent)) for truth in truths]
     )
     column = env_row * len(group.agents) + agent
-    true = np.concatenate([each.value.mean for each in truths])
-    error = np.concatenate([each.value.error for each in truths])
-    forks = np.concatenate([each.advantages for each in truths])  # [K, F]
+    true = np.concatenate([truth.value.mean for truth in truths])
+    error = np.concatenate([truth.value.error for truth in truths])
+    forks = np.concatenate([truth.advantages for truth in truths])  # [K, F]
     advantage = forks.mean(axis=1), standard_error(forks)
     values = Compared(learned.value[t, column].astype(np.float64), true, error)
     parts = trainer.critic_input.parts(trainer.rollout, i)
@@ -360,19 +367,22 @@ def _beside(
     )
     averaged, plain, sample = None, None, None
     if credit is not None:
-        found = [_averaged(each, forks).correlation for each in credit.plain]
-        plain = min((each for each in found if each is not None), default=None)
+        correlations = [_averaged(item, forks).correlation for item in credit.plain]
+        plain = min((item for item in correlations if item is not None), default=None)
     if credit is not None and credit.own is not None:
         averaged = _averaged(credit.own, forks)
         single = _samples(credit.own[0], forks)
         sample = (float(np.mean(single)), float(np.std(single))) if len(single) > 1 else None
-    worst = sorted((one for each in truths for one in each.decisions), key=lambda one: -one[0])
+    worst = sorted(
+        (decision for truth in truths for decision in truth.decisions),
+        key=lambda decision: -decision[0],
+    )
     spread = learned.advantage[~np.isnan(learned.advantage)]
     least = 0.0 if _uses_advantages(trainer) else float("nan")
     return Audited(
         policy=group.policy,
         values=values,
-        assumed=float(np.mean(np.concatenate([each.value.assumed for each in truths]))),
+        assumed=float(np.mean(np.concatenate([truth.value.assumed for truth in truths]))),
         fitted=fitted(inputs, true),
         clamped=clamped(values.said, inputs),
         advantages=Compared(learned.advantage[t, column].astype(np.float64), *advantage),
@@ -381,23 +391,29 @@ def _beside(
         sample=sample,
         learned_spread=float(np.std(spread)) if len(spread) else least,
         actor_gradient=learned.actor_gradient,
-        worst=tuple(one for _, one in worst[:WORST]),
+        worst=tuple(decision for _, decision in worst[:WORST]),
     )
 
 
-def _averaged(said: tuple[Array, Array], forks: Array) -> Compared:
-    """Return what is said of actions on average over half of the forks, beside the advantages
-    that the others tell: the noise of the one must not be that of the other."""
-    taken, drawn = said
+def _averaged(estimates: tuple[Array, Array], forks: Array) -> Compared:
+    """Compare mean advantages over half of the forks with true ones of the other half.
+
+    Separate halves keep the noise of the two sides independent.
+    """
+    taken, drawn = estimates
     mean = (taken - drawn)[:, ::2].mean(axis=1)
     return Compared(mean, forks[:, 1::2].mean(axis=1), standard_error(forks[:, 1::2]))
 
 
 def _samples(taken: Array, forks: Array) -> list[float]:
-    """Return how what is said of each fork by itself correlates with the true advantages that the
-    others tell: both are [K, F]."""
-    known = ~np.isnan(taken).any(axis=1)
-    taken, forks = taken[known], forks[known]
-    others = (forks.sum(axis=1, keepdims=True) - forks) / max(1, forks.shape[1] - 1)
-    found = [correlation(said, true) for said, true in zip(taken.T, others.T, strict=True)]
-    return [each for each in found if each is not None]
+    """Return the correlation of each fork's advantages with the true ones of the other forks.
+
+    Both arrays are [K, F].
+    """
+    complete = ~np.isnan(taken).any(axis=1)
+    taken, forks = taken[complete], forks[complete]
+    other_forks = (forks.sum(axis=1, keepdims=True) - forks) / max(1, forks.shape[1] - 1)
+    correlations = [
+        correlation(said, true) for said, true in zip(taken.T, other_forks.T, strict=True)
+    ]
+    return [item for item in correlations if item is not None]

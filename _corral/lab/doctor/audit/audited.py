@@ -1,7 +1,7 @@
-"""What an audit finds: numbers of a run beside true ones, each with its noise, and words for them.
+"""Results of an audit: a run's numbers, the true ones with their noise, and their descriptions.
 
-A true number is a mean over forks, and has an error. ``Compared.ceiling`` is the correlation that
-even perfect values would have with numbers as noisy as that.
+A true number is a mean over forks and has a standard error. ``Compared.ceiling`` is the
+correlation that even perfect values would have with such noisy numbers.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ __all__ = [
 ]
 
 FEWEST = 3
-"""Moments below which nothing correlates."""
+"""Minimum number of states for a correlation."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """One decision of the run, and the best one that was tried at that moment."""
+    """One decision of the run, and the best alternative that was tried in the same state."""
 
     agent: str
     env_row: int
     step: int  # of the episode
     action: int
     best: int
-    loss: float  # true value of the best action less that of the one taken
-    error: float  # standard error of ``loss``, which other forks measure than those that chose
-    where: str  # "step 12", or where in its data
-    amounts: tuple[float, float] | None = None  # what both actions amount to
+    loss: float  # true value of the best action minus that of the taken one
+    error: float  # standard error of ``loss``, from forks that did not select the best action
+    where: str  # "step 12", or the position in the environment's data
+    amounts: tuple[float, float] | None = None  # amounts of both actions, such as requests
     unit: str | None = None
 
 
 def sentence(decision: Decision, given_this_future: bool) -> str:
-    """Return a decision in words."""
+    """Return a decision as a sentence."""
     action, best = decision.amounts or (decision.action, decision.best)
     unit = f" {decision.unit}" if decision.unit else ""
-    future = ", given this future" if given_this_future else ""
+    future = ", for the same future" if given_this_future else ""
     return (
         f"{decision.agent} chose {action:g}{unit} at {decision.where}; {best:g} is better by "
         f"{decision.loss:.2g} ± {2 * decision.error:.1g}{future}"
@@ -57,27 +57,27 @@ def sentence(decision: Decision, given_this_future: bool) -> str:
 
 @dataclass(frozen=True)
 class Compared:
-    """Numbers of a run beside the true ones of K moments."""
+    """A run's numbers and the true ones for K states."""
 
-    said: Array  # float64 [K]; NaN: nothing
+    said: Array  # float64 [K] the run's numbers; NaN: missing
     true: Array  # float64 [K]
     error: Array  # float64 [K] standard error of ``true``
 
     @property
     def known(self) -> Compared:
-        """Those of which the run says something."""
-        at = ~np.isnan(self.said)
-        return Compared(self.said[at], self.true[at], self.error[at])
+        """The comparison without states in which the run's number is missing."""
+        known_rows = ~np.isnan(self.said)
+        return Compared(self.said[known_rows], self.true[known_rows], self.error[known_rows])
 
     @property
     def correlation(self) -> float | None:
-        """None where one side does not vary."""
-        known = self.known
-        return correlation(known.said, known.true)
+        """Pearson's correlation; None if one side does not vary."""
+        comparison = self.known
+        return correlation(comparison.said, comparison.true)
 
     @property
     def reliability(self) -> float:
-        """The share of what varies in ``true`` that is no noise: 0 .. 1."""
+        """Share of the variance of ``true`` that is not noise: 0 .. 1."""
         spread = float(np.var(self.true)) if len(self.true) else 0.0
         if not spread > 0:
             return 0.0
@@ -85,34 +85,34 @@ class Compared:
 
     @property
     def ceiling(self) -> float:
-        """The correlation that perfect numbers have with ``true``."""
+        """Correlation of perfect numbers with ``true``."""
         return math.sqrt(self.reliability)
 
     @property
     def same_sign(self) -> float | None:
-        """The share of the surely positive or negative that has the same sign; None: too few."""
-        known = self.known
-        sure = np.abs(known.true) > 2 * known.error
+        """Share of equal signs among clearly nonzero true numbers; None with fewer than 10."""
+        comparison = self.known
+        sure = np.abs(comparison.true) > 2 * comparison.error
         if sure.sum() < 10:
             return None
-        return float(np.mean(np.sign(known.said[sure]) == np.sign(known.true[sure])))
+        return float(np.mean(np.sign(comparison.said[sure]) == np.sign(comparison.true[sure])))
 
 
 @dataclass(frozen=True)
 class Audited:
-    """What was found of one policy."""
+    """Audit result of one policy."""
 
     policy: str
-    values: Compared  # what the critic said
-    assumed: float  # weight with which the critic itself stands in true values, on average
-    fitted: float | None  # correlation of a plain fit of what the critic observes, left one out
-    clamped: tuple[float, float] | None  # a value that unlike moments share, and their share
-    advantages: Compared  # those that the run learned from: one sample of each
-    credit: Compared | None  # its advantage function's means over forks, less what any action gets
-    plain: float | None  # the same of generalized advantages of one step, and of all: the less
-    sample: tuple[float, float] | None  # correlation of single forks' advantages, and deviation
-    learned_spread: float  # deviation of all advantages of the rollout that it learned from
-    actor_gradient: float | None  # largest of the actor's gradients in the update
+    values: Compared  # the critic's values
+    assumed: float  # mean weight of the critic's own values in the true values
+    fitted: float | None  # correlation of a plain fit on the critic's input, leave-one-out
+    clamped: tuple[float, float] | None  # a value shared by different states, and their share
+    advantages: Compared  # the training advantages: one sample per decision
+    credit: Compared | None  # the run's advantage function, mean over forks, less the policy's mean
+    plain: float | None  # same correlation for GAE; the smaller of lambda 0 and 1
+    sample: tuple[float, float] | None  # mean and deviation of single forks' correlations
+    learned_spread: float  # standard deviation of all training advantages of the rollout
+    actor_gradient: float | None  # largest actor gradient in the update
     worst: tuple[Decision, ...]
 
     @property
@@ -130,41 +130,41 @@ class Audited:
 
 @dataclass(frozen=True)
 class Audit:
-    """The truth about a run, by policy. Decisions are sampled, as in training."""
+    """Audit results of a run, by policy. Decisions are sampled, as in training."""
 
     policies: tuple[Audited, ...]
-    given_this_future: bool  # the forks meet the same chance again: rules without ``redraw``
-    updates: int  # that the run had learned from before
+    given_this_future: bool  # all forks share the same future chance: rules without ``redraw``
+    updates: int  # updates of the run before the audit
     env_steps: int
     seconds: float
 
 
 def correlation(a: Array, b: Array) -> float | None:
-    """Return Pearson's correlation; None where one side does not vary."""
+    """Return Pearson's correlation; None if one side does not vary."""
     if len(a) < FEWEST or _still(a) or _still(b):
         return None
     return float(np.corrcoef(a, b)[0, 1])
 
 
 def _still(values: Array) -> bool:
-    """Tell whether values differ by no more than rounding."""
+    """Return True if values differ by no more than rounding errors."""
     return float(np.std(values)) <= 1e-6 * float(np.abs(values).max()) + 1e-12
 
 
-# --- What could be known -------------------------------------------------------------------------
+# --- Plain fit and clamping ----------------------------------------------------------------------
 
 FITTED = 20
-"""Moments below which nothing is fitted."""
+"""Minimum number of states for a fit."""
 
 CLAMPED, UNLIKE = 0.2, 10
-"""Share of the moments, and how many unlike ones, that share an extreme value where it is cut."""
+"""Minimum share and number of different states with one extreme value to call it clamped."""
 
 
 def fitted(inputs: Array, values: Array) -> float | None:
-    """Return how well ``values`` [K] can be told from ``inputs`` [K, F]: the correlation with
-    predictions, each made without its own moment; None: there are too few.
+    """Return the correlation of ``values`` [K] with leave-one-out predictions.
 
-    The better of ridge regressions on the inputs and on their distances.
+    Uses the best of several kernel ridge regressions on ``inputs`` [K, F] and on their distances.
+    Returns None with too few states.
     """
     varies = inputs.std(axis=0) > 0
     if len(values) < FITTED or not varies.any() or not np.std(values) > 0:
@@ -175,32 +175,31 @@ def fitted(inputs: Array, values: Array) -> float | None:
     squares = np.diag(products)
     distances = (squares[:, None] + squares - 2 * products).clip(min=0)
     near = np.exp(-distances / max(1e-12, float(np.median(distances))))
-    found = [
+    correlations = [
         correlation(_left_one_out(kernel, values, weight), values)
         for kernel in (products, near)
         for weight in (0.03, 0.3, 3.0)
     ]
-    return max((each for each in found if each is not None), default=None)
+    return max((item for item in correlations if item is not None), default=None)
 
 
 def _left_one_out(kernel: Array, values: Array, weight: float) -> Array:
-    """Return predictions of ``values`` [K] by kernel ridge regression, each without its own."""
+    """Return leave-one-out predictions of ``values`` [K] by kernel ridge regression."""
     count = len(values)
-    bordered = kernel + 1.0  # a constant is fitted too
+    bordered = kernel + 1.0  # also fits a constant
     hat = np.linalg.solve(bordered + weight * np.eye(count), bordered)
     residual = (values - hat.T @ values) / (1.0 - np.diag(hat))
     return np.asarray(values - residual)
 
 
-def clamped(said: Array, inputs: Array) -> tuple[float, float] | None:
-    """Return a value that is the largest, or the least, of many unlike ``inputs`` [K, F], and the
-    share of those; None: there is none."""
-    said = np.where(np.isnan(said), np.inf, said)
-    known = said[np.isfinite(said)]
-    if not len(known) or not np.ptp(known) > 0:
+def clamped(values: Array, inputs: Array) -> tuple[float, float] | None:
+    """Return an extreme value of many different ``inputs`` [K, F] and their share, or None."""
+    values = np.where(np.isnan(values), np.inf, values)
+    finite = values[np.isfinite(values)]
+    if not len(finite) or not np.ptp(finite) > 0:
         return None
-    for extreme in (known.max(), known.min()):
-        at = np.abs(said - extreme) <= 1e-6 * np.ptp(known)
+    for extreme in (finite.max(), finite.min()):
+        at = np.abs(values - extreme) <= 1e-6 * np.ptp(finite)
         if at.mean() >= CLAMPED and len(np.unique(inputs[at], axis=0)) >= UNLIKE:
             return float(extreme), float(at.mean())
     return None

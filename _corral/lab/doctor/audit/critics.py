@@ -1,7 +1,7 @@
-"""The audit of trainers of other libraries: their critics beside the truth.
+"""Audit third-party trainers: compare their critics with true values.
 
-All that is asked of such a trainer are ``rules``, ``settings``, ``policies``, and
-``values(observations, state)``, which returns V by agent. What their actors learn from is not seen.
+A trainer needs only ``rules``, ``settings``, ``policies`` and ``values(observations, state)``,
+which returns V by agent. The training data of its actors is not available.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from corral.trainers.policy_iteration.forks import Moments, decide, joined, stan
 __all__ = ["audit_critics"]
 
 NUM_ENVS, STEPS, EVERY = 12, 64, 8
-"""Environments that are played, for how long, and every how many steps a moment is looked at."""
+"""Number of environment copies and of steps, and the interval of steps between forked states."""
 
 
 def audit_critics(
@@ -37,35 +37,39 @@ def audit_critics(
 ) -> Audit:
     """Audit the critics of a trainer; ``policies`` names each agent's policy.
 
-    Raises ValueError for environments whose moments cannot be copied.
+    Raises ValueError for third-party environments, which cannot be forked.
     """
     began = time.perf_counter()
     rules, team = trainer.rules, dict(trainer.policies)
     if not plays_as_arrays(rules):
-        raise ValueError(f"{rules.name} is another library's: its moments cannot be copied")
+        raise ValueError(
+            f"the audit cannot fork {rules.name}, a third-party environment; it needs array rules"
+        )
     if other_futures:
-        if (others := redrawing(rules)) is None:
-            raise ValueError(f"{rules.name}: no other data could stand for what is to come")
-        rules = others
+        if (redrawn := redrawing(rules)) is None:
+            raise ValueError(
+                f"{rules.name} has no other data to replace future data. Pass other_futures=False"
+            )
+        rules = redrawn
     rules = for_copies(rules)
     gamma, rng = float(trainer.settings.gamma), generator(seed, "eval")
-    asked = _asked(trainer, rules, team, seed, rng)
-    budget = plan(asked, team, gamma, most_steps, began + seconds, rng)
-    truths = [truth_of(each, team, gamma, budget, 0, rng) for each in asked]
-    found = tuple(
-        _beside(name, [each for each in truths if policies[each.asked.agent] == name])
+    questions = _asked(trainer, rules, team, seed, rng)
+    budget = plan(questions, team, gamma, most_steps, began + seconds, rng)
+    truths = [truth_of(question, team, gamma, budget, 0, rng) for question in questions]
+    audited_policies = tuple(
+        _beside(name, [truth for truth in truths if policies[truth.asked.agent] == name])
         for name in dict.fromkeys(policies.values())
     )
     updates = int(trainer.env_steps) // int(trainer.rollout_steps)
-    played = sum(each.steps for each in truths)
-    given = redraw_of(rules) is None
-    return Audit(found, given, updates, played, time.perf_counter() - began)
+    played = sum(truth.steps for truth in truths)
+    shared_future = redraw_of(rules) is None
+    return Audit(audited_policies, shared_future, updates, played, time.perf_counter() - began)
 
 
 def _asked(
     trainer: Any, rules: Any, team: Mapping[str, Any], seed: int, rng: np.random.Generator
 ) -> list[Asked]:
-    """Play with the team, sampling, and return moments at which its agents decided."""
+    """Play with sampled actions; return states in which the team's agents decided."""
     batch = Batch(rules, NUM_ENVS, seed)
     batch.reset()
     every = np.arange(NUM_ENVS)
@@ -85,47 +89,47 @@ def _asked(
                 agent: put_tree(state, over, team[agent].initial_state(len(over)))
                 for agent, state in hidden.items()
             }
-    state = joined([each.state for each in seen])
-    elapsed = np.concatenate([each.elapsed for each in seen])
-    ended = np.concatenate([each.ended for each in seen])
-    before = joined([dict(each.hidden) for each in seen])
+    state = joined([item.state for item in seen])
+    elapsed = np.concatenate([item.elapsed for item in seen])
+    ended = np.concatenate([item.ended for item in seen])
+    before = joined([dict(item.hidden) for item in seen])
     taken, when = np.concatenate(acted), np.repeat(np.arange(len(seen)), NUM_ENVS)
-    found = []
+    questions = []
     for i, agent in enumerate(rules.agents):
-        own = Moments(rules, i, state, elapsed, ended, before)
+        moments = Moments(rules, i, state, elapsed, ended, before)
 
         def value(observations: Any, state: Array, agent: str = agent) -> Array:
             said: Array = trainer.values(observations, state)[agent]
             return said
 
         row = np.tile(every, len(seen))
-        whole = Asked(agent, own, when, row, taken[:, i], value)
-        found.append(whole.at(np.flatnonzero(rules.acting(state)[:, i] & ~ended[:, i])))
-    return found
+        whole = Asked(agent, moments, when, row, taken[:, i], value)
+        questions.append(whole.at(np.flatnonzero(rules.acting(state)[:, i] & ~ended[:, i])))
+    return questions
 
 
 def _beside(policy: str, truths: list[Truth]) -> Audited:
-    said, inputs = [], []
-    for each in truths:
-        moments = each.asked.moments
+    estimates, inputs = [], []
+    for truth in truths:
+        moments = truth.asked.moments
         observed = moments.rules.observe(moments.state)
         state = moments.rules.global_state(moments.state)
-        assert each.asked.value is not None
-        said.append(np.asarray(each.asked.value(observed, state), dtype=np.float64))
-        inputs.append(_columns(observed[each.asked.agent][OBSERVATION], len(moments)))
-    forks = np.concatenate([each.advantages for each in truths])
+        assert truth.asked.value is not None
+        estimates.append(np.asarray(truth.asked.value(observed, state), dtype=np.float64))
+        inputs.append(_columns(observed[truth.asked.agent][OBSERVATION], len(moments)))
+    forks = np.concatenate([truth.advantages for truth in truths])
     values = Compared(
-        np.concatenate(said),
-        np.concatenate([each.value.mean for each in truths]),
-        np.concatenate([each.value.error for each in truths]),
+        np.concatenate(estimates),
+        np.concatenate([truth.value.mean for truth in truths]),
+        np.concatenate([truth.value.error for truth in truths]),
     )
     columns = np.concatenate(inputs)
     unseen = np.full(len(forks), np.nan)
-    worst = sorted((one for each in truths for one in each.decisions), key=lambda one: -one[0])
+    worst = sorted((one for truth in truths for one in truth.decisions), key=lambda one: -one[0])
     return Audited(
         policy=policy,
         values=values,
-        assumed=float(np.mean(np.concatenate([each.value.assumed for each in truths]))),
+        assumed=float(np.mean(np.concatenate([truth.value.assumed for truth in truths]))),
         fitted=fitted(columns, values.true),
         clamped=clamped(values.said, columns),
         advantages=Compared(unseen, forks.mean(axis=1), standard_error(forks)),
@@ -139,7 +143,7 @@ def _beside(policy: str, truths: list[Truth]) -> Audited:
 
 
 def _columns(tree: Any, rows: int) -> Array:
-    """Return an observation as numbers: float64 [R, F]."""
+    """Flatten an observation into numbers: float64 [R, F]."""
     if isinstance(tree, Mapping):
         return np.concatenate([_columns(part, rows) for part in tree.values()], axis=1)
     return np.asarray(tree, dtype=np.float64).reshape(rows, -1)

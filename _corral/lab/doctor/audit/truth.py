@@ -1,8 +1,8 @@
-"""The truth about moments of a run: values, advantages and better actions, by forks.
+"""True values, true advantages and better actions in states of a run, by forking.
 
-All that is compared at one moment meets the same forks: the same chance to come, drawn anew or not,
-and the same random numbers for the policies. What differs between two forks is then the first
-action. If chance is drawn anew, a critic that is told the global state keeps what that shows.
+All comparisons in one state use the same forks: the same future chance, redrawn or not, and the
+same random numbers for the policies. Two forks then differ only in the first action. If chance is
+redrawn, a critic with the global state keeps the information in that state.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ __all__ = ["Asked", "Budget", "Truth", "plan", "truth_of"]
 Value = Callable[[Mapping[str, Any], Array], Array]
 
 CANDIDATES = 6
-"""Actions that are tried beside the one taken."""
+"""Number of alternative actions that are tried."""
 
 MOST_FORKS, FEWEST_FORKS = 64, 12
 FEWEST_MOMENTS = 24
 WORST = 10
-"""Decisions that are kept."""
+"""Number of decisions that are kept."""
 
 LARGEST_STORY = 20_000_000
-"""Steps of a story that are kept."""
+"""Maximum number of recorded steps in a story."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """K moments of one agent of which the truth is asked."""
+    """K states of one agent to be audited."""
 
     agent: str
     moments: Moments
@@ -47,10 +47,10 @@ class Asked:
     env_row: Array  # int64 [K]
     taken: Array  # int64 [K]
     value: Value | None  # V of the agent, see ``worth``
-    told: bool = False  # the critic observes the global state
+    told: bool = False  # True if the critic observes the global state
 
     def at(self, rows: Array) -> Asked:
-        """Return the moments ``rows`` [R]."""
+        """Return the states ``rows`` [R]."""
         return Asked(
             self.agent,
             self.moments.at(rows),
@@ -64,107 +64,113 @@ class Asked:
 
 @dataclass(frozen=True)
 class Budget:
-    """How much is played."""
+    """Amount of play for an audit."""
 
-    moments: int  # of an agent
-    forks: int
-    decisions: int  # of an agent, of which better actions are looked for
-    until: float = math.inf  # time.perf_counter() at which no more of these are looked at
+    moments: int  # states per agent
+    forks: int  # per state
+    decisions: int  # states per agent for which better actions are searched
+    until: float = math.inf  # time.perf_counter() at the end of that search
 
 
 @dataclass
 class Truth:
-    """True values and advantages of the K moments of one agent."""
+    """True values and advantages in K states of one agent."""
 
     asked: Asked
     value: Worth
-    advantages: Array  # float64 [K, F] of the actions taken, by forks of each
-    stories: tuple[Story, Story] | None  # of the action taken, and of any
+    advantages: Array  # float64 [K, F] of the taken actions, by fork
+    stories: tuple[Story, Story] | None  # with the taken action, and with a sampled one
     forks: int
     steps: int
     decisions: list[tuple[float, Decision]] = field(default_factory=list)
-    # with the least loss that those forks allow that chose them
+    # the first number is a lower bound of the loss, from the forks that chose the action
 
 
 def plan(
-    asked: Sequence[Asked],
+    questions: Sequence[Asked],
     team: Mapping[str, Policy],
     gamma: float,
     most_steps: int,
     until: float,
     rng: np.random.Generator,
 ) -> Budget:
-    """Return how many moments and forks ``most_steps`` allow, by what a fork of each agent takes.
+    """Return the number of states and forks for ``most_steps``, from the measured cost of forks.
 
-    The longer it takes the fewer are forked; at least ``FEWEST_FORKS`` of ``FEWEST_MOMENTS``.
+    Longer episodes get fewer states and forks, at least ``FEWEST_FORKS`` in ``FEWEST_MOMENTS``.
     """
-    longest = max((len(each.t) for each in asked), default=0)
-    cost = 0.0  # of a fork of one moment of every agent
-    for each in asked:
-        few = each.at(_spread(len(each.t), 8))
+    longest = max((len(question.t) for question in questions), default=0)
+    cost = 0.0  # env steps of one fork in one state of every agent
+    for question in questions:
+        few = question.at(_spread(len(question.t), 8))
         if len(few.t):
             tried = worth(
-                few.moments, team, gamma=gamma, forks=2, rng=rng, value=each.value, told=each.told
+                few.moments,
+                team,
+                gamma=gamma,
+                forks=2,
+                rng=rng,
+                value=question.value,
+                told=question.told,
             )
             cost += tried.steps / (2 * len(few.t))
     if not cost:
         return Budget(longest, MOST_FORKS, 0, until)
-    half = most_steps / 2 / cost  # forks of every agent
+    half = most_steps / 2 / cost  # number of forks of every agent
     forks = int(np.clip(half / (2 * longest), FEWEST_FORKS, MOST_FORKS))
     moments = int(np.clip(half / (2 * forks), min(FEWEST_MOMENTS, longest), longest))
     decisions = int(half / (forks * (CANDIDATES + 1)))
     return Budget(moments, forks, min(decisions, moments), until)
 
 
-def _spread(count: int, most: int) -> Array:
-    """Return at most ``most`` of ``count`` places, evenly spread."""
+def _spread(count: int, limit: int) -> Array:
+    """Return at most ``most`` of ``count`` indices, evenly spread."""
     if not count:
         return np.zeros(0, dtype=np.int64)
-    return np.unique(np.linspace(0, count - 1, min(most, count)).round().astype(np.int64))
+    return np.unique(np.linspace(0, count - 1, min(limit, count)).round().astype(np.int64))
 
 
 def truth_of(
-    asked: Asked,
+    question: Asked,
     team: Mapping[str, Policy],
     gamma: float,
     budget: Budget,
     rollout_steps: int,
     rng: np.random.Generator,
 ) -> Truth:
-    """Return the truth about the moments of one agent, as many of them as the budget has."""
-    asked = asked.at(_spread(len(asked.t), budget.moments))
+    """Return the true values and advantages of one agent, within the budget."""
+    question = question.at(_spread(len(question.t), budget.moments))
     forks = budget.forks
-    tell = asked.value is not None and rollout_steps * len(asked.t) * forks <= LARGEST_STORY
-    stories = tuple(Story(rollout_steps, asked.t, forks) for _ in range(2 if tell else 0))
-    after = _same_forks(asked, team, gamma, forks, int(rng.integers(2**63)))
-    own = after(asked.taken, asked.told, stories[0] if tell else None)
-    value = after(None, asked.told, stories[1] if tell else None)
-    found = Truth(
-        asked,
+    tell = question.value is not None and rollout_steps * len(question.t) * forks <= LARGEST_STORY
+    stories = tuple(Story(rollout_steps, question.t, forks) for _ in range(2 if tell else 0))
+    after = _same_forks(question, team, gamma, forks, int(rng.integers(2**63)))
+    taken_worth = after(question.taken, question.told, stories[0] if tell else None)
+    value = after(None, question.told, stories[1] if tell else None)
+    truth = Truth(
+        question,
         value,
-        own.returns - value.returns,
+        taken_worth.returns - value.returns,
         (stories[0], stories[1]) if tell else None,
         forks,
-        value.steps + own.steps,
+        value.steps + taken_worth.steps,
     )
     if budget.decisions:
-        some = asked.at(_spread(len(asked.t), budget.decisions))
-        _better(some, found, team, gamma, budget, int(rng.integers(2**63)))
-    return found
+        some = question.at(_spread(len(question.t), budget.decisions))
+        _better(some, truth, team, gamma, budget, int(rng.integers(2**63)))
+    return truth
 
 
 def _same_forks(
-    asked: Asked, team: Mapping[str, Policy], gamma: float, forks: int, seed: int
+    question: Asked, team: Mapping[str, Policy], gamma: float, forks: int, seed: int
 ) -> Callable[..., Worth]:
     def after(first: Array | None, told: bool = False, story: Story | None = None) -> Worth:
         return worth(
-            asked.moments,
+            question.moments,
             team,
             gamma=gamma,
             forks=forks,
             rng=np.random.default_rng(seed),
             first=first,
-            value=asked.value,
+            value=question.value,
             story=story,
             told=told,
         )
@@ -176,22 +182,22 @@ def _same_forks(
 
 
 def _better(
-    asked: Asked,
-    found: Truth,
+    question: Asked,
+    truth: Truth,
     team: Mapping[str, Policy],
     gamma: float,
     budget: Budget,
     seed: int,
 ) -> None:
-    """Note the decisions at which another action was better.
+    """Record decisions for which another action is better.
 
-    Every other fork chooses the best action, and the decisions that are kept; the rest measure by
-    how much it is better. So neither choice makes the loss larger than it is.
+    Every other fork selects the best action and the recorded decisions. The remaining forks measure
+    the loss, so the selection does not inflate it.
     """
-    moments, taken = asked.moments, asked.taken
-    after = _same_forks(asked, team, gamma, budget.forks, seed)
-    own = after(taken)
-    found.steps += own.steps
+    moments, taken = question.moments, question.taken
+    after = _same_forks(question, team, gamma, budget.forks, seed)
+    taken_worth = after(taken)
+    truth.steps += taken_worth.steps
     rows = np.arange(len(taken))
     best, chosen_by, surely = taken.copy(), np.zeros(len(taken)), np.zeros(len(taken))
     loss, error = np.zeros(len(taken)), np.zeros(len(taken))
@@ -199,8 +205,8 @@ def _better(
         if time.perf_counter() > budget.until:
             break
         tried = after(candidate)
-        found.steps += tried.steps
-        difference = tried.returns - own.returns
+        truth.steps += tried.steps
+        difference = tried.returns - taken_worth.returns
         gain = difference[:, ::2].mean(axis=1)
         at = rows[(gain > chosen_by) & (candidate != taken)]
         best[at], chosen_by[at] = candidate[at], gain[at]
@@ -211,32 +217,35 @@ def _better(
     unit, amounts = amounts_of(moments.rules)
     worst = sorted(rows[best != taken].tolist(), key=lambda k: -surely[k])[:WORST]
     for k in worst:
-        mine, better = int(taken[k]), int(best[k])
+        chosen, better = int(taken[k]), int(best[k])
         step = int(moments.elapsed[k])
-        one = Decision(
-            asked.agent,
-            int(asked.env_row[k]),
+        decision = Decision(
+            question.agent,
+            int(question.env_row[k]),
             step,
-            mine,
+            chosen,
             better,
             float(loss[k]),
             float(error[k]),
             f"step {step}" if places is None else places[k],
-            None if amounts is None else (float(amounts[mine]), float(amounts[better])),
+            None if amounts is None else (float(amounts[chosen]), float(amounts[better])),
             unit,
         )
-        found.decisions.append((float(surely[k]), one))
+        truth.decisions.append((float(surely[k]), decision))
 
 
 def candidates(mask: Array, taken: Array) -> Array:
-    """Return legal actions to compare with those ``taken`` [K]: int64 [K, at most CANDIDATES],
-    spread over all of ``mask`` [K, A]; the taken one fills up where there are fewer."""
-    others = [
-        np.setdiff1d(np.flatnonzero(row), [own]) for row, own in zip(mask, taken, strict=True)
+    """Return legal alternatives to the actions ``taken`` [K]: int64 [K, at most CANDIDATES].
+
+    They are spread over all legal actions in ``mask`` [K, A]. If there are fewer, the taken action
+    fills the rest.
+    """
+    alternatives = [
+        np.setdiff1d(np.flatnonzero(row), [chosen]) for row, chosen in zip(mask, taken, strict=True)
     ]
-    count = min(CANDIDATES, max((len(each) for each in others), default=0))
-    found = np.repeat(taken[:, None], count, axis=1)
-    for k, actions in enumerate(others):
+    count = min(CANDIDATES, max((len(alternative) for alternative in alternatives), default=0))
+    selected = np.repeat(taken[:, None], count, axis=1)
+    for k, actions in enumerate(alternatives):
         at = _spread(len(actions), count)
-        found[k, : len(at)] = actions[at]
-    return found
+        selected[k, : len(at)] = actions[at]
+    return selected

@@ -1,13 +1,13 @@
-"""Do choices matter, and does the observation show which is best? Asked of an environment alone.
+"""Test if choices matter in an environment, and if the observation shows the best action.
 
     found = corral.learnable("tiles_v0", levels=1, budget=48)
     print(found.text())
     assert found.faults == ()
 
-Scripts that need no learning (``scripts``) play the same episodes as random play; where no two of
-them differ, there is little to learn. Then moments of play are forked (``forked``): actions are
-tried at each of them, and what the best one is worth is compared with what can be had by one action
-for all moments, and by actions that are chosen from the observation (``gains``).
+Scripts that need no learning (``scripts``) play the same episodes as random play. If all returns
+are equal, there is little to learn. Then states of play are forked (``forked``) and several actions
+are tried in each. The gain of the best action is compared with that of one constant action and
+with that of actions chosen from the observation (``gains``).
 """
 
 from __future__ import annotations
@@ -44,38 +44,38 @@ from corral.trainers.evaluation.episodes import play
 __all__ = ["Fault", "Forked", "Gain", "Learnable", "Script", "Scripts", "learnable"]
 
 SECONDS = 20.0
-"""Time that it may take; the last thing begun is finished."""
+"""Time budget in seconds; a step in progress is finished."""
 
 SCRIPTED = 0.3
 """Share of the time for scripts."""
 
 WATCHED = 16
-"""Episodes in which observations are compared."""
+"""Number of episodes in which observations are compared."""
 
 
 @dataclass(frozen=True)
 class Learnable(Result):
-    """What an environment gives to learn."""
+    """Result of the test: verdict, scripts, forked states, faults and notes."""
 
     json_file, csv_file = "learnable.json", "learnable.csv"
 
     environment: str
-    verdict: str  # in a sentence
+    verdict: str  # one sentence
     scripts: Scripts
     forked: tuple[Forked, ...]
-    faults: tuple[Fault, ...]  # none: there is something to learn
+    faults: tuple[Fault, ...]  # empty: there is something to learn
     notes: tuple[str, ...]
-    not_asked: tuple[str, ...]  # with the reason
+    not_asked: tuple[str, ...]  # skipped tests with the reason
     seconds: float
 
     def text(self, width: int = 80) -> str:
-        """Return all of it, verdict first, in lines of at most ``width``."""
+        """Return the whole result, verdict first, in lines of at most ``width``."""
         from corral.lab.doctor.choices.text import learnable_text
 
         return learnable_text(self, width)
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Return a line for each script, with the fields of ``Script`` as columns."""
+        """Return one row per script, with the fields of ``Script`` as columns."""
         return pd.DataFrame([vars(row) for row in self.scripts.rows])
 
 
@@ -87,46 +87,48 @@ def learnable(
     progress: Callable[[str, int, int], None] = lambda what, done, total: None,
     **env_kwargs: Any,
 ) -> Learnable:
-    """Return whether choices matter in an environment, and whether the observation shows which.
+    """Test if choices matter in an environment, and if the observation shows the best action.
 
     Args:
         env: a name, a module, a function or an object, see ``corral.train``.
-        seed: of all chance.
-        seconds: about how long it may take; what was left out for want of time is said.
-        progress: is called with what is looked at, and how much of how much is done.
+        seed: seed of all random numbers.
+        seconds: approximate time budget; the result lists the tests skipped for lack of time.
+        progress: called with the name of the current part, the number done, and the total.
         env_kwargs: arguments of the environment.
 
-    Raises what ``corral.train`` raises for an environment that there is not, ValueError for
-    ``seconds`` that are not above 0.
+    Raises the errors of ``corral.train`` for an unknown environment, and ValueError if ``seconds``
+    is not above 0.
     """
     if not seconds > 0:
-        raise ValueError(f"seconds={seconds}: give a number above 0")
+        raise ValueError(f"seconds={seconds}: pass a number above 0")
     began = time.monotonic()
     rules = rules_with(learnable, env, env_kwargs) if env_kwargs else rules_of(env)
-    not_asked: list[str] = []
+    skipped: list[str] = []
     if rules.max_cycles is None or rules.max_cycles > LONGEST:
         rules = with_limit(rules, LONGEST)
     scripts = play_scripts(rules, seed=seed, seconds=SCRIPTED * seconds, progress=progress)
     if scripts.left_out:
-        not_asked.append(f"for want of time: {', '.join(scripts.left_out)}")
+        skipped.append(f"skipped for lack of time: {', '.join(scripts.left_out)}")
     if scripts.steps >= LONGEST:
-        not_asked.append(f"what comes after {LONGEST:,} steps: episodes were cut there")
+        skipped.append(f"steps after {LONGEST:,}: episodes were cut at that step")
     seen = Seen.of(rules, seed)
     if unread := [agent for agent in rules.agents if codec_of(rules, agent) is None]:
-        not_asked.append(f"what {', '.join(unread)} observe: no arrays, or Dicts within Dicts")
+        skipped.append(
+            f"observations of {', '.join(unread)}: they contain no arrays, or nested Dicts"
+        )
     forked: list[Forked] = []
     if not plays_as_arrays(rules):
-        not_asked.append(
-            "which action is best at a moment, and whether the observation shows it: moments of a "
-            "third-party environment cannot be copied"
+        skipped.append(
+            "the best action in a state, and if the observation shows it: a third-party "
+            "environment cannot be copied"
         )
     else:
-        left = seconds - (time.monotonic() - began)
-        forked = list(_all_forked(rules, scripts, seed, left, progress, not_asked))
-    for each in forked:
-        if not each.complete:
-            not_asked.append(
-                f"{each.agent} ({each.others}): what comes after {each.followed} of its decisions"
+        remaining = seconds - (time.monotonic() - began)
+        forked = list(_all_forked(rules, scripts, seed, remaining, progress, skipped))
+    for fork in forked:
+        if not fork.complete:
+            skipped.append(
+                f"{fork.agent} ({fork.others}): rewards after {fork.followed} of its decisions"
             )
     faults = faults_of(scripts, forked, seen.never, seen.choices)
     notes = notes_of(scripts, forked, seen.never, seen.choices)
@@ -137,12 +139,12 @@ def learnable(
         forked=tuple(forked),
         faults=faults,
         notes=notes,
-        not_asked=tuple(not_asked),
+        not_asked=tuple(skipped),
         seconds=round(time.monotonic() - began, 2),
     )
 
 
-# --- Moments -------------------------------------------------------------------------------------
+# --- Forked states -------------------------------------------------------------------------------
 
 
 def _all_forked(
@@ -151,10 +153,13 @@ def _all_forked(
     seed: int,
     seconds: float,
     progress: Callable[[str, int, int], None],
-    not_asked: list[str],
+    skipped: list[str],
 ) -> Iterator[Forked]:
-    """Fork moments of each agent in random play, then in play of the best reference; and, where no
-    action was better against random play, against others who always do the same."""
+    """Fork states of each agent in random play, then in play of the best reference team.
+
+    If no action is better against random play, also fork states with opponents that always play
+    their lowest legal action.
+    """
     ends = time.monotonic() + max(seconds, 1.0)
     random: dict[str, PolicyLike] = {a: random_policy(rules.action_space(a)) for a in rules.agents}
     jobs: list[tuple[str, str, Mapping[str, PolicyLike]]] = []
@@ -167,40 +172,40 @@ def _all_forked(
     late: list[str] = []
     done = 0
     while done < len(jobs):
-        agent, others, team = jobs[done]
-        progress(f"{agent}, forked ({others})", done, len(jobs))
-        # Room for what may yet be needed: others who always do the same.
-        may = 0 if mattering or others == FIXED or len(rules.agents) == 1 else len(rules.agents)
-        left = (ends - time.monotonic()) / (len(jobs) - done + may)
+        agent, kind, team = jobs[done]
+        progress(f"{agent}, forked ({kind})", done, len(jobs))
+        # Reserve time for a possible test with fixed opponents.
+        may = 0 if mattering or kind == FIXED or len(rules.agents) == 1 else len(rules.agents)
+        remaining = (ends - time.monotonic()) / (len(jobs) - done + may)
         done += 1
-        if left <= 0:
-            late.append(f"{agent} ({others})")
+        if remaining <= 0:
+            late.append(f"{agent} ({kind})")
             continue
         if codec_of(rules, agent) is None:
             continue
         sample = sample_moments(rules, rules.agents.index(agent), team, seed)
         if sample is None:
-            if others == "random":
-                not_asked.append(f"{agent}: it has hardly ever two legal actions to choose from")
+            if kind == "random":
+                skipped.append(f"{agent}: it almost never has two legal actions")
                 jobs = [job for k, job in enumerate(jobs) if k < done or job[0] != agent]
             continue
-        tried = try_actions(sample, team, seed=seed, seconds=0.8 * left)
-        found = compare(others, tried)
-        yield found
-        if found.matters:
+        tried = try_actions(sample, team, seed=seed, seconds=0.8 * remaining)
+        result = compare(kind, tried)
+        yield result
+        if result.matters:
             mattering.add(agent)
-        elif done == len(jobs) and len(rules.agents) > 1 and others != FIXED:
+        elif done == len(jobs) and len(rules.agents) > 1 and kind != FIXED:
             spaces_of = {a: rules.action_space(a) for a in rules.agents}
-            for each in rules.agents:
-                if each not in mattering and any(job[0] == each for job in jobs):
+            for item in rules.agents:
+                if item not in mattering and any(job[0] == item for job in jobs):
                     fixed = {a: Fixed(space) for a, space in spaces_of.items()}
-                    jobs.append((each, FIXED, {**fixed, each: random[each]}))
+                    jobs.append((item, FIXED, {**fixed, item: random[item]}))
     if late:
-        not_asked.append(f"for want of time: moments of {', '.join(late)}")
+        skipped.append(f"skipped for lack of time: forked states of {', '.join(late)}")
 
 
 def codec_of(rules: Rules[Any], agent: str) -> ObservationCodec | None:
-    """Return the codec of an agent's observations; None where they are no arrays."""
+    """Return the codec of an agent's observations; None if they are not arrays."""
     try:
         return ObservationCodec.of(agent, rules.observation_space(agent))
     except UnsupportedSpaceError:
@@ -209,10 +214,10 @@ def codec_of(rules: Rules[Any], agent: str) -> ObservationCodec | None:
 
 @dataclass(frozen=True)
 class Seen:
-    """What random play shows of the observations."""
+    """Observations and choices in random play."""
 
-    never: tuple[str, ...]  # agents whose observation is the same whenever they act
-    choices: dict[str, float]  # decisions among two actions or more, per episode
+    never: tuple[str, ...]  # agents with the same observation in every decision
+    choices: dict[str, float]  # decisions with two or more legal actions, per episode
 
     @classmethod
     def of(cls, rules: Rules[Any], seed: int) -> Seen:

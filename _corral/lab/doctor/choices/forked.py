@@ -1,9 +1,9 @@
-"""Moments of play, forked: what each of several actions is worth from there on.
+"""Fork states of play, and measure the return of several actions in each.
 
-Every moment is copied for each action that is tried, and played on to the end, or as far as time
-allows. All actions of a moment meet the same chance. Sums of the agent's own rewards are kept for
-its next 1, 2, 4, 8, ... decisions, undiscounted: they show how far an action reaches, and whether
-what it brings is still there at the end.
+Each state is copied for each tried action and played to the end, or as far as time allows. All
+actions of a state meet the same chance. The agent's own rewards are summed over its next 1, 2, 4,
+8, ... decisions, undiscounted. The sums show how far the effect of an action reaches, and if it
+lasts until the end.
 """
 
 from __future__ import annotations
@@ -28,45 +28,45 @@ from corral.trainers.policy_iteration.forks import Moments, joined, worth
 __all__ = ["FIXED", "Sample", "Tried", "flattened", "sample_moments", "try_actions"]
 
 FIXED = "others lowest"
-"""Play in which all others play their lowest legal action always."""
+"""Kind of play in which all other agents always play their lowest legal action."""
 
 MOMENTS, FEWEST = 384, 24
-"""Moments of an agent that are forked at most, and at least."""
+"""Maximum and minimum number of forked states of an agent."""
 
 ENOUGH = 128
-"""Moments that are kept before play is followed less far."""
+"""Number of states to keep before the horizon is shortened."""
 
 COPIES = 128
-"""Environments in which moments are looked for."""
+"""Number of environment copies in which states are sampled."""
 
 LOOKED, GIVEN_UP = 1_500, 300
-"""Steps of them at most; and those after which one moment at least must have been found."""
+"""Maximum number of steps, and the step at which sampling without any state stops."""
 
 ACTIONS = 9
-"""Actions that are tried: all, where there are so few; else so many less one, spread over all."""
+"""Maximum number of tried actions; with more actions, one less, evenly spread."""
 
 FORKS = 6
-"""Copies of a moment for each action and half at most; one half chooses, the other measures."""
+"""Maximum number of copies per state, action and half. One half selects, the other measures."""
 
 HISTORY = 8
-"""Earlier observations that are kept, to tell whether memory would help."""
+"""Number of earlier observations that are kept, to test if memory would help."""
 
 WIDEST = 4_096
-"""Numbers of a history at most."""
+"""Maximum number of columns of such a history."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """K moments in which an agent chooses among two legal actions or more."""
+    """K states in which an agent has two or more legal actions."""
 
     moments: Moments
-    cluster: Array  # int64 [K] equal for moments of the same environment
+    cluster: Array  # int64 [K] equal for states of the same environment copy
     observed: Array  # float32 [K, F]
-    history: Array | None  # float32 [K, HISTORY F] what it observed before; None: too wide
+    history: Array | None  # float32 [K, HISTORY F] earlier observations; None: too wide
     legal: Array  # bool [K, A]
 
     def some(self, count: int, seed: int) -> Sample:
-        """Return so many of the moments, drawn."""
+        """Return ``count`` randomly drawn states."""
         rng = np.random.default_rng(seed)
         rows = np.sort(rng.permutation(len(self.cluster))[:count])
         moments = replace(
@@ -74,7 +74,7 @@ class Sample:
             state=copy_rows(self.moments.state, rows),
             elapsed=self.moments.elapsed[rows],
             ended=self.moments.ended[rows],
-            hidden={agent: take_tree(each, rows) for agent, each in self.moments.hidden.items()},
+            hidden={agent: take_tree(item, rows) for agent, item in self.moments.hidden.items()},
         )
         history = None if self.history is None else self.history[rows]
         return Sample(moments, self.cluster[rows], self.observed[rows], history, self.legal[rows])
@@ -82,23 +82,23 @@ class Sample:
 
 @dataclass(frozen=True)
 class Tried:
-    """What the actions that were tried are worth; S horizons, W actions."""
+    """Returns of the tried actions; S horizons, W actions."""
 
-    sample: Sample  # the K moments
+    sample: Sample  # the K states
     actions: Array  # int64 [K, W] the legal action nearest to each of W
-    distinct: Array  # bool [K, W] False where an action to the left is the same
-    exact: Array  # bool [K, W] True where it is that action itself; all, where none of a moment is
-    horizons: Array  # int64 [S] the agent's decisions, the first included
-    worth: Array  # float64 [2, S, K, W] undiscounted sum of its own rewards, by half
-    moved: Array  # bool [K, N] whose rewards differed at all between actions
+    distinct: Array  # bool [K, W] False if an action to the left is the same
+    exact: Array  # bool [K, W] True if the action itself is legal; all True if none is
+    horizons: Array  # int64 [S] numbers of the agent's decisions, the first included
+    worth: Array  # float64 [2, S, K, W] undiscounted sum of the agent's rewards, by half
+    moved: Array  # bool [K, N] True if an agent's rewards differed between actions
     complete: bool  # the last horizon reaches the end of the episodes
-    forks: int  # copies of a moment for each action and half
+    forks: int  # copies per state, action and half
 
 
 def sample_moments(
     rules: Rules[Any], i: int, team: Mapping[str, PolicyLike], seed: int
 ) -> Sample | None:
-    """Return moments in which agent ``i`` has a choice while ``team`` plays; None: too few."""
+    """Return states in which agent ``i`` has a choice while ``team`` plays; None: too few."""
     rng = generator(seed, "eval", i)
     agent = rules.agents[i]
     batch = Batch(rules, COPIES, int(rng.integers(2**31)))
@@ -118,7 +118,7 @@ def sample_moments(
     past: deque[Array] = deque(maxlen=HISTORY)
     parts: list[tuple[Any, ...]] = []
     count = 0
-    # Spread over an episode, so that its first and its last steps are among them.
+    # Spread the samples over an episode, so that early and late steps are included.
     every = max(1, (rules.max_cycles or 24) // 24)
     for t in range(LOOKED):
         acting = np.asarray(batch.acting)
@@ -128,10 +128,10 @@ def sample_moments(
         legal = np.asarray(observations[agent][MASK]) != 0
         rows = np.flatnonzero(acting[:, i] & (legal.sum(axis=1) > 1))
         if t % every == 0 and len(rows):
-            # A few of each step, more of short games: 256 in about 24 steps.
+            # Take a few rows per step, more in short games: 256 in about 24 steps.
             rows = np.sort(rng.permutation(rows)[: max(12, COPIES // (rules.max_cycles or 8))])
             hidden = {a: take_tree(seat.memory, rows) for a, seat in seats.items()}
-            earlier = np.concatenate([each[rows] for each in past], axis=1) if past else None
+            earlier = np.concatenate([item[rows] for item in past], axis=1) if past else None
             parts.append((*batch.moments(rows), hidden, rows, seen[rows], earlier, legal[rows]))
             count += len(rows)
         if count >= MOMENTS or (t >= GIVEN_UP and not count):
@@ -140,16 +140,16 @@ def sample_moments(
         for k, (a, seat) in enumerate(seats.items()):
             if len(rows := np.flatnonzero(acting[:, k])):
                 actions[rows, k] = seat.act(observations[a], rows)
-        for back, each in enumerate(past):
+        for back, item in enumerate(past):
             own = acting[:, i]
-            each[own] = (past[back + 1] if back + 1 < HISTORY else seen)[own]
+            item[own] = (past[back + 1] if back + 1 < HISTORY else seen)[own]
         step = batch.step(actions)
         observations = step.observations
         over = np.flatnonzero(step.over)
         for seat in seats.values():
             seat.forget(over)
-        for each in past:
-            each[over] = 0.0
+        for item in past:
+            item[over] = 0.0
     return None if count < FEWEST else _joined(rules, i, parts)
 
 
@@ -159,7 +159,7 @@ def _joined(rules: Rules[Any], i: int, parts: list[tuple[Any, ...]]) -> Sample:
     state = type(states[0])(
         **{name: np.concatenate([a[name] for a in arrays]) for name in arrays[0]}
     )
-    memory = {agent: joined([each[agent] for each in hidden]) for agent in rules.agents}
+    memory = {agent: joined([item[agent] for item in hidden]) for agent in rules.agents}
     moments = Moments(rules, i, state, np.concatenate(elapsed), np.concatenate(ended), memory)
     history = None if earlier[0] is None else np.concatenate(earlier)
     cluster, observed = np.concatenate(rows), np.concatenate(seen)
@@ -167,7 +167,7 @@ def _joined(rules: Rules[Any], i: int, parts: list[tuple[Any, ...]]) -> Sample:
 
 
 def flattened(codec: ObservationCodec, observation: Any) -> Array:
-    """Return an observation [R, ...] as columns float32 [R, F], images among them."""
+    """Return an observation [R, ...] as columns float32 [R, F], images included."""
     rows = codec.rows(observation) or 0
     vector = np.zeros((rows, codec.width), np.float32)
     images = [np.zeros((rows, *image), np.uint8) for image in codec.images]
@@ -187,7 +187,7 @@ def try_actions(
     seconds: float,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Tried:
-    """Try actions at each moment, and let ``team`` play on, in about ``seconds``."""
+    """Try actions in each state and let ``team`` continue, in about ``seconds``."""
     rules, i = sample.moments.rules, sample.moments.agent
     policies = {agent: as_policy(player, agent, rules.agents) for agent, player in team.items()}
     count = sample.legal.shape[1]
@@ -209,21 +209,23 @@ def try_actions(
         )  # fmt: skip
         return sums
 
-    while True:  # what can be afforded? First fewer moments, then not so far.
+    while True:  # reduce the number of states first, then the horizon, until the time suffices
         began = time.monotonic()
         play(sample.moments, actions[:, 0], 1, horizon, 0)
-        each = time.monotonic() - began
-        affordable = seconds / (2 * each * len(wanted))
+        duration = time.monotonic() - began
+        affordable = seconds / (2 * duration * len(wanted))
         if affordable >= 0.7 or (horizon <= 8 and len(sample.cluster) <= ENOUGH):
             break
         if len(sample.cluster) > ENOUGH:
             sample = sample.some(max(ENOUGH, int(affordable * len(sample.cluster))), seed)
-            return try_actions(sample, team, seed=seed, seconds=seconds - each, progress=progress)
+            return try_actions(
+                sample, team, seed=seed, seconds=seconds - duration, progress=progress
+            )
         horizon = max(8, int(horizon * max(0.1, affordable)))
     forks = int(np.clip(affordable, 1, FORKS))
     horizons = _horizons(horizon)
     shape = (2, len(horizons), len(actions), len(wanted))
-    found, moved, complete = (
+    returns, moved, complete = (
         np.zeros(shape),
         np.zeros((len(actions), len(rules.agents)), bool),
         True,
@@ -233,16 +235,16 @@ def try_actions(
         for w in range(len(wanted)):
             progress(half * len(wanted) + w, 2 * len(wanted))
             sums = play(sample.moments, actions[:, w], forks, horizon, half)
-            found[half, :, :, w] = sums.own.reshape(len(horizons), -1, forks).mean(axis=2)
+            returns[half, :, :, w] = sums.own.reshape(len(horizons), -1, forks).mean(axis=2)
             complete &= not sums.cut
             firsts = sums.all if firsts is None else firsts
             apart = np.abs(sums.all - firsts) > 1e-6 * (1 + np.abs(firsts))
             moved |= apart.reshape(len(actions), forks, -1).any(axis=1)
-    return Tried(sample, actions, distinct, exact, horizons, found, moved, complete, forks)
+    return Tried(sample, actions, distinct, exact, horizons, returns, moved, complete, forks)
 
 
 LONG = 512
-"""Decisions that are played on at most."""
+"""Maximum number of decisions that are played after the fork."""
 
 
 def _horizons(far: int) -> Array:
@@ -250,7 +252,7 @@ def _horizons(far: int) -> Array:
 
 
 class _Sums:
-    """Sums of rewards of F forks: the agent's own by horizon, and everybody's."""
+    """Sums of rewards of F forks: the agent's by horizon, and those of all agents."""
 
     def __init__(self, forks: int, horizons: Array, agent: int, agents: int) -> None:
         self.horizons, self.agent = horizons, agent
@@ -260,7 +262,7 @@ class _Sums:
 
     def add(self, rows: Array, taken: Array, reward: Array) -> None:
         self.all[rows] += reward
-        own = reward[:, self.agent]
+        own_reward = reward[:, self.agent]
         for s, horizon in enumerate(self.horizons):
-            self.own[s, rows] += np.where(taken <= horizon, own, 0.0)
+            self.own[s, rows] += np.where(taken <= horizon, own_reward, 0.0)
         self.cut |= bool((taken >= self.horizons[-1]).any())

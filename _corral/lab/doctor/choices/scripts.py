@@ -1,9 +1,9 @@
-"""Ways to play that need no learning, compared with random play over the same episodes.
+"""Play scripts that need no learning, and compare them with random play on the same episodes.
 
-The difference of a script from random play is taken episode by episode. Whether it is more than
-chance is asked of all scripts together: under random signs of the differences, how often does the
-largest of all statistics exceed the one that was found? (Westfall and Young, Resampling-Based
-Multiple Testing, 1993.) Eight scripts that are worth nothing are so not taken for one that is.
+The difference between a script and random play is computed per episode. A permutation test judges
+all scripts together: it compares each statistic with the largest one under random signs of the
+differences (Westfall and Young, Resampling-Based Multiple Testing, 1993). So the number of scripts
+does not increase the number of false alarms.
 """
 
 from __future__ import annotations
@@ -26,30 +26,32 @@ from corral.trainers.evaluation.episodes import Interval, bootstrap_ratio, play_
 __all__ = ["Fixed", "Script", "Scripts", "play_scripts"]
 
 EPISODES, FEWEST = 256, 16
-"""Episodes of each script, at most and at least."""
+"""Maximum and minimum number of episodes of each script."""
 
 CONSTANTS = 8
-"""Constant actions that are played at most, spread over all."""
+"""Maximum number of constant actions, evenly spread."""
 
 LONGEST = 1_000
-"""Steps after which an episode is cut here: games without an end must end."""
+"""Maximum number of steps of an episode, because some games have no end."""
 
 SIGNS = 4_000
-"""Random signs of the paired differences that are tried."""
+"""Number of random sign vectors in the permutation test."""
 
 CERTAIN = 0.01
-"""Probability of chance, over all scripts together, below which a difference counts."""
+"""Joint p-value over all scripts below which a difference counts."""
 
 SMALL = 0.02
-"""Differences below this share of the returns' own spread count as none: to see one takes
-2 (2 / 0.02)^2, about 20,000, episodes of each kind."""
+"""Differences below this share of the standard deviation of returns are ignored: detecting one
+takes 2 (2 / 0.02)^2, about 20,000, episodes of each kind."""
 
 Team = Mapping[str, PolicyLike]
 
 
 class Fixed(Memoryless):
-    """Plays the legal action nearest to ``action``, or the one at that ``share`` of the legal
-    ones; in other spaces than Discrete the point at that share of the way from low to high."""
+    """Plays the legal action nearest to ``action``, or the one at ``share`` of the legal actions.
+
+    In spaces other than Discrete it plays the point at ``share`` of the way from low to high.
+    """
 
     def __init__(
         self, space: spaces.Space[Any], *, action: int | None = None, share: float = 0.0
@@ -68,7 +70,7 @@ class Fixed(Memoryless):
         legal = np.asarray(observation[MASK]) != 0
         if self.action is not None:
             return Decision(nearest_legal(legal, np.array([self.action]))[:, 0])
-        rank = np.rint(self.share * (legal.sum(axis=1) - 1)).astype(np.int64)  # among the legal
+        rank = np.rint(self.share * (legal.sum(axis=1) - 1)).astype(np.int64)  # among legal actions
         return Decision((legal.cumsum(axis=1) == rank[:, None] + 1).argmax(axis=1))
 
     def _point(self) -> Array:
@@ -84,47 +86,47 @@ class Fixed(Memoryless):
 def nearest_legal(legal: Array, wanted: Array) -> Array:
     """Return the legal action nearest to each of ``wanted`` [W]: int64 [K, W]; legal: bool [K, A].
 
-    Of two that are equally near, the lower one.
+    Of two equally near actions, return the lower one.
     """
     away = np.abs(np.arange(legal.shape[1])[None] - np.asarray(wanted)[:, None])  # [W, A]
     distance = np.where(legal[:, None], away[None], legal.shape[1] + 1)
-    found: Array = distance.argmin(axis=2)
-    return found
+    nearest: Array = distance.argmin(axis=2)
+    return nearest
 
 
 def spread_actions(count: int, most: int) -> Array:
-    """Return at most so many of the actions 0 .. count - 1, spread over all."""
+    """Return at most ``most`` of the actions 0 .. count - 1, evenly spread."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64))
 
 
 @dataclass(frozen=True)
 class Script:
-    """How one way to play compares with random play, over the same episodes."""
+    """Comparison of one script with random play on the same episodes."""
 
     name: str
-    agent: str | None  # who plays so, the others at random; None: all
-    mean: float  # return of the team (the sum over agents); of the agent, where it plays so alone
-    difference: float  # from random play
+    agent: str | None  # the only agent with the script, the others play randomly; None: all agents
+    mean: float  # mean return of the team (sum over agents), or of ``agent``
+    difference: float  # mean difference from random play
     interval: Interval  # of the difference, 95 %
     reference: bool = False
 
 
 @dataclass(frozen=True)
 class Scripts:
-    """What scripted plays say."""
+    """Result of all scripts."""
 
     rows: tuple[Script, ...]
-    alone: bool  # returns add up to the same always: agents were scripted one at a time
-    moved: bool  # some return of some agent differed at all
-    certain: bool  # some difference is more than chance, all scripts taken together
-    matters: bool  # ... and more than SMALL of the returns' own spread
-    negligible: bool  # all of them are surely less than SMALL of it
-    seen: bool  # ... of what reads nothing but observations, above random play
-    largest: float  # largest certain difference, in units of the returns' spread; else the largest
-    spread: dict[str, float]  # deviation of each agent's return from episode to episode
-    steps: int  # longest episode
+    alone: bool  # the sum of returns is constant: agents are scripted one at a time
+    moved: bool  # some return of some agent differed
+    certain: bool  # some difference is significant over all scripts
+    matters: bool  # some significant difference is above SMALL of the spread of returns
+    negligible: bool  # all differences are surely below SMALL of the spread
+    seen: bool  # some script that reads only observations is better than random play
+    largest: float  # largest significant difference over the spread of returns; else the largest
+    spread: dict[str, float]  # standard deviation of each agent's return over episodes
+    steps: int  # length of the longest episode
     episodes: int
-    best: str | None  # the reference that is certainly above random play, and the best of those
+    best: str | None  # best reference team among those significantly better than random play
     left_out: tuple[str, ...]
 
 
@@ -135,7 +137,7 @@ def play_scripts(
     seconds: float = 8.0,
     progress: Callable[[str, int, int], None] = lambda what, done, total: None,
 ) -> Scripts:
-    """Play scripts and reference teams on common episodes; stop when ``seconds`` are over."""
+    """Play scripts and reference teams on the same episodes, for at most ``seconds``."""
     began = time.monotonic()
     random: Team = {agent: random_policy(rules.action_space(agent)) for agent in rules.agents}
     episodes = FEWEST
@@ -148,22 +150,22 @@ def play_scripts(
         before = time.monotonic()
         base, steps = _play(rules, random, episodes, seed)
         took = time.monotonic() - before
-    found: list[tuple[str, str | None, bool, Array]] = []
+    played: list[tuple[str, str | None, bool, Array]] = []
     left_out = []
     for done, (name, agent, team, reference) in enumerate(ways):
         label = name if agent is None else f"{agent}: {name}"
         progress(label, done, len(ways))
-        if found and time.monotonic() - began > seconds:
+        if played and time.monotonic() - began > seconds:
             left_out.append(label)
             continue
         returns, length = _play(rules, team, episodes, seed)
         steps = max(steps, length)
-        found.append((name, agent, reference, returns))
-    return _compared(rules, base, found, alone, seed, steps, tuple(left_out))
+        played.append((name, agent, reference, returns))
+    return _compared(rules, base, played, alone, seed, steps, tuple(left_out))
 
 
 def _ways(rules: Rules[Any], random: Team, alone: bool) -> list[tuple[str, str | None, Team, bool]]:
-    """Return (name, who plays so, the whole team, whether it is a reference) of all scripts."""
+    """Return (name, scripted agent, whole team, True for a reference) of all scripts."""
     spaces_of = {agent: rules.action_space(agent) for agent in rules.agents}
     plain = {"lowest legal": {"share": 0.0}, "highest legal": {"share": 1.0}}
     discrete = [int(s.n) for s in spaces_of.values() if isinstance(s, spaces.Discrete)]
@@ -173,11 +175,11 @@ def _ways(rules: Rules[Any], random: Team, alone: bool) -> list[tuple[str, str |
         plain["middle"] = {"share": 0.5}
     ways: list[tuple[str, str | None, Team, bool]] = []
     for agent in rules.agents if alone else (None,):
-        for name, given in plain.items():
-            team = {a: Fixed(s, **given) for a, s in spaces_of.items()}  # type: ignore[arg-type]
+        for name, kwargs in plain.items():
+            team = {a: Fixed(s, **kwargs) for a, s in spaces_of.items()}  # type: ignore[arg-type]
             ways.append((name, agent, _mixed(random, team, agent), False))
         if not plays_as_arrays(rules):
-            continue  # of others: no reference players are known
+            continue  # a third-party environment has no reference players
         if agent is not None:
             players = reference_players(rules, agent)[0]
             for name, player in players.items():
@@ -193,30 +195,30 @@ def _mixed(random: Team, team: Team, agent: str | None) -> Team:
 
 
 def _play(rules: Rules[Any], team: Team, episodes: int, seed: int) -> tuple[Array, int]:
-    """Return the returns of the first episode of each environment, float64 [E, N]; the longest."""
+    """Return the first return of each environment copy, float64 [E, N], and the longest length."""
     sampled = dict.fromkeys(rules.agents, False)
     played, _ = play_episodes(rules, team, sampled, episodes=episodes, num_envs=episodes, seed=seed)
     return played.returns[np.argsort(played.rows, kind="stable")], int(played.lengths.max())
 
 
-# --- Comparing -----------------------------------------------------------------------------------
+# --- Comparison ----------------------------------------------------------------------------------
 
 
 def _compared(
     rules: Rules[Any],
     base: Array,
-    found: list[tuple[str, str | None, bool, Array]],
+    plays: list[tuple[str, str | None, bool, Array]],
     alone: bool,
     seed: int,
     steps: int,
     left_out: tuple[str, ...],
 ) -> Scripts:
     agents = list(rules.agents)
-    # Columns of each play: every agent's return, and the team's.
-    parts = [np.column_stack([r, r.sum(axis=1)]) for *_, r in found]
+    # Columns of each play: returns of the agents, then of the team.
+    parts = [np.column_stack([r, r.sum(axis=1)]) for *_, r in plays]
     random = np.column_stack([base, base.sum(axis=1)])
     differences = np.stack([part - random for part in parts])  # [M, E, N + 1]
-    differences[np.abs(differences) < 1e-6 * (1 + np.abs(random).max())] = 0.0  # rounding
+    differences[np.abs(differences) < 1e-6 * (1 + np.abs(random).max())] = 0.0  # rounding errors
     spread = np.sqrt((np.stack(parts).var(axis=1) + random.var(axis=0)) / 2)  # [M, N + 1]
     chance = chance_of_all(differences.transpose(0, 2, 1), seed)  # [M, N + 1]
     effect = differences.mean(axis=1)
@@ -226,16 +228,16 @@ def _compared(
     error = differences.std(axis=1) / np.sqrt(len(base))
     negligible = bool((np.abs(effect) + 3 * error < SMALL * spread).all())
     rows, seen, best = [], False, None
-    for m, (name, agent, reference, _) in enumerate(found):
+    for m, (name, agent, reference, _) in enumerate(plays):
         column = -1 if agent is None else agents.index(agent)
-        own = differences[m, :, column]
-        interval = bootstrap_ratio(own, np.ones(len(own)), seed=seed)
+        difference = differences[m, :, column]
+        interval = bootstrap_ratio(difference, np.ones(len(difference)), seed=seed)
         mean = float(parts[m][:, column].mean())
-        rows.append(Script(name, agent, mean, float(own.mean()), interval, reference))
-        if matters[m, column] and own.mean() > 0:
+        rows.append(Script(name, agent, mean, float(difference.mean()), interval, reference))
+        if matters[m, column] and difference.mean() > 0:
             seen = True
-            if reference and (best is None or own.mean() > best[1]):
-                best = (name, own.mean())
+            if reference and (best is None or difference.mean() > best[1]):
+                best = (name, difference.mean())
     means = random.mean(axis=0).tolist()
     firsts = zip(agents, means, strict=False) if alone else [(None, means[-1])]
     rows[:0] = [Script("random", agent, mean, 0.0, Interval(0.0, 0.0)) for agent, mean in firsts]
@@ -258,8 +260,10 @@ def _compared(
 
 
 def chance_of_all(differences: Array, seed: int) -> Array:
-    """Return the probability that chance alone makes the largest statistic as large as each of
-    these is: [...], of paired differences [..., E] that vary around 0 with equal signs."""
+    """Return joint p-values [...] of paired differences [..., E], symmetric around 0 by chance.
+
+    A p-value is the probability that the largest statistic is at least as large as this one.
+    """
     shape, episodes = differences.shape[:-1], differences.shape[-1]
     flat = differences.reshape(-1, episodes)
     alive = flat.any(axis=1)
@@ -268,7 +272,7 @@ def chance_of_all(differences: Array, seed: int) -> Array:
         scaled = flat[alive] / np.sqrt((flat[alive] ** 2).mean(axis=1, keepdims=True))
         signs = generator(seed, "eval").integers(0, 2, (SIGNS, episodes)) * 2 - 1
         largest = np.abs(signs @ scaled.T).max(axis=1)
-        found = np.abs(scaled.sum(axis=1))
-        at_least = (largest[None] >= found[:, None] - 1e-9).sum(axis=1)
+        statistics = np.abs(scaled.sum(axis=1))
+        at_least = (largest[None] >= statistics[:, None] - 1e-9).sum(axis=1)
         chance[alive] = (at_least + 1) / (SIGNS + 1)
     return chance.reshape(shape)

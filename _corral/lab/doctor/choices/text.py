@@ -1,4 +1,4 @@
-"""What an environment gives to learn, as plain text."""
+"""Format the result of ``learnable`` as plain text."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ if TYPE_CHECKING:
 __all__ = ["learnable_text"]
 
 
-def learnable_text(found: Learnable, width: int = 80) -> str:
-    """Return all that was found, verdict first, in lines of at most ``width``."""
+def learnable_text(result: Learnable, width: int = 80) -> str:
+    """Return the whole result, verdict first, in lines of at most ``width``."""
     width = max(60, width)
-    lines = _wrapped(f"{found.environment}: {found.verdict}", width)
-    for fault in found.faults:
+    lines = _wrapped(f"{result.environment}: {result.verdict}", width)
+    for fault in result.faults:
         lines += ["", *_wrapped(fault.text, width, "FAULT  ")]
-    lines += ["", *_script_table(found.scripts, width)]
-    if found.forked:
-        lines += ["", *_forked_table(found.forked, width)]
-    lines += [""] if found.notes or found.not_asked else []
-    for note in found.notes:
+    lines += ["", *_script_table(result.scripts, width)]
+    if result.forked:
+        lines += ["", *_forked_table(result.forked, width)]
+    lines += [""] if result.notes or result.not_asked else []
+    for note in result.notes:
         lines += _wrapped(note, width, "note: ")
-    for what in found.not_asked:
-        lines += _wrapped(what, width, "not asked: ")
-    count = len(found.faults)
-    return "\n".join([*lines, "", f"{count} fault{'s' * (count != 1)}; {found.seconds:.1f} s"])
+    for test in result.not_asked:
+        lines += _wrapped(test, width, "not tested: ")
+    count = len(result.faults)
+    return "\n".join([*lines, "", f"{count} fault{'s' * (count != 1)}; {result.seconds:.1f} s"])
 
 
 def _script_table(scripts: Scripts, width: int) -> Iterator[str]:
     names = [_name(row) for row in scripts.rows]
     wide = min(max([*map(len, names), 12]), width - 46)
-    yield f"{'who plays so':<{wide}} {'mean return':>12} {'above random':>13} {'95 % interval':>19}"
+    yield f"{'script':<{wide}} {'mean return':>12} {'above random':>13} {'95 % interval':>19}"
     for name, row in zip(names, scripts.rows, strict=True):
         line = f"{textwrap.shorten(name, wide, placeholder='...'):<{wide}} {number(row.mean):>12}"
         if row.name != "random":
@@ -44,13 +44,13 @@ def _script_table(scripts: Scripts, width: int) -> Iterator[str]:
             between = "" if low is None or high is None else f"{number(low)} to {number(high)}"
             line += f" {number(row.difference, '+'):>13} {between:>19}"
         yield line
-    whose = (
-        "One agent plays so, the others at random; its own return."
+    players = (
+        "One agent plays the script, the others play randomly; the agent's own return."
         if scripts.alone
-        else "All agents play so; the team's return, the sum over agents."
+        else "All agents play the script; return of the team, the sum over agents."
     )
     yield from _wrapped(
-        f"{whose} {scripts.episodes} episodes, the same for all; differences are paired.", width
+        f"{players} {scripts.episodes} shared episodes; differences are paired.", width
     )
 
 
@@ -59,22 +59,22 @@ def _name(row: Script) -> str:
 
 
 def _forked_table(forked: Sequence[Forked], width: int) -> Iterator[str]:
-    names = [f"{each.agent}, {each.others}" for each in forked]
+    names = [f"{fork.agent}, {fork.others}" for fork in forked]
     wide = min(max([*map(len, names), 17]), width - 60)
     yield (
-        f"{'agent, play after':<{wide}} {'within':>7} {'best action':>16} {'one for all':>16} "
+        f"{'agent, other play':<{wide}} {'within':>7} {'best action':>16} {'constant':>16} "
         f"{'by observation':>16}"
     )
-    for name, each in zip(names, forked, strict=True):
+    for name, fork in zip(names, forked, strict=True):
         short = textwrap.shorten(name, wide, placeholder="...")
-        cells = [_gain(gain) for gain in (each.best, each.constant, each.shown)]
-        far = "the end" if each.to_the_end else f"{each.decisions}"
+        cells = [_gain(gain) for gain in (fork.best, fork.constant, fork.shown)]
+        far = "the end" if fork.to_the_end else f"{fork.decisions}"
         yield f"{short:<{wide}} {far:>7} {cells[0]:>16} {cells[1]:>16} {cells[2]:>16}"
-    tried = ", ".join(dict.fromkeys(f"{each.tried} of {each.of}" for each in forked))
+    tried = ", ".join(dict.fromkeys(f"{fork.tried} of {fork.of}" for fork in forked))
     yield from _wrapped(
-        "How much more of its own return an agent gets, within so many of its decisions, than by "
-        f"the mean of the actions that were tried ({tried}; "
-        f"{sum(each.moments for each in forked):,} moments); ± two standard errors.",
+        "Gain of the agent's own return, within that number of its decisions, over the mean of "
+        f"the tried actions ({tried}; "
+        f"{sum(fork.moments for fork in forked):,} states); ± two standard errors.",
         width,
     )
 
@@ -85,7 +85,7 @@ def _gain(gain: Gain) -> str:
 
 
 def number(value: float, sign: str = "") -> str:
-    """Return a number in at most four digits, or so."""
+    """Format a number with about four digits."""
     if abs(value) < 5e-10:
         return "0"
     return f"{value:{sign},.0f}" if abs(value) >= 1_000 else f"{value:{sign}.3g}"

@@ -1,4 +1,4 @@
-"""What scripts and forked moments say together: faults, notes, and a verdict in a sentence."""
+"""Derive faults, notes and a one-sentence verdict from scripts and forked states."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Fault", "faults_of", "notes_of", "verdict_of"]
 
 @dataclass(frozen=True)
 class Fault:
-    """Why there is nothing, or hardly anything, to learn."""
+    """A reason why there is nothing, or hardly anything, to learn."""
 
     cause: str  # "no-choice", "order-only", "too-small", "chance-only", "idle",
     # "constant-observation" or "hidden"
@@ -27,25 +27,25 @@ def faults_of(
     never: Iterable[str],
     choices: Mapping[str, float],
 ) -> tuple[Fault, ...]:
-    """Return what is wrong.
+    """Return the faults.
 
     Args:
-        never: agents whose observation never changes.
-        choices: decisions of each agent among two actions or more, per episode.
+        never: agents with a constant observation.
+        choices: number of decisions with two or more legal actions per episode, by agent.
     """
-    # Gains that were not followed to the end may be lost there: then scripts decide.
-    whole = [each for each in forked if each.complete or not scripts.negligible]
-    matters = scripts.matters or any(each.matters for each in whole)
+    # A gain that was not followed to the end may be lost later: then scripts decide.
+    whole = [fork for fork in forked if fork.complete or not scripts.negligible]
+    matters = scripts.matters or any(fork.matters for fork in whole)
     faults = [] if matters else list(_nothing(scripts, forked))
     if not any(fault.cause == "no-choice" for fault in faults):
         faults += _idle(forked)
     for agent in never:
-        if choices[agent] > 1 and _known(forked, agent) is not False:
+        if choices[agent] > 1 and _matters(forked, agent) is not False:
             faults.append(
                 Fault(
                     "constant-observation",
-                    f"The observation of {agent} never changes, and it decides "
-                    f"{choices[agent]:.3g} times an episode: no decision can depend on anything.",
+                    f"The observation of {agent} never changes, although it decides "
+                    f"{choices[agent]:.3g} times per episode: no decision can depend on the state.",
                 )
             )
     faults += _hidden(scripts, forked)
@@ -53,76 +53,79 @@ def faults_of(
 
 
 def _nothing(scripts: Scripts, forked: Sequence[Forked]) -> Iterator[Fault]:
-    """Yield why no choice matters; nothing where that cannot be said."""
-    tried = "" if not forked else f", and no action at {_moments(forked)} forked moments,"
-    if not scripts.moved and not any(each.moved for each in forked):
-        yield Fault("no-choice", f"No way to play{tried} changed any return at all.")
-    elif shifting := [each for each in forked if each.only_shifts]:
-        each = max(shifting, key=lambda each: each.best.mean)
+    """Yield the reason why no choice matters; nothing if the data are inconclusive."""
+    tried = "" if not forked else f", and no action in {_moments(forked)} forked states,"
+    if not scripts.moved and not any(fork.moved for fork in forked):
+        yield Fault("no-choice", f"No script{tried} changed any return.")
+    elif shifting := [fork for fork in forked if fork.only_shifts]:
+        fork = max(shifting, key=lambda fork: fork.best.mean)
         yield Fault(
             "order-only",
-            "Actions change when rewards come, not how much: what "
-            f"{each.agent}'s best action brings within {_decisions(each.decisions)} "
-            f"({_figure(each.best.mean)}) is lost again by the end "
-            f"({each.at_the_end.mean:+.2g} ± {2 * each.at_the_end.error:.1g}), and no way to play "
-            "has another return than random play that would matter.",
+            "Actions change when rewards come, not how much: the gain of "
+            f"{fork.agent}'s best action within {_decisions(fork.decisions)} "
+            f"({_figure(fork.best.mean)}) is lost by the end "
+            f"({fork.at_the_end.mean:+.2g} ± {2 * fork.at_the_end.error:.1g}), and no script "
+            "has a return that differs clearly from random play.",
         )
     elif scripts.certain or scripts.negligible:
         yield Fault(
             "too-small",
-            f"No way to play differs from random play by more than {scripts.largest:.2%} of how "
-            f"much returns differ from episode to episode (under {SMALL:.0%}, it takes some 20,000 "
-            "episodes of each to see).",
+            f"No script differs from random play by more than {scripts.largest:.2%} of the "
+            "standard "
+            f"deviation of returns over episodes (below {SMALL:.0%}, about 20,000 episodes of "
+            "each are needed to see a difference).",
         )
     elif _only_chance(scripts, forked):
         yield Fault(
             "chance-only",
             "Actions change returns, but no action is better than another on average: the best "
-            f"gains at most {max(each.best.most for each in forked):.2g}, chance aside.",
+            f"gains at most {max(fork.best.upper for fork in forked):.2g} beyond chance.",
         )
 
 
 def _only_chance(scripts: Scripts, forked: Sequence[Forked]) -> bool:
-    """Return whether no action can be worth a tenth of the return's own spread to anybody, whether
-    the others play at random or always do the same."""
-    if not forked or any(each.best.most > 0.1 * scripts.spread[each.agent] for each in forked):
+    """Return True if no action can gain a tenth of the standard deviation of the return.
+
+    This must hold against random play and against fixed play of the other agents.
+    """
+    if not forked or any(fork.best.upper > 0.1 * scripts.spread[fork.agent] for fork in forked):
         return False
-    fixed = {each.agent for each in forked if each.others == FIXED}
-    return len(scripts.spread) == 1 or fixed == {each.agent for each in forked}
+    fixed = {fork.agent for fork in forked if fork.others == FIXED}
+    return len(scripts.spread) == 1 or fixed == {fork.agent for fork in forked}
 
 
 def _idle(forked: Sequence[Forked]) -> Iterator[Fault]:
-    """Yield the agents whose actions change nobody's return."""
-    for agent in dict.fromkeys(each.agent for each in forked):
-        own = [each for each in forked if each.agent == agent]
-        if not any(each.moved or each.moves_others for each in own) and own[0].complete:
+    """Yield agents with actions that change no agent's return."""
+    for agent in dict.fromkeys(fork.agent for fork in forked):
+        forks = [fork for fork in forked if fork.agent == agent]
+        if not any(fork.moved or fork.moves_others for fork in forks) and forks[0].complete:
             yield Fault(
                 "idle",
-                f"No action of {agent} changed any return, its own or another's, at "
-                f"{_moments(own)} forked moments.",
+                f"No action of {agent} changed any return, its own or another agent's, in "
+                f"{_moments(forks)} forked states.",
             )
 
 
 def _hidden(scripts: Scripts, forked: Sequence[Forked]) -> Iterator[Fault]:
     if scripts.best is not None:
-        return  # a reference, which reads observations alone, does better than random play
-    for agent in dict.fromkeys(each.agent for each in forked):
-        own = [each for each in forked if each.agent == agent and each.matters]
-        if own and all(each.hidden and not each.needs_memory for each in own):
-            each = own[0]
+        return  # a reference team, which only reads observations, is better than random play
+    for agent in dict.fromkeys(fork.agent for fork in forked):
+        forks = [fork for fork in forked if fork.agent == agent and fork.matters]
+        if forks and all(fork.hidden and not fork.needs_memory for fork in forks):
+            fork = forks[0]
             yield Fault(
                 "hidden",
-                f"The best action of {agent} gains {_figure(each.best.mean)}, and its observation "
-                f"does not show which it is: chosen from it, actions gain "
-                f"{_figure(each.shown.mean)}; one action for all moments gains "
-                f"{_figure(each.constant.mean)}.",
+                f"The best action of {agent} gains {_figure(fork.best.mean)}, but its observation "
+                f"does not show that action: actions chosen from the observation gain "
+                f"{_figure(fork.shown.mean)}; one action for all states gains "
+                f"{_figure(fork.constant.mean)}.",
             )
 
 
-def _known(forked: Sequence[Forked], agent: str) -> bool | None:
-    """Return whether the agent's choices matter; None: it was not asked."""
-    own = [each.matters for each in forked if each.agent == agent]
-    return any(own) if own else None
+def _matters(forked: Sequence[Forked], agent: str) -> bool | None:
+    """Return True if the agent's choices matter; None if they were not tested."""
+    forks = [fork.matters for fork in forked if fork.agent == agent]
+    return any(forks) if forks else None
 
 
 # --- Notes ---------------------------------------------------------------------------------------
@@ -134,105 +137,106 @@ def notes_of(
     never: Iterable[str],
     choices: Mapping[str, float],
 ) -> tuple[str, ...]:
-    """Return what is worth knowing, and no fault."""
-    said: dict[str, list[str]] = {}  # sentence -> of whom it holds
-    for agent in dict.fromkeys(each.agent for each in forked):
-        for sentence in _about([each for each in forked if each.agent == agent], choices[agent]):
-            said.setdefault(sentence, []).append(agent)
+    """Return remarks that are not faults."""
+    agents_of: dict[str, list[str]] = {}  # sentence -> agents
+    for agent in dict.fromkeys(fork.agent for fork in forked):
+        for sentence in _about([fork for fork in forked if fork.agent == agent], choices[agent]):
+            agents_of.setdefault(sentence, []).append(agent)
     for agent in never:
         if 0 < choices[agent] <= 1:
-            said.setdefault(ONE_VIEW, []).append(agent)
-    notes = [f"{', '.join(agents)}: {sentence}" for sentence, agents in said.items()]
+            agents_of.setdefault(ONE_VIEW, []).append(agent)
+    notes = [f"{', '.join(agents)}: {sentence}" for sentence, agents in agents_of.items()]
     if not forked and not scripts.certain and scripts.moved:
-        notes.append("No script differs from random play by more than chance.")
+        notes.append("No script differs significantly from random play.")
     return tuple(notes)
 
 
 ONE_VIEW = (
-    "The observation is always the same; one action, or one mixture of actions, is all there is "
-    "to learn."
+    "The observation never changes; the agent can only learn one action, or one mixture of actions."
 )
 
 
-def _about(own: Sequence[Forked], choices: float) -> Iterator[str]:
-    """Yield what is worth knowing of one agent with so many choices per episode."""
-    mattering = [each for each in own if each.matters]
+def _about(forks: Sequence[Forked], choices: float) -> Iterator[str]:
+    """Yield remarks about one agent with ``choices`` decisions per episode."""
+    mattering = [fork for fork in forks if fork.matters]
     if not mattering:
-        moved = {other for each in own for other in each.moves_others}
-        if moved and not any(each.moved for each in own):
+        moved = {other for fork in forks for other in fork.moves_others}
+        if moved and not any(fork.moved for fork in forks):
             yield (
-                f"Its actions change the return of {', '.join(sorted(moved))}, never its own: what "
-                "learns from its own reward alone learns nothing."
+                f"Its actions change the return of {', '.join(sorted(moved))}, never its own: an "
+                "agent "
+                "that learns from its own reward learns nothing."
             )
         return
-    each = mattering[0]
-    if own[0].others == "random" and own[0] is not each and own[0].moved:
+    fork = mattering[0]
+    if forks[0].others == "random" and forks[0] is not fork and forks[0].moved:
         yield (
-            "While the others play at random no action is better than another; where the best "
-            f"gains {_figure(each.best.mean)}: {each.others}."
+            "If the others play randomly, no action is better than another; the best action "
+            f"gains {_figure(fork.best.mean)} with other play: {fork.others}."
         )
     if choices <= 1:
-        yield "It decides once an episode (a bandit): there is no later reward to discount."
-    elif each.one_step:
+        yield "It decides once per episode (a bandit), so no later reward needs a discount."
+    elif fork.one_step:
         yield (
-            "One step decides (a bandit): what the best action brings of its own return comes "
+            "Each decision counts for itself (a bandit): the best action's gain of its own return "
+            "comes "
             "before its next decision. A small gamma is enough."
         )
-    elif each.decisions > 1 and each.reach > 1:
+    elif fork.decisions > 1 and fork.reach > 1:
         yield (
-            f"Nine tenths of what the best action brings come within {_decisions(each.reach)}: a "
-            f"gamma of {1 - 1 / each.reach:.2g} or more keeps them."
+            f"Nine tenths of the best action's gain come within {_decisions(fork.reach)}: use a "
+            f"gamma of {1 - 1 / fork.reach:.2g} or more."
         )
-    if each.needs_memory and each.remembered is not None:
+    if fork.needs_memory and fork.remembered is not None:
         yield (
-            "It needs memory: chosen from its last observations together, actions gain "
-            f"{_figure(each.remembered.mean)}, from the last one {_figure(each.shown.mean)}."
+            "It needs memory: actions chosen from several recent observations gain "
+            f"{_figure(fork.remembered.mean)}, from the last one {_figure(fork.shown.mean)}."
         )
-    elif each.power < 0.5:
+    elif fork.power < 0.5:
         yield (
-            f"{each.moments} moments are too few to tell whether so wide an observation shows the "
+            f"{fork.moments} states are too few to judge if such a wide observation shows the "
             "best action."
         )
 
 
 def verdict_of(scripts: Scripts, forked: Sequence[Forked], faults: Sequence[Fault]) -> str:
-    """Return what was found, in a sentence."""
+    """Return the verdict in one sentence."""
     causes = {fault.cause for fault in faults}
     if "no-choice" in causes:
         return "No choice matters: nothing that was tried changed any return."
     if "order-only" in causes:
         return "No choice matters: actions change when rewards come, not how much."
     if "too-small" in causes:
-        return "Choices hardly matter: what they change is lost in chance."
+        return "Choices hardly matter: their effect is lost in chance."
     if "chance-only" in causes:
         return "No choice matters: no action is better than another on average."
-    matters = scripts.matters or any(each.matters for each in forked)
+    matters = scripts.matters or any(fork.matters for fork in forked)
     if not matters:
-        return "It was not seen that choices matter, nor that they do not."
+        return "Inconclusive: choices may or may not matter."
     if "hidden" in causes:
         return "Choices matter, but the observation does not show which."
     if "constant-observation" in causes:
         return "Choices matter, but an observation never changes."
     if "idle" in causes:
         return "Choices matter, but those of an agent do not."
-    mattering = [each for each in forked if each.matters]
-    if mattering and not scripts.matters and all(each.others == FIXED for each in mattering):
+    mattering = [fork for fork in forked if fork.matters]
+    if mattering and not scripts.matters and all(fork.others == FIXED for fork in mattering):
         return "Which choice is best depends on how the others play; against random play none is."
     if not mattering:
-        return "Choices matter; whether the observation shows which was not found out."
-    if any(each.needs_memory for each in mattering):
+        return "Choices matter; it is unknown if the observation shows which."
+    if any(fork.needs_memory for fork in mattering):
         return "Choices matter, and earlier observations show which."
-    if any(each.shown.sure and each.shown.mean > each.constant.most for each in mattering):
+    if any(fork.shown.sure and fork.shown.mean > fork.constant.upper for fork in mattering):
         return "Choices matter, and the observation shows which."
-    if any(each.constant.mean > 0.5 * each.best.mean for each in mattering):
+    if any(fork.constant.mean > 0.5 * fork.best.mean for fork in mattering):
         return "Choices matter, and the same action is best nearly always."
     if scripts.best is not None:
         return f"Choices matter, and the observation shows which ({scripts.best} reads it)."
-    return "Choices matter; how much the observation shows of which was not found out."
+    return "Choices matter; it is unknown how well the observation shows which."
 
 
 def _moments(forked: Sequence[Forked]) -> str:
-    return f"{sum(each.moments for each in forked):,}"
+    return f"{sum(fork.moments for fork in forked):,}"
 
 
 def _decisions(count: int) -> str:

@@ -1,1 +1,1 @@
-"""What was seen of a short stretch of a run: ``gathering`` has the way, ``record`` what is kept."""
+"""Record a short stretch of a run: ``gathering`` runs it, ``record`` holds the result."""

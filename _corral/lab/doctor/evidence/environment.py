@@ -1,7 +1,7 @@
-"""Twins of an environment: the same seed and the same actions, but for one step's.
+"""Paired replays of an environment: same seed and same actions, except in one step.
 
-What then differs is what those actions did; no state has to be copied, so that this is asked of any
-environment that a seed repeats. It tells whose actions reach whom, and how soon they are observed.
+Any later difference is an effect of the changed actions. No state is copied, so the test works for
+any environment with reproducible seeds. It shows which agents an action affects and how soon.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from corral.lab.doctor.evidence.witness import flat_tree
 __all__ = ["Twins", "twins_of"]
 
 COPIES = 16
-"""Environments side by side."""
+"""Number of environment copies."""
 
 BEFORE = (0, 1, 3, 6)
-"""Steps that both play alike before they differ."""
+"""Numbers of equal steps before the two replays differ."""
 
 
 @dataclass(frozen=True)
 class Twins:
-    """Whom actions reach, and when. N agents.
+    """Effects of actions on agents, and their delay. N agents.
 
-    ``reached`` [N, N]: moments at which another action of agent i alone changed in the same step
-    what agent j observes or is paid (``paid``: is paid), of ``moments`` [N] at which i played
-    another. ``soon``: how often other actions of all changed at once what somebody observes;
-    ``late``: only in the step after.
+    ``reached`` [N, N]: number of cases in which changing the action of agent i alone changed the
+    observation or reward of agent j in the same step (``paid``: its reward), of ``moments`` [N]
+    cases with a changed action of agent i. ``soon``: number of cases in which changing all agents'
+    actions changed an observation in the same step; ``late``: only in the step after.
     """
 
     agents: tuple[str, ...]
@@ -44,9 +44,9 @@ class Twins:
 
 
 def twins_of(make: Callable[[], Any], seed: int = 0) -> Twins | None:
-    """Return what twins of a batch tell; None where a seed does not repeat its episodes.
+    """Measure the effects of actions in paired replays; None if a seed is not reproducible.
 
-    ``make`` makes a batch of ``COPIES`` environments, each time the same. Raises ValueError where
+    ``make`` makes a batch of ``COPIES`` environments, the same at each call. Raises ValueError if
     actions are not Discrete.
     """
     agents: list[str] = []
@@ -74,8 +74,10 @@ def twins_of(make: Callable[[], Any], seed: int = 0) -> Twins | None:
 
 
 class _Pair:
-    """Two batches that play alike for ``before`` steps; then agent ``i``, or all (None), play
-    other actions in the second, and then both play alike again."""
+    """Two batches with equal actions except in step ``before``.
+
+    In that step agent ``i``, or every agent if None, plays other actions in the second batch.
+    """
 
     def __init__(self, first: Any, second: Any, before: int, i: int | None, seed: int) -> None:
         self.batches = first, second
@@ -97,10 +99,12 @@ class _Pair:
             return
         actions = self._drawn(looks[0])
         chosen = range(len(self.agents)) if i is None else [i]
-        others = self._drawn(looks[0], actions, chosen)
+        alternatives = self._drawn(looks[0], actions, chosen)
         acts = np.array(self.batches[0].acting)
-        self.differ = ((actions != others) & acts).any(axis=1)
-        steps = [b.step(each) for b, each in zip(self.batches, (actions, others), strict=True)]
+        self.differ = ((actions != alternatives) & acts).any(axis=1)
+        steps = [
+            b.step(item) for b, item in zip(self.batches, (actions, alternatives), strict=True)
+        ]
         looks = [step.observations for step in steps]
         changed = self._changed(looks, None)
         self.paid = steps[0].reward != steps[1].reward
@@ -114,39 +118,43 @@ class _Pair:
         self.late = int((waits & self._changed(looks, None).any(axis=1)).sum())
 
     def _each(self, looks: list[Any]) -> Iterator[tuple[Any, Any]]:
-        """Yield each batch and what is observed in it; both draw the same numbers."""
+        """Yield each batch with its observations, with the same random state for both."""
         state = self.rng.bit_generator.state
         for batch, look in zip(self.batches, looks, strict=True):
             self.rng.bit_generator.state = state
             yield batch, look
 
     def _drawn(self, look: Any, but: Array | None = None, chosen: Iterable[int] = ()) -> Array:
-        """Return random legal actions [B, N]; with ``but``: those, and of the ``chosen`` agents
-        others, where they have a choice."""
-        found = np.zeros((self.batches[0].num_envs, len(self.agents)), dtype=np.int64)
+        """Return random legal actions [B, N].
+
+        With ``but``, return those actions, but different ones for the ``chosen`` agents if they
+        have a choice.
+        """
+        drawn = np.zeros((self.batches[0].num_envs, len(self.agents)), dtype=np.int64)
         if but is not None:
-            found[...] = but
+            drawn[...] = but
         for column, agent in enumerate(self.agents):
             if but is not None and column not in chosen:
                 continue
             count = int(self.batches[0].rules.action_space(agent).n)
-            legal = np.ones((len(found), count), dtype=bool)
+            legal = np.ones((len(drawn), count), dtype=bool)
             if MASK in look[agent]:
                 legal = np.asarray(look[agent][MASK]) != 0
             order = self.rng.random(legal.shape) + legal
             if but is not None:
-                order[np.arange(len(found)), but[:, column]] -= legal.sum(axis=1) > 1
-            found[:, column] = order.argmax(axis=1)
-        return found
+                order[np.arange(len(drawn)), but[:, column]] -= legal.sum(axis=1) > 1
+            drawn[:, column] = order.argmax(axis=1)
+        return drawn
 
     def _changed(self, looks: list[Any], key: str | None) -> Array:
-        """Tell what differs between two observations: bool [B, N]. Of masks, or of all else."""
-        found = np.zeros((self.batches[0].num_envs, len(self.agents)), dtype=bool)
+        """Return the differences between two observations, bool [B, N]: in masks, or in the
+        rest."""
+        changed = np.zeros((self.batches[0].num_envs, len(self.agents)), dtype=bool)
         for column, agent in enumerate(self.agents):
             parts = []
             for look in looks:
                 seen, mask = split(look[agent])
                 parts.append(seen if key is None else mask)
             if parts[0] is not None:
-                found[:, column] = (flat_tree(parts[0]) != flat_tree(parts[1])).any(axis=1)
-        return found
+                changed[:, column] = (flat_tree(parts[0]) != flat_tree(parts[1])).any(axis=1)
+        return changed

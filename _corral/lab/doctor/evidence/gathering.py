@@ -1,9 +1,9 @@
-"""A short stretch of a run's own training, with a second pair of eyes on it.
+"""Record a short stretch of a run's own training.
 
-The trainer plays and learns as it always does. What the environment really said (observations,
-masks, rewards, ends) is copied beside what the trainer stored of it, and what goes into an update
-(ratios, entropy, advantages, gradients) and comes out of it (weights, policies) is noted. The rules
-of ``corral.lab.doctor.findings`` read it.
+The trainer plays and learns as usual. The recorder copies the environment's data (observations,
+masks, rewards, ends) and the trainer's stored version of them. It also records the inputs of an
+update (ratios, entropy, advantages, gradients) and its results (weights, policies). The rules in
+``corral.lab.doctor.findings`` read this record.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from corral.envs.core import Array
 from corral.errors import CorralError
 from corral.lab.doctor.evidence.environment import COPIES, twins_of
 from corral.lab.doctor.evidence.inputs import look_into
-from corral.lab.doctor.evidence.playing import Said
+from corral.lab.doctor.evidence.playing import EnvRecord
 from corral.lab.doctor.evidence.policies import ask_policies
 from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
 from corral.lab.doctor.evidence.reports import watch_learning
@@ -31,7 +31,7 @@ __all__ = ["gather"]
 DOCTOR = __name__.rpartition(".evidence.")[0]
 
 UPDATES = 3
-"""Rollouts that are played and learned from."""
+"""Number of recorded rollouts and updates."""
 
 
 def gather(
@@ -42,14 +42,14 @@ def gather(
     seed: int = 0,
     twins: bool = False,
 ) -> Evidence:
-    """Let an in-house trainer play and learn ``updates`` rollouts, and note what was seen.
+    """Let an in-house trainer play and learn ``updates`` rollouts, and record them.
 
-    ``rebuild`` makes another trainer of the same run, as it began: to be loaded into. ``twins``:
-    the environment is asked whom actions reach, too.
+    ``rebuild`` makes another untrained trainer of the same run, into which a checkpoint is loaded.
+    ``twins``: also measure the effects of actions in paired replays.
     """
     trainer.wrap_batches(Witness)
     trainer.begin()
-    if not isinstance(trainer.batch, Witness):  # a trainer that does not ask to have it wrapped
+    if not isinstance(trainer.batch, Witness):  # a trainer that does not call the wrapper
         trainer.batch = Witness(trainer.batch)
         trainer.batch.see(trainer.obs)
     seen = {
@@ -57,42 +57,42 @@ def gather(
         for name, learner in trainer.learners.items()
         if learner.trained
     }
-    evidence = Evidence(trainer, seen, [], said=Said(trainer.batch))
+    evidence = Evidence(trainer, seen, [], env=EnvRecord(trainer.batch))
     before = {name: _weights(trainer.learners[name]) for name in seen}
     try:
         for _ in range(updates):
             watch_learning(trainer, evidence, *watch_rollout(trainer, evidence))
-    except Exception as error:  # of the trainer, the environment, or a network of a user's own
+    except Exception as error:  # from the trainer, the environment or a custom network
         if _ours(error):
             raise
         evidence.error, evidence.error_kind = str(error), type(error).__name__
-    for name, found in seen.items():
+    for name, record in seen.items():
         after = _weights(trainer.learners[name])
-        found.moved = {k: float(np.abs(after[k] - before[name][k]).max()) for k in after}
-        if found.obs:
-            look_into(trainer, name, found)
+        record.moved = {k: float(np.abs(after[k] - before[name][k]).max()) for k in after}
+        if record.obs:
+            look_into(trainer, name, record)
         if not evidence.error:
-            ask_policies(trainer, name, found, rebuild, seed)
+            ask_policies(trainer, name, record, rebuild, seed)
     if twins:
-        evidence.said.twins = _twins(trainer, seed)
+        evidence.env.twins = _twins(trainer, seed)
     return evidence
 
 
 def _ours(error: Exception) -> bool:
-    """Tell whether an error comes of looking on, and not of what is looked at."""
+    """Return True if the error comes from the doctor's own code."""
     last = list(traceback.walk_tb(error.__traceback__))[-1][0]
     return not isinstance(error, CorralError) and last.f_globals["__name__"].startswith(DOCTOR)
 
 
 def _twins(trainer: Any, seed: int) -> Any:
-    """Return what twins of the environment tell; None where they cannot be asked."""
+    """Return the effects of actions in paired replays; None if they cannot be measured."""
     rules = trainer.rules
     if not all(isinstance(rules.action_space(a), spaces.Discrete) for a in rules.agents):
         return None
     try:
         return twins_of(lambda: trainer._make_batch(rules, COPIES, seed), seed)
     except CorralError:
-        return None  # it was noted while the trainer played
+        return None  # already recorded while the trainer played
 
 
 def _weights(learner: Any) -> dict[str, Array]:

@@ -1,4 +1,4 @@
-"""What of the observation reaches the outputs of the actor, and which layers are dead."""
+"""Find the inputs that affect the actor's outputs, and the dead layers."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from corral.lab.doctor.evidence.record import PolicyEvidence
 __all__ = ["look_into"]
 
 LOOKED_AT = 256
-"""Decisions of the rollout for which networks are asked."""
+"""Number of decisions of the rollout that are tested."""
 
 Parts = list[torch.Tensor]
 
 
-def look_into(trainer: Any, name: str, found: PolicyEvidence) -> None:
-    """Note which inputs of the actor reach its outputs, and which of its layers are dead."""
+def look_into(trainer: Any, name: str, record: PolicyEvidence) -> None:
+    """Record the actor's ignored inputs and dead layers."""
     learner = trainer.learners[name]
     buffer = trainer.rollout.groups[list(trainer.learners).index(name)]
     acted = np.flatnonzero(buffer.acted.reshape(-1))
@@ -29,20 +29,20 @@ def look_into(trainer: Any, name: str, found: PolicyEvidence) -> None:
         return
     rows = generator(0, "eval").permutation(acted)[:LOOKED_AT]
     parts = _parts(learner, buffer, rows)
-    found.playing.dead = _dead_layers(learner.actor, parts)
+    record.playing.dead = _dead_layers(learner.actor, parts)
     silent = _without_gradient(learner.actor, parts)
     names = _names(learner.group)
     vector = buffer.vector[:-1].reshape(-1, buffer.vector.shape[-1])[acted]
     images = [image[:-1].reshape(-1, *image.shape[3:])[acted] for image in buffer.images]
     for where in silent:
         values = vector[:, where[1]] if where[0] == 0 else images[where[0] - 1]
-        told = _reaches(learner, buffer, acted, values, where)
-        if told is not None:
-            (found.playing.cut if told else found.ignored).append(names[where])
+        has_effect = _reaches(learner, buffer, acted, values, where)
+        if has_effect is not None:
+            (record.playing.cut if has_effect else record.ignored).append(names[where])
 
 
 Where = tuple[int, int]
-"""A column of the vector (0, column), or an image (number from 1, 0)."""
+"""A column of the vector (0, column), or an image (its number from 1, 0)."""
 
 
 def _parts(learner: Any, buffer: Any, rows: Array) -> Parts:
@@ -51,30 +51,30 @@ def _parts(learner: Any, buffer: Any, rows: Array) -> Parts:
 
 
 def _without_gradient(actor: Any, parts: Parts) -> list[Where]:
-    """Return the inputs at which the outputs have no gradient, in any row."""
-    given = [part.clone().requires_grad_() for part in parts]
-    outputs, _ = actor.step(given, actor.initial(len(parts[0])))
-    # A random direction of the outputs: no sum of them that cancels out.
+    """Return the inputs without a gradient from the outputs in any row."""
+    inputs = [part.clone().requires_grad_() for part in parts]
+    outputs, _ = actor.step(inputs, actor.initial(len(parts[0])))
+    # A random direction: a plain sum of the outputs might cancel out.
     direction = torch.from_numpy(generator(0, "eval").standard_normal(outputs.shape[-1])).float()
-    found: list[Where] = []
+    silent_inputs: list[Where] = []
     if not outputs.requires_grad:
         return [(0, k) for k in range(parts[0].shape[1])] + [(k, 0) for k in range(1, len(parts))]
     (outputs @ direction.to(outputs.device)).sum().backward()
-    for k, part in enumerate(given):
+    for k, part in enumerate(inputs):
         flat = None if part.grad is None else part.grad.abs().flatten(1).amax(dim=0)
         if k == 0:
             silent = [True] * part.shape[1] if flat is None else (~(flat > 0)).tolist()
-            found += [(0, column) for column, none in enumerate(silent) if none]
+            silent_inputs += [(0, column) for column, none in enumerate(silent) if none]
         elif flat is None or not bool((flat > 0).any()):
-            found.append((k, 0))
+            silent_inputs.append((k, 0))
     actor.zero_grad(set_to_none=True)
-    return found
+    return silent_inputs
 
 
 def _reaches(learner: Any, buffer: Any, acted: Array, values: Array, where: Where) -> bool | None:
-    """Tell whether another value of an input changes the outputs; None: it does not vary.
+    """Return True if another value of an input changes the outputs; None if it does not vary.
 
-    Decisions are asked at which the input differs from its usual value.
+    Tests decisions at which the input differs from its most common value.
     """
     flat = values.reshape(len(values), -1)
     _, first, counts = np.unique(flat, axis=0, return_index=True, return_counts=True)
@@ -98,36 +98,36 @@ def _reaches(learner: Any, buffer: Any, acted: Array, values: Array, where: Wher
 
 
 def _names(group: Any) -> dict[Where, str]:
-    """Return "observation[3]": the entry of the observation, and where in it a column stands."""
-    found: dict[Where, str] = {}
+    """Return the name of each input, for example "observation[3]"."""
+    names: dict[Where, str] = {}
     image = 0
     for entry in group.layout.entries:
         key = entry.key or "observation"
         if entry.axes is not None:
             image += 1
-            found[(image, 0)] = f"the image {key}"
+            names[(image, 0)] = f"the image {key}"
             continue
         for column in range(entry.low, entry.high):
-            found[(0, column)] = f"{key}[{column - entry.low}]"
+            names[(0, column)] = f"{key}[{column - entry.low}]"
     for k in range(group.identities):
-        found[(0, group.layout.width + k)] = f"which agent it is ({group.agents[k]})"
-    return found
+        names[(0, group.layout.width + k)] = f"agent id ({group.agents[k]})"
+    return names
 
 
 def _dead_layers(network: Any, parts: Parts) -> list[str]:
-    """Return the layers that get inputs that vary and put out the same for all of them.
+    """Return the layers with varying inputs and constant outputs.
 
-    Layers whose function is no module show in the next one, whose input is 0 throughout; but where
-    an input itself is 0 throughout, that would say nothing.
+    A function that is not a module shows in the next layer: that layer's input is 0 throughout.
+    This second test is skipped if an input of the network itself is 0 throughout.
     """
     dead: list[str] = []
     blank = any(not part.any() for part in parts[1:]) or not parts[0].any(dim=0).all()
     hooks = []
-    varied: list[bool] = [False]  # whether anything that layers put out varied so far
+    varied: list[bool] = [False]  # whether any layer output varied so far
 
     def hear(name: str) -> Callable[..., None]:
         def hook(module: nn.Module, inputs: Any, output: Any) -> None:
-            before = [each for each in inputs if isinstance(each, torch.Tensor)]
+            before = [item for item in inputs if isinstance(item, torch.Tensor)]
             if not before or not isinstance(output, torch.Tensor) or len(output) < 2:
                 return
             lost = varied[0] and not blank and not before[0].any()
@@ -144,12 +144,13 @@ def _dead_layers(network: Any, parts: Parts) -> list[str]:
         with torch.inference_mode():
             network.step(parts, network.initial(len(parts[0])))
     finally:
-        for each in hooks:
-            each.remove()
+        for item in hooks:
+            item.remove()
     return dead
 
 
 def _varies(values: torch.Tensor, least: float = 0.0) -> bool:
-    """Tell whether rows of ``values`` [R, ...] differ, by more than ``least`` of the largest."""
+    """Return True if the rows of ``values`` [R, ...] differ by more than ``least`` of the
+    maximum."""
     far = (values - values[:1]).abs().max()
     return bool(far > least * values.abs().max())

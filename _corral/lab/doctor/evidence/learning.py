@@ -1,8 +1,8 @@
-"""What a loss does with what it is given, and what an update does to a policy.
+"""Measure the effect of a loss's inputs on its gradient, and of an update on a policy.
 
-A loss is a pure function of a minibatch and of the networks' outputs, so it can be asked again with
-one number changed: an advantage, an old log-probability, a value, a target. The gradient that
-follows says whom it moves, and where to. No formula is presumed.
+A loss is a pure function of a minibatch and of the networks' outputs. It is evaluated again with
+one number changed: an advantage, an old log-probability, a value or a target. The change of the
+gradient shows which decisions that number affects, and in which direction. No formula is assumed.
 """
 
 from __future__ import annotations
@@ -18,53 +18,53 @@ import torch
 from corral.envs.core import Array
 from corral.trainers.on_policy.records import Losses, Minibatch, Outputs
 
-__all__ = ["Asked", "Learning", "ask_loss", "legal_entropy"]
+__all__ = ["Learning", "LossResponse", "ask_loss", "legal_entropy"]
 
 TRIED = 6
-"""Rows whose numbers are changed, one after the other."""
+"""Number of rows that are changed, one at a time."""
 
 LEAK = 0.02
-"""Share of a change that may be seen in rows where none belongs."""
+"""Largest share of a change that may appear in unrelated rows."""
 
 Loss = Callable[[Minibatch, Outputs, Any], Losses]
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a loss said, asked about one minibatch; None: nothing in it told that."""
+class LossResponse:
+    """Measured behavior of a loss on one minibatch; None: not measurable there."""
 
-    choice: bool | None = None  # something can make actions likelier: there is more than one
-    advantage: str | None = None  # raises its own action: "own", "opposite", "elsewhere", "nothing"
-    old_log_prob: bool | None = None  # it counts how likely an action was when it was played
-    tight: bool | None = None  # a change of probability by 1 % ends the gradient
-    off_one: float | None = None  # share of decisions that it takes for clipped, though none moved
+    choice: bool | None = None  # some decision has more than one legal action
+    advantage: str | None = None  # effect: "own", "opposite", "elsewhere" or "nothing"
+    old_log_prob: bool | None = None  # the gradient depends on the old log-probabilities
+    tight: bool | None = None  # a change of probability by 1 % removes the gradient
+    off_one: float | None = None  # share of decisions clipped although all ratios are 1
     spread: float = 0.0  # standard deviation of the minibatch's advantages
     weight: float | None = None  # of an advantage of 1, at its own action's log-probability
-    entropy_weight: float | None = None  # of the entropy: positive where it is paid for
-    # Shares of the decisions whose value is off its target.
-    value_flat: float | None = None  # the loss has no gradient
-    value_away: float | None = None  # ... has one that leads away from the target
-    value_short: float | None = None  # ... has none any more, a tenth of the way on
-    value_linear: float | None = None  # ... has the same one, nine tenths of the way on
-    value_astray: float | None = None  # ... still has one, and no small one, at the target
+    entropy_weight: float | None = None  # positive if the loss rewards entropy
+    # Shares of the decisions with a value that differs from its target.
+    value_flat: float | None = None  # no gradient
+    value_away: float | None = None  # a gradient away from the target
+    value_short: float | None = None  # no gradient after a tenth of the way
+    value_linear: float | None = None  # the same gradient after nine tenths of the way
+    value_astray: float | None = None  # a considerable gradient at the target itself
     target_elsewhere: bool | None = None  # a target moves other decisions' values more than its own
 
 
 @dataclass
 class Learning:
-    """What was seen of the updates of one policy."""
+    """Record of the updates of one policy."""
 
-    asked: Asked = field(default_factory=Asked)
-    progress: list[float] = field(default_factory=list)  # of the plan: 0 at its beginning, 1 at end
-    # Decisions as the loss got them in an update's first epoch: action, log_prob, advantage, target
+    response: LossResponse = field(default_factory=LossResponse)
+    progress: list[float] = field(default_factory=list)  # share of the planned env steps
+    # Decisions in the loss, in an update's first epoch: action, log_prob, advantage, target
     rows: list[list[tuple[Array, Array, Array, Array]]] = field(default_factory=list)
     stored: list[tuple[Array, Array]] = field(default_factory=list)  # action, log_prob, as played
     ratios: list[list[float]] = field(default_factory=list)  # largest |log ratio|, by minibatch
     latest: Array | None = None  # log_probs of the latest minibatch
-    stale: list[float] = field(default_factory=list)  # share of log_probs that nobody played with
+    stale: list[float] = field(default_factory=list)  # share of log_probs not in the rollout
     norms: list[tuple[float, float, float, float]] = field(default_factory=list)
-    """Of gradients, step by step: the actor's before and after they are clipped, the critic's."""
-    missing: list[str] = field(default_factory=list)  # parameters that the optimizer has not
+    """Gradient norms per step: actor before and after clipping, critic before and after."""
+    missing: list[str] = field(default_factory=list)  # parameters that the optimizer does not have
     divergence: list[float] = field(default_factory=list)  # KL(before || after) of each update
     changed: list[float] = field(default_factory=list)  # largest change of a probability
     entropy: list[tuple[float, float]] = field(default_factory=list)  # share of log(legal actions)
@@ -72,10 +72,10 @@ class Learning:
 
 def ask_loss(
     loss: Loss, minibatch: Minibatch, outputs: Outputs, settings: Any, logits: torch.Tensor
-) -> Asked:
-    """Return what ``loss`` does with a minibatch; ``logits`` [R, ...] are the actor's outputs.
+) -> LossResponse:
+    """Measure the behavior of ``loss`` on a minibatch; ``logits`` [R, ...] are the actor's outputs.
 
-    All is asked at the moment before the first step: the old log-probabilities are set to the new.
+    All measurements assume the first step of an update: old log-probabilities equal the new ones.
     """
     now = dataclasses.replace(minibatch, log_prob=outputs.log_prob.detach())
 
@@ -84,20 +84,25 @@ def ask_loss(
         return _gradient(total, logits)
 
     try:
-        return Asked(
+        return LossResponse(
             **_of_policy(at_actor, now, outputs, logits),
             **_of_values(loss, now, outputs, settings),
         )
     except (RuntimeError, ValueError, IndexError, TypeError):
-        return Asked()  # it does not take numbers that it did not make
+        return LossResponse()  # the loss rejects the changed numbers
 
 
 def _gradient(total: torch.Tensor, of: torch.Tensor) -> torch.Tensor:
-    """Return the gradient of ``total`` at ``of`` [R, ...]: [R, D]; 0 where none is."""
-    found = None
+    """Return the gradient of ``total`` with respect to ``of`` [R, ...] as [R, D]; 0 if none."""
+    gradient = None
     if total.requires_grad:
-        (found,) = torch.autograd.grad(total, of, retain_graph=True, allow_unused=True)
-    return (torch.zeros_like(of) if found is None else found).detach().reshape(len(of), -1).double()
+        (gradient,) = torch.autograd.grad(total, of, retain_graph=True, allow_unused=True)
+    return (
+        (torch.zeros_like(of) if gradient is None else gradient)
+        .detach()
+        .reshape(len(of), -1)
+        .double()
+    )
 
 
 # --- The actor -----------------------------------------------------------------------------------
@@ -107,15 +112,15 @@ def _of_policy(
     at_actor: Callable[..., torch.Tensor], now: Minibatch, outputs: Outputs, logits: torch.Tensor
 ) -> dict[str, Any]:
     likelier = _gradient(outputs.distribution.log_prob(now.action).sum(), logits)  # [R, D]
-    size = likelier.square().sum(dim=1)  # [R] 0: nothing can make the action likelier
+    size = likelier.square().sum(dim=1)  # [R] 0: the actor cannot change the action's probability
     spread = float(now.advantage.double().std(unbiased=False))
     movable = torch.nonzero(size > 1e-6).flatten()
-    found: dict[str, Any] = {"spread": spread, "choice": bool((size > 0).any())}
+    result: dict[str, Any] = {"spread": spread, "choice": bool((size > 0).any())}
     if not len(movable):
-        return found
+        return result
     step = spread if spread > 0 else 1.0
     middle = float(now.advantage.double().mean())
-    said, weights = [], []
+    effects, weights = [], []
     at = np.linspace(0, len(movable) - 1, TRIED).round().astype(int)
     for row in sorted(set(movable[torch.from_numpy(at)].tolist())):
         ends = []
@@ -124,47 +129,47 @@ def _of_policy(
             advantage[row] = middle + sign * step
             ends.append(at_actor(advantage=advantage))
         moved = -((ends[0] - ends[1]) * likelier).sum(dim=1)[movable] / size[movable]
-        own = float(moved[movable == row]) / (2 * step) * len(now)
-        most, noise = float(moved.abs().max()), 1e-6 * float(ends[0].abs().max())
-        weights.append(own)
-        if most <= noise:
-            said.append("nothing")
-        elif abs(float(moved[movable == row])) < (1 - 1e-3) * most or _of_all(moved):
-            said.append("elsewhere")
+        own_effect = float(moved[movable == row]) / (2 * step) * len(now)
+        largest, noise = float(moved.abs().max()), 1e-6 * float(ends[0].abs().max())
+        weights.append(own_effect)
+        if largest <= noise:
+            effects.append("nothing")
+        elif abs(float(moved[movable == row])) < (1 - 1e-3) * largest or _of_all(moved):
+            effects.append("elsewhere")
         else:
-            said.append("own" if own > 0 else "opposite")
-    found["advantage"] = said[0] if len(set(said)) == 1 else _of_several(said)
-    found["weight"] = float(np.median(np.abs(weights)))
-    found |= _of_old(at_actor, now, movable)
-    return found | _of_entropy(at_actor, now, outputs, logits)
+            effects.append("own" if own_effect > 0 else "opposite")
+    result["advantage"] = effects[0] if len(set(effects)) == 1 else _of_several(effects)
+    result["weight"] = float(np.median(np.abs(weights)))
+    result |= _of_old(at_actor, now, movable)
+    return result | _of_entropy(at_actor, now, outputs, logits)
 
 
 def _of_all(moved: torch.Tensor) -> bool:
-    """Tell whether most rows were moved as far as any, as where shapes broadcast."""
+    """Return True if most rows moved about as far as the farthest: a sign of broadcasting."""
     return len(moved) > 3 and bool(moved.abs().median() > 0.5 * moved.abs().max())
 
 
-def _of_several(said: list[str]) -> str | None:
-    """Return what rows that do not agree say together: chance may leave one alone."""
-    if said.count("elsewhere") * 2 >= len(said):
+def _of_several(effects: list[str]) -> str | None:
+    """Combine the results of rows that disagree; a single outlier may be chance."""
+    if effects.count("elsewhere") * 2 >= len(effects):
         return "elsewhere"
-    return "own" if "opposite" not in said and "own" in said else None
+    return "own" if "opposite" not in effects and "own" in effects else None
 
 
 def _of_old(
     at_actor: Callable[..., torch.Tensor], now: Minibatch, movable: torch.Tensor
 ) -> dict[str, Any]:
     good = torch.ones_like(now.advantage)
-    good[::2] = 2.0  # not all equal: a loss may normalize them
-    there = at_actor(advantage=good)
+    good[::2] = 2.0  # unequal, because a loss may normalize them
+    gradients = at_actor(advantage=good)
     farther = at_actor(advantage=good, log_prob=now.log_prob - 0.1)
     near = at_actor(advantage=good, log_prob=now.log_prob - 0.01)
-    largest = float(there.abs().max())
+    largest = float(gradients.abs().max())
     if not largest > 0:
         return {}
-    lost = near[movable].abs().amax(dim=1) <= 1e-6 * there[movable].abs().amax(dim=1)
+    lost = near[movable].abs().amax(dim=1) <= 1e-6 * gradients[movable].abs().amax(dim=1)
     return {
-        "old_log_prob": bool((farther - there).abs().max() > 1e-5 * largest),
+        "old_log_prob": bool((farther - gradients).abs().max() > 1e-5 * largest),
         "tight": bool(lost.double().mean() > 0.4),
         "off_one": _taken_for_clipped(at_actor, now, movable),
     }
@@ -173,11 +178,14 @@ def _of_old(
 def _taken_for_clipped(
     at_actor: Callable[..., torch.Tensor], now: Minibatch, movable: torch.Tensor
 ) -> float:
-    """Return the share of decisions without a gradient where no probability has moved, which have
-    one where it would have risen (or fallen) far: the loss believes that it fell (or rose)."""
+    """Return the share of decisions that the loss clips although all ratios are 1.
+
+    Such a decision has no gradient at a ratio of 1 but has one after a large shift of the old
+    log-probability.
+    """
     signs = torch.ones_like(now.advantage)
     signs[::2] = -1.0
-    most = 0.0
+    largest = 0.0
     for advantage, shift in ((signs, -1.0), (-signs, -1.0), (signs, 1.0), (-signs, 1.0)):
         sizes = [
             at_actor(advantage=advantage, log_prob=now.log_prob + shift * far).abs().amax(dim=1)
@@ -185,25 +193,25 @@ def _taken_for_clipped(
         ]
         lost = sizes[0] <= 1e-6 * sizes[0].max()
         back = torch.stack(sizes[1:]).amax(dim=0) > 1e-6 * sizes[0].max()
-        # Of those alone whose advantage has this sign: half of all are of the other.
-        own = movable[advantage[movable] < 0] if shift < 0 else movable[advantage[movable] > 0]
-        if len(own):
-            most = max(most, float((lost & back)[own].double().mean()))
-    return most
+        # Count only decisions with an advantage of this sign, about half of all.
+        rows = movable[advantage[movable] < 0] if shift < 0 else movable[advantage[movable] > 0]
+        if len(rows):
+            largest = max(largest, float((lost & back)[rows].double().mean()))
+    return largest
 
 
 def _of_entropy(
     at_actor: Callable[..., torch.Tensor], now: Minibatch, outputs: Outputs, logits: torch.Tensor
 ) -> dict[str, Any]:
-    """Return the weight of the entropy: what is left of the gradient without advantages."""
-    left = at_actor(advantage=torch.zeros_like(now.advantage))
+    """Return the weight of the entropy, from the gradient without advantages."""
+    remaining = at_actor(advantage=torch.zeros_like(now.advantage))
     wider = _gradient(outputs.distribution.entropy().mean(), logits)
-    size, both = float(wider.square().sum()), float((left * wider).sum())
-    if not size > 0 or not torch.isfinite(left).all():
+    size, both = float(wider.square().sum()), float((remaining * wider).sum())
+    if not size > 0 or not torch.isfinite(remaining).all():
         return {}
-    if float(left.abs().max()) <= 1e-7 / len(now):  # rounding
+    if float(remaining.abs().max()) <= 1e-7 / len(now):  # rounding error
         return {"entropy_weight": 0.0}
-    likeness = both / np.sqrt(size * float(left.square().sum()))
+    likeness = both / np.sqrt(size * float(remaining.square().sum()))
     return {"entropy_weight": -both / size} if abs(likeness) > 0.9 else {}
 
 
@@ -214,31 +222,33 @@ def _of_values(loss: Loss, now: Minibatch, outputs: Outputs, settings: Any) -> d
     old, target = now.old_value.detach(), now.value_target
 
     def slope(share: float, target: torch.Tensor = target) -> torch.Tensor:
-        """Return the gradient at values ``share`` of the way to their targets: [R]."""
+        """Return the gradient [R] at values moved by ``share`` of the way to their targets."""
         value = (old + share * (now.value_target - old)).detach().requires_grad_()
         changed = dataclasses.replace(now, value_target=target)
-        given = Outputs(outputs.distribution, outputs.log_prob, value)
-        return _gradient(loss(changed, given, settings).total, value)[:, 0]
+        shifted = Outputs(outputs.distribution, outputs.log_prob, value)
+        return _gradient(loss(changed, shifted, settings).total, value)[:, 0]
 
     gap = (target - old).double()
     off = gap.abs() > 0.05 * float(target.double().std(unbiased=False)) + 1e-6
     if len(now) < 2 or not off.any():
         return {}
-    here, near, far, reached = slope(0.0), slope(0.1), slope(0.9), slope(1.0)
-    none = 1e-9 * max(1e-3, float(here.abs().max()))
-    there = off & (here.abs() > none)
-    found: dict[str, Any] = {"value_flat": float((here.abs() <= none)[off].double().mean())}
-    if not there.any():
-        return found
-    row = int(torch.nonzero(there).flatten()[0])
+    at_value, near, far, reached = slope(0.0), slope(0.1), slope(0.9), slope(1.0)
+    none = 1e-9 * max(1e-3, float(at_value.abs().max()))
+    with_gradient = off & (at_value.abs() > none)
+    result: dict[str, Any] = {"value_flat": float((at_value.abs() <= none)[off].double().mean())}
+    if not with_gradient.any():
+        return result
+    row = int(torch.nonzero(with_gradient).flatten()[0])
     raised = target.clone()
     raised[row] += float(target.double().std(unbiased=False)) + 1e-3
-    moved = (slope(0.0, raised) - here).abs()
-    return found | {
-        "value_away": float((here * gap > 0)[there].double().mean()),
-        "value_short": float((near.abs() <= none)[there].double().mean()),
-        "value_linear": float(((far - here).abs() < 0.02 * here.abs())[there].double().mean()),
-        "value_astray": float((reached.abs() > 0.2 * here.abs().median())[off].double().mean()),
+    moved = (slope(0.0, raised) - at_value).abs()
+    return result | {
+        "value_away": float((at_value * gap > 0)[with_gradient].double().mean()),
+        "value_short": float((near.abs() <= none)[with_gradient].double().mean()),
+        "value_linear": float(
+            ((far - at_value).abs() < 0.02 * at_value.abs())[with_gradient].double().mean()
+        ),
+        "value_astray": float((reached.abs() > 0.2 * at_value.abs().median())[off].double().mean()),
         "target_elsewhere": bool(moved.sum() - moved[row] > moved[row])
         if float(moved.sum()) > none
         else None,

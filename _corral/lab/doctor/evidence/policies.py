@@ -1,4 +1,4 @@
-"""What policies do at what was observed: outside of training, greedily, and after a reload."""
+"""Test the policies at recorded observations: in evaluation, greedily and after a reload."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["ask_policies"]
 
 
 def ask_policies(
-    trainer: Any, name: str, found: PolicyEvidence, rebuild: Callable[[], Any], seed: int
+    trainer: Any, name: str, record: PolicyEvidence, rebuild: Callable[[], Any], seed: int
 ) -> None:
-    """Ask the policies, and those of a saved and loaded copy, at what was observed."""
+    """Test the policies, and those of a saved and reloaded copy, at recorded observations."""
     again = rebuild()
     again.load(trainer.save())
     rng = generator(seed, "eval")
     sizes = trainer.learners[name].group.actions.sizes
-    for agent, observation in found.playing.looked_at.items():
+    for agent, observation in record.playing.looked_at.items():
         mask = np.asarray(observation[MASK]) != 0 if MASK in observation else None
         both = []
         for source in (trainer, again):
@@ -34,16 +34,16 @@ def ask_policies(
             illegal = _illegal(mask, np.asarray(decision.action), sizes)
             both.append((decision.extra or {}).get("probabilities"))
             if source is again:
-                found.reloaded_illegal += illegal
+                record.reloaded_illegal += illegal
                 continue
-            found.greedy_illegal += illegal
+            record.greedy_illegal += illegal
             sampled = policy.act(observation, policy.initial_state(rows), rng)
-            found.playing.sampled_illegal += _illegal(mask, np.asarray(sampled.action), sizes)
-            found.playing.steps += rows
-            _compare(trainer.learners[name], agent, observation, mask, both[0], found)
+            record.playing.sampled_illegal += _illegal(mask, np.asarray(sampled.action), sizes)
+            record.playing.steps += rows
+            _compare(trainer.learners[name], agent, observation, mask, both[0], record)
         if both[0] is not None and both[1] is not None:
             differs = float(np.abs(both[0] - both[1]).max())
-            found.reloaded_differs = max(found.reloaded_differs, differs)
+            record.reloaded_differs = max(record.reloaded_differs, differs)
 
 
 def _leaves(tree: Any) -> Any:
@@ -55,7 +55,10 @@ def _leaves(tree: Any) -> Any:
 
 
 def _illegal(mask: Array | None, chosen: Array, sizes: Array) -> int:
-    """Return how many of ``chosen`` [R, ...] a mask [R, A] forbids; its choices are in a row."""
+    """Return the number of ``chosen`` [R, ...] that a mask [R, A] forbids.
+
+    The mask lists the actions of all choices in a row.
+    """
     if mask is None or not len(sizes):
         return 0
     columns = chosen.reshape(len(mask), -1).astype(np.int64)
@@ -70,12 +73,12 @@ def _compare(
     agent: str,
     observation: Any,
     mask: Array | None,
-    told: Array | None,
-    found: PolicyEvidence,
+    probabilities: Array | None,
+    record: PolicyEvidence,
 ) -> None:
-    """Note how far the probabilities of a policy are from those of the actor that learns."""
+    """Record the difference between a policy's probabilities and those of the trained actor."""
     group, layout = learner.group, learner.group.layout
-    if told is None or mask is None or group.actions.shape:
+    if probabilities is None or mask is None or group.actions.shape:
         return
     rows = len(mask)
     vector = np.zeros((rows, layout.width + group.identities), np.float32)
@@ -84,7 +87,9 @@ def _compare(
     if group.identities:
         vector[:, layout.width + group.agents.index(agent)] = 1.0
     with torch.inference_mode():
-        parts = [learner.tensor(each) for each in (vector, *images)]
+        parts = [learner.tensor(item) for item in (vector, *images)]
         outputs, _ = learner.actor.step(parts, learner.actor.initial(rows))
-        own = MaskedCategorical(outputs, learner.tensor(mask)).probs.double().cpu().numpy()
-    found.playing.play_differs = max(found.playing.play_differs, float(np.abs(own - told).max()))
+        expected = MaskedCategorical(outputs, learner.tensor(mask)).probs.double().cpu().numpy()
+    record.playing.play_differs = max(
+        record.playing.play_differs, float(np.abs(expected - probabilities).max())
+    )

@@ -1,4 +1,4 @@
-"""What a trainer learns from, and reports of, a rollout that was watched."""
+"""Record the data that a trainer learns from and reports after a recorded rollout."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ __all__ = ["watch_learning"]
 def watch_learning(
     trainer: Any, evidence: Evidence, episodes: list[Any], seconds: dict[str, float]
 ) -> None:
-    """Let the trainer learn from its rollout, and report; note both."""
+    """Let the trainer learn from its rollout and report; record both."""
     observer = ReportObserver(evidence)
-    for found in evidence.policies.values():
-        found.playing.legal.append((0.0, 0.0))
+    for record in evidence.policies.values():
+        record.playing.legal.append((0.0, 0.0))
     end = trainer.observe(observer)
     try:
         report = watch_update(trainer, evidence, lambda: trainer.learn_from(episodes, seconds))
     finally:
         end()
-        for found in evidence.policies.values():
-            possible, _ = found.playing.legal.pop()
-            valid = found.trajectories[-1].valid if found.trajectories else np.zeros(0, bool)
-            if possible and observer.rows[found.policy] == valid.sum():
-                legal = found.masks[-1][1][valid]
-                found.playing.legal.append((possible, float(legal.sum())))
+        for record in evidence.policies.values():
+            possible, _ = record.playing.legal.pop()
+            valid = record.trajectories[-1].valid if record.trajectories else np.zeros(0, bool)
+            if possible and observer.rows[record.policy] == valid.sum():
+                legal = record.masks[-1][1][valid]
+                record.playing.legal.append((possible, float(legal.sum())))
     _note_report(trainer, evidence, report)
 
 
 class ReportObserver(Observer):
-    """Notes masks and entropies of minibatches, beside what the trainer reports of them."""
+    """Records masks and entropies of minibatches, and the trainer's reported values."""
 
     def __init__(self, evidence: Evidence) -> None:
         self.evidence = evidence
-        self.rows: dict[str, int] = {}  # policy -> decisions of the first epoch
+        self.rows: dict[str, int] = {}  # policy -> decisions in the first epoch
         self.entropy: float | None = None
 
     def on_minibatch(self, learner: Any, minibatch: Any, outputs: Any, losses: Any) -> None:
-        found = self.evidence.policies[learner.group.policy]
+        record = self.evidence.policies[learner.group.policy]
         if minibatch.epoch == 0:
-            _note_masks(outputs, found)
-            self.rows[found.policy] = self.rows.get(found.policy, 0) + len(minibatch)
+            _note_masks(outputs, record)
+            self.rows[record.policy] = self.rows.get(record.policy, 0) + len(minibatch)
         self.entropy = legal_entropy(minibatch, outputs)
 
     def on_step(
@@ -62,26 +62,28 @@ class ReportObserver(Observer):
                     playing.entropies.setdefault(name, []).append((value, self.entropy))
 
 
-def _note_masks(outputs: Any, found: PolicyEvidence) -> None:
-    """Add the actions that are possible in a minibatch's distributions."""
+def _note_masks(outputs: Any, record: PolicyEvidence) -> None:
+    """Count the possible actions in the distributions of a minibatch."""
     choices = getattr(outputs.distribution, "choices", [outputs.distribution])
-    possible, _ = found.playing.legal[-1]
-    for each in choices:
-        if isinstance(logits := getattr(each, "logits", None), torch.Tensor):
+    possible, _ = record.playing.legal[-1]
+    for choice in choices:
+        if isinstance(logits := getattr(choice, "logits", None), torch.Tensor):
             possible += float((logits.detach() > -torch.inf).sum())
-    found.playing.legal[-1] = possible, 0.0
+    record.playing.legal[-1] = possible, 0.0
 
 
 def _note_report(trainer: Any, evidence: Evidence, report: Any) -> None:
-    """Note returns and rewards as the environment gave them, and as they are reported."""
-    said, agents = evidence.said, trainer.rules.agents
-    ended = said.witness.ended
-    reported = [each.returns for each in report.episodes]
-    said.missing += len(ended) - len(reported)
-    for returns, told in zip(ended, reported, strict=False):
+    """Record the environment's returns and rewards, and the reported ones."""
+    env, agents = evidence.env, trainer.rules.agents
+    ended = env.witness.ended
+    reported = [episode.returns for episode in report.episodes]
+    env.missing += len(ended) - len(reported)
+    for returns, logged in zip(ended, reported, strict=False):
         if not np.isnan(returns).any():
-            evidence.returns.append((dict(zip(agents, returns.tolist(), strict=True)), dict(told)))
+            evidence.returns.append(
+                (dict(zip(agents, returns.tolist(), strict=True)), dict(logged))
+            )
     if report.rewards is not None:
-        means = np.stack([step.reward for step in said.witness.steps]).mean(axis=(0, 1))
-        own = dict(zip(agents, means.astype(float).tolist(), strict=True))
-        said.reported.append((own, dict(report.rewards)))
+        means = np.stack([step.reward for step in env.witness.steps]).mean(axis=(0, 1))
+        actual = dict(zip(agents, means.astype(float).tolist(), strict=True))
+        env.reported.append((actual, dict(report.rewards)))

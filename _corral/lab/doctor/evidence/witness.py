@@ -1,4 +1,4 @@
-"""A batch that keeps copies of all that it says and is told."""
+"""A batch wrapper that copies all its inputs and outputs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ __all__ = ["Witness", "flat_tree", "join_trees"]
 
 
 class Witness:
-    """Stands between a trainer and its batch. What it keeps is of the rollout under way:
-    ``observations`` and ``who_acts`` of moments 0 .. T, ``actions`` and ``steps`` in between."""
+    """Wraps a trainer's batch and keeps copies for the current rollout.
+
+    ``observations`` and ``who_acts`` hold steps 0 .. T; ``actions`` and ``steps`` hold the T steps
+    between them.
+    """
 
     def __init__(self, batch: Any) -> None:
         self.batch = batch
@@ -23,19 +26,19 @@ class Witness:
         self.who_acts: list[Array] = []  # bool [B, N] each
         self.states: list[Array] = []  # the global state, float32 [B, G] each
         self._returns = np.zeros((batch.num_envs, len(batch.agents)))
-        self._known = np.zeros(batch.num_envs, dtype=bool)  # episodes seen from their beginning
+        self._known = np.zeros(batch.num_envs, dtype=bool)  # recorded from the episode's start
         self.begin()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.batch, name)
 
     def begin(self) -> None:
-        """Drop what was kept, but for the latest moment."""
+        """Drop all records except the latest observations."""
         self.observations = self.observations[-1:]
         self.who_acts, self.states = self.who_acts[-1:], self.states[-1:]
         self.actions: list[Any] = []
         self.steps: list[Any] = []
-        self.ended: list[Array] = []  # float64 [N] returns of an episode each; NaN: not seen whole
+        self.ended: list[Array] = []  # float64 [N] returns of an episode; NaN: incomplete
 
     def reset(self, *seed: Any) -> Any:
         observations = self.batch.reset(*seed)
@@ -67,14 +70,16 @@ class Witness:
         return step
 
     def see(self, observations: Mapping[str, Any]) -> None:
-        """Keep a moment."""
-        self.observations.append({agent: _copied(each) for agent, each in observations.items()})
+        """Record the current observations, acting agents and global state."""
+        self.observations.append(
+            {agent: _copied(observation) for agent, observation in observations.items()}
+        )
         self.who_acts.append(np.array(self.batch.acting))
         self.states.append(np.array(self.batch.global_state()))
 
 
 def _copied(tree: Any) -> Any:
-    """Return copies of all arrays of an observation, or of actions."""
+    """Return a copy of all arrays of an observation or of actions."""
     if isinstance(tree, Mapping):
         return {key: _copied(part) for key, part in tree.items()}
     if isinstance(tree, tuple | list):
@@ -83,7 +88,7 @@ def _copied(tree: Any) -> Any:
 
 
 def join_trees(trees: list[Any]) -> Any:
-    """Return trees of arrays [R, ...], built alike, as one tree with all their rows."""
+    """Concatenate trees of arrays [R, ...] with equal structure into one tree."""
     if isinstance(trees[0], Mapping):
         return {key: join_trees([tree[key] for tree in trees]) for key in trees[0]}
     if isinstance(trees[0], tuple | list):
@@ -92,7 +97,7 @@ def join_trees(trees: list[Any]) -> Any:
 
 
 def flat_tree(tree: Any) -> Array:
-    """Return all numbers of a tree of arrays [R, ...]: float64 [R, numbers]."""
+    """Return all numbers of a tree of arrays [R, ...] as float64 [R, numbers]."""
     if isinstance(tree, Mapping):
         parts = [flat_tree(tree[key]) for key in sorted(tree)]
     elif isinstance(tree, tuple | list):

@@ -1,17 +1,17 @@
-"""Any learner of any framework, examined on the probes, whose answers are known exactly.
+"""Examine a learner of any framework on the probes, small games with known answers.
 
     def learn(make_env, steps, seed):
-        env = make_env()            # a PettingZoo environment: parallel; AEC where in turns
+        env = make_env()            # a PettingZoo environment: parallel, or AEC for turns
         ...                         # train for ``steps`` env steps with discount 0.9
         return {"agent_0": policy, "agent_1": policy}     # or Learned(policies, values)
 
-    found = examination(learn)      # or "my_file.py:learn", or a trainer of corral by its name
+    found = examination(learn)      # or "my_file.py:learn", or the name of a corral trainer
     print(examination_text(found))
 
-Policies are whatever ``corral.envs.policy.as_policy`` takes. ``make_env`` stands for the
-environment wherever corral takes one: ``make_batch(make_env, num_envs=16)``; and
-``make_env(api="aec")`` is the AEC form of any. What asks for values
-is "not judged" where none are given. ``suspects`` names the planted bugs that fail alike.
+Policies may be any object that ``corral.envs.policy.as_policy`` accepts. ``make_env`` can be passed
+to any corral function that takes an environment: ``make_batch(make_env, num_envs=16)``.
+``make_env(api="aec")`` is the AEC form of any probe. Without value functions, checks of values are
+"not judged". ``suspects`` names the planted bugs with similar failures.
 """
 
 from corral.lab.doctor.examination.judging import (

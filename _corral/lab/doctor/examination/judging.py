@@ -1,7 +1,7 @@
-"""What a probe fixes, and what a learner makes of it: ``judge``.
+"""Compare the policies and values of a learner with the known answers of a probe: ``judge``.
 
-Whoever has policies, and perhaps values, of any framework can be judged; see ``Learned``. What asks
-for values is not judged where none are given, nor is memory where policies keep no state.
+Policies and values of any framework can be judged; see ``Learned``. Without value functions, values
+are not judged. Memory is not judged for policies without a state.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from corral.trainers.evaluation.episodes import play_episodes
 __all__ = ["GAMMA", "Check", "Examination", "Learned", "Result", "judge"]
 
 GAMMA = 0.9
-"""The discount that values are judged by."""
+"""The discount for judging values."""
 
 SURE = 0.9
-"""Probability of the best action from which on an action counts as learned."""
+"""Probability of the best action above which it counts as learned."""
 
 TURNED = 0.1
-"""Probability of the best action up to which the opposite counts as learned."""
+"""Probability of the best action below which the opposite counts as learned."""
 
 DRAWS = 200
-"""Decisions that are drawn in each situation, of a policy that tells no probabilities."""
+"""Number of sampled decisions per situation, for policies that return no probabilities."""
 
 EPISODES = 256
-"""Episodes that returns are means of."""
+"""Number of episodes for mean returns."""
 
 RETURNS: dict[str, tuple[float, ...]] = {
     "probe_p06_v0": (34 / 15, 34 / 15),
@@ -51,21 +51,21 @@ RETURNS: dict[str, tuple[float, ...]] = {
     "probe_p11_v0": (1.0, 1.0),
     "probe_p14_v0": (1.0, 1.0),
 }
-"""Mean returns of learned play, where they tell more than single actions."""
+"""Mean returns of learned play, for probes in which returns show more than single actions."""
 
 REMEMBERED = ("probe_p14_v0",)
-"""Probes whose best actions memory alone tells: judged by their returns."""
+"""Probes that need memory: judged by their returns."""
 
 
-# --- What is found -------------------------------------------------------------------------------
+# --- Results -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Learned:
-    """What a learner has learned.
+    """The trained policies and value functions of a learner.
 
-    ``values[agent](observation)`` returns V of one observation; a function of two arguments is
-    given the global state (float32 [G]) as the second.
+    ``values[agent](observation)`` returns V of one observation. A function with two arguments also
+    gets the global state (float32 [G]).
     """
 
     policies: Mapping[str, PolicyLike]
@@ -74,66 +74,68 @@ class Learned:
 
 @dataclass(frozen=True)
 class Check:
-    """One number that a probe fixes, and what was found instead."""
+    """One expected number of a probe, and the learner's number."""
 
     kind: str  # "values", "actions", "returns" or "masks"
-    what: str  # in words
+    what: str  # a description
     expected: str  # such as "1.00", "at least 0.90"
     found: float | None  # None: not judged
     passed: bool | None  # None: not judged
-    wrong: str = ""  # how it failed: "opposite", "agent_0 low", "agent_0 high"
+    wrong: str = ""  # kind of failure: "opposite", "agent_0 low", "agent_0 high"
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came out of one probe."""
+    """Result of one probe."""
 
     probe: str  # its name in the registry
     checks: tuple[Check, ...]
-    error: str = ""  # what the learner raised, or what was wrong with what it returned
-    refused: bool = False  # it said by UnsupportedSpaceError that it does not play such games
-    seconds: float = 0.0  # that learning took
+    error: str = ""  # exception of the learner, or the fault of its return value
+    refused: bool = False  # True if it raised UnsupportedSpaceError
+    seconds: float = 0.0  # training time
 
     @property
     def label(self) -> str:
-        """Return "P4" of probe_p04_v0."""
+        """Return "P4" for probe_p04_v0."""
         return f"P{int(self.probe[7:9])}"
 
     @property
     def passed(self) -> bool | None:
-        """None where nothing could be judged, or legal play alone."""
+        """None if no check, or only legal play, could be judged."""
         if self.refused:
             return None
         if self.error or any(check.passed is False for check in self.checks):
             return False
-        left = any(check.passed is None for check in self.checks)
+        unjudged = any(check.passed is None for check in self.checks)
         judged = {check.kind for check in self.checks if check.passed}
-        return True if judged - {"masks"} or (judged and not left) else None
+        return True if judged - {"masks"} or (judged and not unjudged) else None
 
     def kinds(self, passed: bool) -> set[str]:
-        """Return "P4 actions", "P4 values", ...: the kinds of checks of which all passed, or of
-        which one failed."""
-        found: dict[str, bool] = {}
+        """Return "P4 actions", "P4 values", ...: kinds of checks that all passed, or that failed.
+
+        A kind counts as failed if one of its checks failed.
+        """
+        passed_by_kind: dict[str, bool] = {}
         for check in self.checks:
             if check.passed is not None:
-                found[check.kind] = found.get(check.kind, True) and check.passed
+                passed_by_kind[check.kind] = passed_by_kind.get(check.kind, True) and check.passed
         if self.error and not self.refused:
-            found["error"] = False
-        return {f"{self.label} {kind}" for kind, good in found.items() if good is passed}
+            passed_by_kind["error"] = False
+        return {f"{self.label} {kind}" for kind, good in passed_by_kind.items() if good is passed}
 
     @property
     def symptoms(self) -> set[str]:
-        """Return "P4 actions", and how: "P4 actions opposite", "P9 values agent_0 low"."""
-        found = set(self.kinds(False))
+        """The failed kinds, also with details: "P4 actions opposite", "P9 values agent_0 low"."""
+        names = set(self.kinds(False))
         failed = [check for check in self.checks if check.passed is False]
         for check in failed:
-            alike = {c.wrong for c in failed if c.kind == check.kind and _who(c) == _who(check)}
-            if check.wrong and len(alike) == 1:
-                found.add(f"{self.label} {check.kind} {check.wrong}")
-        return found
+            failures = {c.wrong for c in failed if c.kind == check.kind and _who(c) == _who(check)}
+            if check.wrong and len(failures) == 1:
+                names.add(f"{self.label} {check.kind} {check.wrong}")
+        return names
 
     def to_json(self) -> dict[str, Any]:
-        """Return what came out as JSON values; NaN is null."""
+        """Return the result as JSON values; NaN is null."""
         return {
             "probe": self.probe,
             "passed": self.passed,
@@ -148,13 +150,13 @@ class Result:
 
 
 def _who(check: Check) -> str:
-    """Return the agent that ``wrong`` names, "" where it names none."""
+    """Return the agent in ``wrong``, "" if it names none."""
     return check.wrong.rpartition(" ")[0]
 
 
 @dataclass(frozen=True)
 class Examination(results.Result):
-    """The results of all probes."""
+    """Results of all probes."""
 
     json_file, csv_file, indent = "examination.json", "examination.csv", 1
 
@@ -162,48 +164,54 @@ class Examination(results.Result):
 
     @property
     def passed(self) -> bool:
-        """True where no probe failed, and one was judged at least."""
-        found = {result.passed for result in self.results}
-        return True in found and False not in found
+        """True if no probe failed and at least one was judged."""
+        verdicts = {result.passed for result in self.results}
+        return True in verdicts and False not in verdicts
 
     @property
     def failed(self) -> frozenset[str]:
-        """Return "P4 actions", ...: what failed."""
+        """The failed kinds of checks: "P4 actions", ..."""
         return frozenset().union(*(result.kinds(False) for result in self.results))
 
     @property
     def judged(self) -> frozenset[str]:
-        """Return what passed or failed, as in ``failed``."""
+        """The passed and failed kinds of checks, named as in ``failed``."""
         return self.failed.union(*(result.kinds(True) for result in self.results))
 
     @property
     def symptoms(self) -> frozenset[str]:
-        """Return what failed, and how: see ``Result.symptoms``."""
+        """The failed kinds with details: see ``Result.symptoms``."""
         return frozenset().union(*(result.symptoms for result in self.results))
 
     def text(self, width: int = 80, *, learner: str = "The learner") -> str:
-        """Return it in lines of at most ``width``, verdict first; ``learner`` is what it is of."""
+        """Return the result in lines of at most ``width``, verdict first; ``learner`` is its
+        name."""
         from corral.lab.doctor.examination.text import examination_text
 
         return examination_text(self, learner, width)
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Return a line for each check: its probe, and the fields of ``Check``."""
+        """Return one row per check: its probe, and the fields of ``Check``."""
         return pd.DataFrame(
-            [{"probe": each.probe, **vars(check)} for each in self.results for check in each.checks]
+            [
+                {"probe": result.probe, **vars(check)}
+                for result in self.results
+                for check in result.checks
+            ]
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return all of it, and the planted bugs that fail alike, as JSON values."""
+        """Return the results, and the planted bugs with similar failures, as JSON values."""
         from corral.lab.doctor.examination.patterns import suspects
 
         return {
             "passed": self.passed,
             "failed": sorted(self.failed),
             "suspects": [
-                {**results.plain(one), "likeness": round(one.likeness, 3)} for one in suspects(self)
+                {**results.plain(suspect), "likeness": round(suspect.likeness, 3)}
+                for suspect in suspects(self)
             ],
-            "probes": [each.to_json() for each in self.results],
+            "probes": [result.to_json() for result in self.results],
         }
 
 
@@ -217,9 +225,9 @@ def judge(
     seed: int = 0,
     gamma: float = GAMMA,
 ) -> Result:
-    """Return what was learned of a probe under discount ``gamma``, beside what must come out.
+    """Judge the learned policies and values of a probe with discount ``gamma``.
 
-    What plays or values nothing sensible makes a result with an ``error``; nothing is raised.
+    Invalid policies or values give a result with an ``error``; nothing is raised.
     """
     checks: list[Check] = []
     try:
@@ -229,68 +237,74 @@ def judge(
         if probe.name not in REMEMBERED:
             checks += _actions(probe, team, seed)
         checks += _played(probe, team, seed)
-    except Exception as error:  # of policies and values that are not ours
-        return Result(probe.name, tuple(checks), told(error))
+    except Exception as error:  # from the user's policies and values
+        return Result(probe.name, tuple(checks), error_text(error))
     return Result(probe.name, tuple(checks))
 
 
-def told(error: BaseException) -> str:
-    """Return an exception in one line, and where in the learner's own files it came from."""
+def error_text(error: BaseException) -> str:
+    """Return an exception in one line, with its location in the learner's own files."""
     text = " ".join(str(error).split())
     name = type(error).__name__
     if text and (isinstance(error, _Misfit) or type(error).__module__.startswith("corral.")):
         return text
-    said = f"{name}: {text}" if text else name
+    message = f"{name}: {text}" if text else name
     place = _own_place(error)
-    return f"{textwrap.shorten(said, SAID, placeholder=' ...')} ({place})" if place else said
+    return (
+        f"{textwrap.shorten(message, MAX_MESSAGE, placeholder=' ...')} ({place})"
+        if place
+        else message
+    )
 
 
-SAID = 160
-"""Characters that are kept of an exception's message; some libraries write pages."""
+MAX_MESSAGE = 160
+"""Maximum length of an exception's message; some libraries write pages."""
 
 
 def _own_place(error: BaseException) -> str:
-    """Return "my_file.py:31", the innermost place that is neither installed nor corral's, or ""."""
+    """Return the innermost location in the user's own code, such as "my_file.py:31", or ""."""
     place = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         path = Path(frame.f_code.co_filename)
         module = str(frame.f_globals.get("__name__", ""))
-        known = module.partition(".")[0] in ("corral", *sys.stdlib_module_names)
-        if path.suffix == ".py" and not known and "site-packages" not in path.parts:
+        foreign = module.partition(".")[0] in ("corral", *sys.stdlib_module_names)
+        if path.suffix == ".py" and not foreign and "site-packages" not in path.parts:
             place = f"{path.name}:{line}"
     return place
 
 
 class _Misfit(ValueError):
-    """What a learner returned is not what it must return."""
+    """The return value of a learner is invalid."""
 
 
 def _parts(probe: Probe, learned: Any) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
-    """Return policies and values. Raises _Misfit where they are none."""
-    found = learned if isinstance(learned, Learned) else Learned(learned)
+    """Return policies and values. Raises _Misfit if they are invalid."""
+    parts = learned if isinstance(learned, Learned) else Learned(learned)
     if learned is None:
         raise _Misfit(
-            f"learn returned nothing; give a mapping from each of {', '.join(probe.agents)} to its "
+            f"learn returned None; return a mapping from each of {', '.join(probe.agents)} to its "
             "policy, or Learned(policies, values)"
         )
-    for what, given in (("policies", found.policies), ("values", found.values)):
-        if not isinstance(given, Mapping) and not (what == "values" and given is None):
+    for part, mapping in (("policies", parts.policies), ("values", parts.values)):
+        if not isinstance(mapping, Mapping) and not (part == "values" and mapping is None):
             raise _Misfit(
-                f"learn returned {what} of type {type(given).__name__}; give a mapping from each of"
+                f"learn returned {part} of type {type(mapping).__name__}; return a mapping from "
+                "each "
+                "of"
                 f" {', '.join(probe.agents)}, or Learned(policies, values)"
             )
-    missing = [agent for agent in probe.agents if agent not in found.policies]
+    missing = [agent for agent in probe.agents if agent not in parts.policies]
     if missing:
         raise _Misfit(
-            f"no policy for {', '.join(missing)}; give one for each of {', '.join(probe.agents)}"
+            f"no policy for {', '.join(missing)}; return one for each of {', '.join(probe.agents)}"
         )
-    for agent, value in (found.values or {}).items():
+    for agent, value in (parts.values or {}).items():
         if not callable(value):
             raise _Misfit(
-                f"values[{agent!r}] is of type {type(value).__name__}; give a function of one "
+                f"values[{agent!r}] is of type {type(value).__name__}; return a function of one "
                 "observation"
             )
-    return found.policies, found.values
+    return parts.policies, parts.values
 
 
 def _values(
@@ -300,46 +314,55 @@ def _values(
     observed, states = probe.observe(answer.state), probe.global_state(answer.state)
     for k, i in np.argwhere(~np.isnan(answer.value)):
         agent, tolerance, expected = probe.agents[i], probe.tolerance[i], answer.value[k, i]
-        what = f"V of {agent}" + (f", situation {k}" if len(answer.value) > 1 else "")
-        said = f"{expected:.2f} ± {tolerance:g}"
+        title = f"V of {agent}" + (f", situation {k}" if len(answer.value) > 1 else "")
+        expected_text = f"{expected:.2f} ± {tolerance:g}"
         value = None if values is None else values.get(agent)
         if value is None or not (_takes_state(value) or _is_shown(answer, observed[agent], i)):
-            yield Check("values", what, said, None, None)
+            yield Check("values", title, expected_text, None, None)
             continue
         observation = take_tree(observed[agent], k)
-        told = value(observation, states[k]) if _takes_state(value) else value(observation)
-        found = _number(agent, told)
+        result = value(observation, states[k]) if _takes_state(value) else value(observation)
+        number = _number(agent, result)
         right = [expected] if answer.masked is None else [expected, answer.masked[k, i]]
-        good = any(abs(found - each) <= tolerance for each in right)  # NaN is wrong
-        wrong = "" if good else f"{agent} {'low' if found < expected else 'high'}"
-        yield Check("values", what, said, found, good, wrong)
+        good = any(abs(number - item) <= tolerance for item in right)  # NaN fails
+        wrong = "" if good else f"{agent} {'low' if number < expected else 'high'}"
+        yield Check("values", title, expected_text, number, good, wrong)
 
 
-def _number(agent: str, told: Any) -> float:
-    """Return one number of what a function of values returned. Raises _Misfit."""
-    if hasattr(told, "detach"):  # torch's, which may still want its gradient
-        told = told.detach().cpu()
+def _number(agent: str, result: Any) -> float:
+    """Convert the result of a value function to a float. Raises _Misfit if it is not one number."""
+    if hasattr(result, "detach"):  # a torch tensor, perhaps with a gradient
+        result = result.detach().cpu()
     try:
-        (found,) = np.asarray(told, dtype=np.float64).reshape(-1)
+        (number,) = np.asarray(result, dtype=np.float64).reshape(-1)
     except (TypeError, ValueError):
-        raise _Misfit(f"values[{agent!r}] returned {told!r:.60}; give one number") from None
-    return float(found)
+        raise _Misfit(f"values[{agent!r}] returned {result!r:.60}; return one number") from None
+    return float(number)
 
 
 def _takes_state(value: Callable[..., Any]) -> bool:
-    """Return whether a function of values wants the global state, as a second argument."""
-    given = inspect.signature(value).parameters.values()
+    """Return True if a value function takes the global state as a second argument."""
+    parameters = inspect.signature(value).parameters.values()
     places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return len([each for each in given if each.kind in places and each.default is each.empty]) > 1
+    return (
+        len(
+            [
+                parameter
+                for parameter in parameters
+                if parameter.kind in places and parameter.default is parameter.empty
+            ]
+        )
+        > 1
+    )
 
 
 def _is_shown(answer: Answer, observation: Any, i: int) -> bool:
-    """Return whether what agent ``i`` observes tells its values: equal views, equal values."""
+    """Return True if the observation of agent ``i`` determines its values."""
     features = np.asarray(observation[OBSERVATION]).reshape(len(answer.value), -1)
     equal = (features[:, None] == features[None]).all(axis=-1)  # [K, K]
     value = answer.value[:, i]
-    apart = np.abs(value[:, None] - value[None]) > 1e-9  # NaN: nothing is said
-    return not (equal & apart).any()
+    different = np.abs(value[:, None] - value[None]) > 1e-9  # NaN: no expected value
+    return not (equal & different).any()
 
 
 def _actions(probe: Probe, team: Mapping[str, Policy], seed: int) -> Iterator[Check]:
@@ -349,21 +372,23 @@ def _actions(probe: Probe, team: Mapping[str, Policy], seed: int) -> Iterator[Ch
         for k in np.flatnonzero((answer.best[:, i] >= 0) & acting[:, i]):
             best = int(answer.best[k, i])
             chance = _chance(team[agent], take_tree(observed[agent], np.array([k])), best, seed)
-            what = f"{agent} plays {best}"
+            title = f"{agent} plays {best}"
             if len(answer.best) > 1:
-                what += f", situation {k}"
+                title += f", situation {k}"
             wrong = "opposite" if chance <= TURNED else ""
-            yield Check("actions", what, f"at least {SURE:.2f}", chance, chance >= SURE, wrong)
+            yield Check("actions", title, f"at least {SURE:.2f}", chance, chance >= SURE, wrong)
 
 
 def _chance(policy: Policy, observation: Any, action: int, seed: int) -> float:
-    """Return the probability of ``action`` for an observation [1, ...]; of a policy that tells
-    none, how often it is drawn."""
+    """Return the probability of ``action`` for an observation [1, ...].
+
+    If the policy returns no probabilities, return the frequency in sampled decisions.
+    """
     rng = generator(seed, "policy")
     decision = policy.act(observation, policy.initial_state(1), rng, deterministic=False)
-    told = decision.extra.get("probabilities")
-    if told is not None:
-        return float(np.asarray(told)[0, action])
+    probabilities = decision.extra.get("probabilities")
+    if probabilities is not None:
+        return float(np.asarray(probabilities)[0, action])
     rows = take_tree(observation, np.zeros(DRAWS, dtype=np.int64))
     assert count_rows(rows) == DRAWS
     drawn = policy.act(rows, policy.initial_state(DRAWS), rng, deterministic=False).action
@@ -371,9 +396,9 @@ def _chance(policy: Policy, observation: Any, action: int, seed: int) -> float:
 
 
 def _played(probe: Probe, team: Mapping[str, Policy], seed: int) -> Iterator[Check]:
-    """Play episodes: illegal actions, sampled and greedy; returns where the probe fixes them."""
-    # Counted, not raised: all of them are to be seen.
-    settings = {name: given for name, given in vars(probe).items() if name in ("cue", "replies")}
+    """Play episodes; check illegal actions, and the returns that the probe fixes."""
+    # Count illegal actions instead of raising at the first.
+    settings = {name: value for name, value in vars(probe).items() if name in ("cue", "replies")}
     rules = type(probe)(**settings, illegal="penalise")
     for how, deterministic in (("sampled", False), ("greedy", True)):
         greedy = dict.fromkeys(probe.agents, deterministic)
@@ -384,13 +409,13 @@ def _played(probe: Probe, team: Mapping[str, Policy], seed: int) -> Iterator[Che
         yield Check("masks", f"illegal actions, {how}", "0", float(count), count == 0, how)
         if deterministic:
             return
-        # Actions of 0.9 and more, and the draw of the situations.
+        # Allows for action probabilities of 0.9 and more, and for the random situations.
         spread = 0.25 if probe.name == "probe_p06_v0" else 0.2
         for i, expected in enumerate(RETURNS.get(probe.name, ())):
-            agent, said = probe.agents[i], f"{expected:.2f} ± {spread:g}"
+            agent, expected_text = probe.agents[i], f"{expected:.2f} ± {spread:g}"
             if probe.name in REMEMBERED and team[agent].initial_state(1) is None:
-                yield Check("returns", f"return of {agent}", said, None, None)
+                yield Check("returns", f"return of {agent}", expected_text, None, None)
                 continue
-            found = float(played.returns[:, i].mean())
-            good = bool(abs(found - expected) <= spread)
-            yield Check("returns", f"return of {agent}", said, found, good)
+            mean = float(played.returns[:, i].mean())
+            good = bool(abs(mean - expected) <= spread)
+            yield Check("returns", f"return of {agent}", expected_text, mean, good)

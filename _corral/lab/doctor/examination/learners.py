@@ -1,4 +1,4 @@
-"""Learners are examined: ``examination``; and corral's trainers as learners: ``trained_by``."""
+"""Examine learners (``examination``), and wrap corral's trainers as learners (``trained_by``)."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from corral.lab.doctor.examination.judging import (
     Examination,
     Learned,
     Result,
+    error_text,
     judge,
-    told,
 )
 from corral.named import is_named, named_object
 from corral.trainers.base import Trainer, trainer_class
@@ -37,10 +37,10 @@ from corral.trainers.settings import make_settings
 __all__ = ["EXAMINED", "SMALL", "Learn", "examination", "judged_run", "trained_by"]
 
 EXAMINED = tuple(f"probe_p{number:02}_v0" for number in range(1, 15))
-"""The probes that any learner can be examined on; the others are about what is inside of one."""
+"""The probes for any learner; the remaining probes test internals of a trainer."""
 
 KWARGS: dict[str, dict[str, Any]] = {"probe_p12_v0": {"replies": 2}}
-"""Arguments of probes: with two replies a reward that is discounted on its way shows."""
+"""Arguments of probes: with two replies, a reward discounted on its way is visible."""
 
 Learn = Callable[[Callable[[], Any], int, int], "Learned | Mapping[str, PolicyLike]"]
 
@@ -54,26 +54,26 @@ def examination(
     limit: float | None = None,
     progress: Callable[[str, int, int], None] = lambda what, done, total: None,
 ) -> Examination:
-    """Let ``learner(make_env, steps, seed)`` learn each probe, and judge what comes out.
+    """Let ``learner(make_env, steps, seed)`` learn each probe, and judge the result.
 
-    An exception of the learner is kept as the result of that probe; UnsupportedSpaceError says that
-    it does not play such games, and fails nothing.
+    An exception of the learner becomes the result of that probe. UnsupportedSpaceError marks the
+    probe as refused, not failed.
 
     Args:
-        learner: a function; "file.py:name" or "module:name" of one; or a trainer of corral, or its
-            name, such as "mappo".
+        learner: a function; "file.py:name" or "module:name" of a function; or a corral trainer, or
+            its name, such as "mappo".
         probes: names, such as "P4" or "probe_p04_v0"; default: all of ``EXAMINED``.
-        seed: is given to the learner, and draws what is played for the judgement.
-        budget: multiplies the env steps that the probes allow.
-        limit: seconds after which learning a probe counts as failed; None: it may take what it
-            takes. It interrupts Python code, in the main thread, where the system has SIGALRM.
-        progress: is called with a probe's label, how many were done, and of how many.
+        seed: passed to the learner, and used for the test episodes.
+        budget: factor for the env steps of each probe.
+        limit: time limit per probe in seconds, after which it fails; None: no limit. It interrupts
+            Python code in the main thread, on systems with SIGALRM.
+        progress: called with a probe's label, the number of probes done, and their total.
 
-    Raises UnknownNameError for what names nothing, ValueError for what is no learner or budget.
+    Raises UnknownNameError for an unknown name, ValueError for an invalid learner or budget.
     """
-    for name, given in (("budget", budget), ("limit", limit)):
-        if given is not None and not 0 < given < math.inf:
-            raise ValueError(f"{name}={given}: give a number above 0")
+    for name, value in (("budget", budget), ("limit", limit)):
+        if value is not None and not 0 < value < math.inf:
+            raise ValueError(f"{name}={value}: pass a number above 0")
     learn, names = _learn(learner), _names(probes)
     results: list[Result] = []
     for name in names:
@@ -84,9 +84,9 @@ def examination(
 
 
 def judged_run(run: Run, *, seed: int = 0) -> Result | None:
-    """Return what a run learned of a probe; None: it was trained in something else.
+    """Judge a run that was trained on a probe; return None for other environments.
 
-    Values are judged by the run's own discount. Raises what reading its checkpoint raises.
+    Values are judged with the run's own discount. Raises the errors of loading its checkpoint.
     """
     rules: Any = run.config.env_config.rules()
     if not isinstance(rules, Probe):
@@ -101,46 +101,53 @@ def _label(name: str) -> str:
 
 
 def _names(probes: Sequence[str] | None) -> list[str]:
-    """Return the names of probes in the registry. Raises UnknownNameError."""
+    """Return the registry names of probes. Raises UnknownNameError."""
     labels = {_label(name): name for name in EXAMINED}
-    found = []
+    chosen_names = []
     for text in EXAMINED if probes is None else probes:
         name = labels.get(text.strip().upper(), text.strip())
         if name not in EXAMINED:
             raise UnknownNameError.of("probe", text, labels)
-        found.append(name)
-    return list(dict.fromkeys(found))
+        chosen_names.append(name)
+    return list(dict.fromkeys(chosen_names))
 
 
 _ANY = inspect.Parameter.VAR_POSITIONAL
 
 
 def _learn(learner: Any) -> Learn:
-    """Return the function that ``learner`` stands for."""
-    found = learner
-    if isinstance(found, str):
-        if found.endswith(".py"):
-            raise UnknownNameError(f"learner {found} is a file: name its function, {found}:learn")
-        found = named_object(found, "learner") if is_named(found) else trainer_class(found)
-    if isinstance(found, type) and hasattr(found, "Settings"):
-        return trained_by(found)
-    if not callable(found):
+    """Return the learn function for ``learner``."""
+    function = learner
+    if isinstance(function, str):
+        if function.endswith(".py"):
+            raise UnknownNameError(
+                f"learner {function} is a file: add its function, {function}:learn"
+            )
+        function = (
+            named_object(function, "learner") if is_named(function) else trainer_class(function)
+        )
+    if isinstance(function, type) and hasattr(function, "Settings"):
+        return trained_by(function)
+    if not callable(function):
         raise ValueError(
-            f"learner {learner!r:.60} is no function: give learn(make_env, steps, seed)"
+            f"learner {learner!r:.60} is not a function: pass learn(make_env, steps, seed)"
         )
     try:
-        signature = inspect.signature(found)
-    except ValueError:  # of what is made by C: it tells no signature
+        signature = inspect.signature(function)
+    except ValueError:  # a C function without a signature
         signature = inspect.Signature([inspect.Parameter("given", _ANY)])
     try:
         signature.bind(None, 1, 0)
     except TypeError:
-        parameters = [each.replace(annotation=each.empty) for each in signature.parameters.values()]
+        parameters = [
+            parameter.replace(annotation=parameter.empty)
+            for parameter in signature.parameters.values()
+        ]
         raise ValueError(
-            f"learner {learner!s:.60} takes {inspect.Signature(parameters)}; give "
+            f"learner {learner!s:.60} takes {inspect.Signature(parameters)}; pass "
             "learn(make_env, steps, seed)"
         ) from None
-    learn: Learn = found
+    learn: Learn = function
     return learn
 
 
@@ -150,17 +157,17 @@ def _examined(learn: Learn, name: str, seed: int, budget: float, limit: float | 
     began = time.perf_counter()
     try:
         with _at_most(limit):
-            found = learn(make_env, max(1, round(probe.budget * budget)), seed)
-    except (Exception, SystemExit) as error:  # it is what is examined
+            learned = learn(make_env, max(1, round(probe.budget * budget)), seed)
+    except (Exception, SystemExit) as error:  # becomes the result
         refused = isinstance(error, UnsupportedSpaceError)
-        return Result(name, (), told(error), refused, time.perf_counter() - began)
+        return Result(name, (), error_text(error), refused, time.perf_counter() - began)
     seconds = time.perf_counter() - began
-    return replace(judge(probe, found, seed=seed), seconds=seconds)
+    return replace(judge(probe, learned, seed=seed), seconds=seconds)
 
 
 @contextlib.contextmanager
 def _at_most(limit: float | None) -> Iterator[None]:
-    """Raise TimeoutError in the block after ``limit`` seconds, where the system can."""
+    """Raise TimeoutError in the block after ``limit`` seconds, if the system supports it."""
     import signal
     import threading
 
@@ -170,7 +177,7 @@ def _at_most(limit: float | None) -> Iterator[None]:
         return
 
     def stop(*_: Any) -> None:
-        raise TimeoutError(f"not done in {limit:g} s (limit)")
+        raise TimeoutError(f"not finished after the limit of {limit:g} s; raise limit")
 
     before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, limit)
@@ -184,7 +191,7 @@ def _at_most(limit: float | None) -> Iterator[None]:
 # --- Corral's own trainers -----------------------------------------------------------------------
 
 SEPARATE = ("probe_p05_v0",)
-"""Agents that share a policy have an exclusive or to learn there."""
+"""Probes in which agents with a shared policy would have to learn an exclusive or."""
 
 SMALL: dict[str, Any] = {
     "num_envs": 64,
@@ -198,10 +205,10 @@ SMALL: dict[str, Any] = {
     "net_arch": (32,),
     "device": "cpu",
 }
-"""Settings of small networks, with which sound trainers learn the probes in their budgets."""
+"""Settings with small networks, with which faultless trainers learn the probes in budget."""
 
 ONE_STEP: dict[str, Any] = {"n_steps": 2, "num_envs": 32, "learning_rate": 0.01}
-"""For algorithms with one step of the optimizer for each rollout: shorter rollouts."""
+"""Shorter rollouts for algorithms with one optimizer step per rollout."""
 
 LONG: dict[str, dict[str, Any]] = {
     "probe_p09_v0": {"n_steps": 4, "num_envs": 16},
@@ -209,44 +216,44 @@ LONG: dict[str, dict[str, Any]] = {
     "probe_p12_v0": {"n_steps": 9},
     "probe_p13_v0": {"n_steps": 4},
 }
-"""Rollouts of whole episodes, for algorithms with one step."""
+"""Rollouts of whole episodes, for algorithms with one optimizer step."""
 
 OFF_POLICY: dict[str, Any] = {
     **{"train_freq": 1, "gradient_steps": 2, "batch_size": 256, "learning_starts": 320},
     **{"target_update_interval": 320, "log_interval": 10, "exploration_fraction": 0.5},
-    "buffer_size": 4096,  # what others did while they explored is soon forgotten
+    "buffer_size": 4096,  # soon discards transitions with exploring opponents
 }
-"""For algorithms that learn from a replay buffer."""
+"""Settings for algorithms with a replay buffer."""
 
 ENOUGH = {"probe_p09_v0": 0.5, "probe_p10_v0": 1 / 3, "probe_p14_v0": 1 / 3}
-"""Shares of their budgets in which corral's trainers learn these probes."""
+"""Shares of the budget in which corral's trainers learn these probes."""
 
 REMEMBERING: dict[str, Any] = {"memory": 16, "n_steps": 20, "n_epochs": 4, "n_minibatches": 4}
 
 
 def trained_by(trainer: str | type[Trainer], **settings: Any) -> Learn:
-    """Return a ``learn`` that trains by a trainer of corral, without a folder.
+    """Return a ``learn`` function that trains with a corral trainer, without a run folder.
 
-    Settings left out are those of small networks that learn the probes in their budgets.
+    The default settings are small networks that learn the probes in budget.
     """
     kind = trainer_class(trainer) if isinstance(trainer, str) else trainer
-    known = {each.name for each in dataclasses.fields(kind.Settings)}
+    field_names = {field.name for field in dataclasses.fields(kind.Settings)}
 
     def learn(make_env: Callable[[], Any], steps: int, seed: int) -> Learned:
         rules = rules_of(make_env)
-        given = dict(SMALL)
-        if "n_epochs" not in known:
-            given |= {**ONE_STEP, **LONG.get(rules.name, {})}
-        if "buffer_size" in known:
-            given |= OFF_POLICY
-        if rules.name == "probe_p14_v0" and "memory" in known:
-            given |= REMEMBERING
+        values = dict(SMALL)
+        if "n_epochs" not in field_names:
+            values |= {**ONE_STEP, **LONG.get(rules.name, {})}
+        if "buffer_size" in field_names:
+            values |= OFF_POLICY
+        if rules.name == "probe_p14_v0" and "memory" in field_names:
+            values |= REMEMBERING
         spaces = {str((rules.observation_space(a), rules.action_space(a))) for a in rules.agents}
         shared = len(spaces) == 1 and rules.name not in SEPARATE
         policies = {agent: "shared" if shared else agent for agent in rules.agents}
         learner: Any = kind(
             rules,
-            make_settings(kind, {k: v for k, v in given.items() if k in known} | settings),
+            make_settings(kind, {k: v for k, v in values.items() if k in field_names} | settings),
             seed=seed,
             policies=policies,
             policies_to_train=sorted(set(policies.values())),
@@ -263,14 +270,14 @@ def trained_by(trainer: str | type[Trainer], **settings: Any) -> Learn:
 
 
 def values_of(learner: Any) -> dict[str, Callable[..., Any]] | None:
-    """Return V of each agent by the critic of a trainer; None: it does not tell its values."""
+    """Return the value function of each agent from a trainer's critic; None if unavailable."""
     kind = getattr(getattr(learner, "critic_input", None), "kind", "")
     if hasattr(learner, "values") and not hasattr(learner, "critic_input"):
-        kind = "own"  # over Stable-Baselines3: of what the agent observes itself
+        kind = "own"  # Stable-Baselines3 critics use the agent's own observation
 
     def ask(agent: str, observation: Any, state: Array | None) -> Any:
         rules = learner.rules
-        # What the others observe is no part of these critics but through the state.
+        # These critics see other agents' observations only through the state.
         views = rules.observe(rules.situations([0])) | {agent: take_tree(observation, None)}
         return learner.values(views, state)[agent]
 
@@ -280,7 +287,7 @@ def values_of(learner: Any) -> dict[str, Callable[..., Any]] | None:
     def central(agent: str) -> Callable[..., Any]:
         return lambda observation, state: ask(agent, observation, np.asarray(state)[None])
 
-    asked = {"own": own, "state": central}.get(kind)
-    if asked is None:
+    makers = {"own": own, "state": central}.get(kind)
+    if makers is None:
         return None
-    return {agent: asked(agent) for agent in learner.rules.agents}
+    return {agent: makers(agent) for agent in learner.rules.agents}

@@ -1,9 +1,9 @@
-"""The planted bugs that fail most like a learner: ``suspects``.
+"""Find the planted bugs with failures most similar to those of a learner: ``suspects``.
 
-What each bug fails stands in patterns.json, measured by benchmarks/lab/planted_bugs.py. A learner
-is compared with each by what was judged of both: the weight of the symptoms that both have, divided
-by that of the symptoms that either has (Jaccard). Bugs that differ in nothing that was judged are
-named together.
+patterns.json lists the failures of each bug, measured by benchmarks/lab/planted_bugs.py. A learner
+is compared with each bug on the checks that were judged for both. The similarity is the weight of
+the common symptoms divided by the weight of all symptoms of either (Jaccard). Bugs with equal
+judged failures are named together.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ __all__ = ["NEAR", "PATTERNS", "Pattern", "Suspect", "patterns", "suspects", "un
 PATTERNS = Path(__file__).with_name("patterns.json")
 
 NEAR = 0.5
-"""Likeness beyond which a bug is named."""
+"""Similarity above which a bug is named."""
 
-ALIKE = 0.9
-"""Likeness of two bugs from which on they are named together, where a learner is like both."""
+SIMILAR = 0.9
+"""Similarity of two bugs above which they are named together."""
 
 HOW = 0.5
-"""Weight of how something failed ("low", "opposite"), beside that it failed: 1."""
+"""Weight of the kind of a failure ("low", "opposite"), compared with 1 for the failure itself."""
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """What was judged of a learner, and what of it failed, and how: see ``Examination``."""
+    """Judged checks of a learner, and the failures among them: see ``Examination``."""
 
     judged: frozenset[str]
     symptoms: frozenset[str]
@@ -44,16 +44,16 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Suspect:
-    """Planted bugs that fail like what was examined, and not apart from each other."""
+    """Planted bugs with similar failures that the judged checks do not distinguish."""
 
-    bugs: tuple[str, ...]  # the likest first
-    likeness: float  # 0 .. 1
+    bugs: tuple[str, ...]  # most similar first
+    likeness: float  # similarity, 0 .. 1
     labels: tuple[str, ...]  # "P4", ...: probes that both fail
 
 
 @functools.cache
 def patterns() -> Mapping[str, tuple[Pattern, ...]]:
-    """Return the patterns of each planted bug, one of each trainer that it was planted in."""
+    """Return the patterns of each planted bug, one per trainer with that bug."""
     kept = json.loads(PATTERNS.read_text(encoding="utf-8"))
     return {
         bug: tuple(Pattern(frozenset(e["judged"]), frozenset(e["symptoms"])) for e in examples)
@@ -64,32 +64,32 @@ def patterns() -> Mapping[str, tuple[Pattern, ...]]:
 def suspects(
     examined: Examination | Pattern, known: Mapping[str, Sequence[Pattern]] | None = None
 ) -> list[Suspect]:
-    """Return the planted bugs that fail like ``examined``, the nearest first; none where none does.
+    """Return the planted bugs with failures similar to ``examined``, most similar first.
 
-    ``known`` are their patterns; default: ``patterns()``.
+    ``known`` are the patterns of bugs; default: ``patterns()``.
     """
-    found = _pattern(examined)
-    if not found.symptoms:
+    examined_pattern = _pattern(examined)
+    if not examined_pattern.symptoms:
         return []
     ranked = []
     for bug, examples in (patterns() if known is None else known).items():
-        nearest = max(examples, key=lambda each: _likeness(found, each), default=None)
-        if nearest is not None and (like := _likeness(found, nearest)) > NEAR:
+        nearest = max(examples, key=lambda each: _likeness(examined_pattern, each), default=None)
+        if nearest is not None and (like := _likeness(examined_pattern, nearest)) > NEAR:
             ranked.append((like, bug, nearest))
-    ranked.sort(key=lambda each: -each[0])  # stable: of equals the commonest first
+    ranked.sort(key=lambda each: -each[0])  # stable: ties keep the order of patterns.json
     groups: list[list[tuple[float, str, Pattern]]] = []
-    for one in ranked:
+    for candidate in ranked:
         for group in groups:
-            if _likeness(_only(group[0][2], found), one[2]) >= ALIKE:
-                group.append(one)
+            if _likeness(_only(group[0][2], examined_pattern), candidate[2]) >= SIMILAR:
+                group.append(candidate)
                 break
         else:
-            groups.append([one])
+            groups.append([candidate])
     return [
         Suspect(
             tuple(bug for _, bug, _ in group),
             group[0][0],
-            _labels(found.symptoms & group[0][2].symptoms),
+            _labels(examined_pattern.symptoms & group[0][2].symptoms),
         )
         for group in groups
     ]
@@ -98,13 +98,13 @@ def suspects(
 def unseen(
     examined: Examination | Pattern, known: Mapping[str, Sequence[Pattern]] | None = None
 ) -> list[str]:
-    """Return the planted bugs that fail nothing of what was judged here, and something else."""
-    found = _pattern(examined)
+    """Return the planted bugs that fail only checks that were not judged here."""
+    examined_pattern = _pattern(examined)
     return [
         bug
         for bug, examples in (patterns() if known is None else known).items()
-        if any(each.symptoms for each in examples)
-        and not any(_shared(each, found) for each in examples)
+        if any(example.symptoms for example in examples)
+        and not any(_shared(example, examined_pattern) for example in examples)
     ]
 
 
@@ -115,26 +115,26 @@ def _pattern(examined: Examination | Pattern) -> Pattern:
 
 
 def _shared(pattern: Pattern, other: Pattern) -> frozenset[str]:
-    """Return the symptoms of ``pattern`` in what was judged of ``other`` too."""
+    """Return the symptoms of ``pattern`` in checks that were also judged for ``other``."""
     probes = other.probes
 
     def is_judged(symptom: str) -> bool:
         label, kind = symptom.split()[:2]
-        # An error leaves nothing else to be judged; without one there is no such kind.
+        # After an error nothing else is judged; without an error there is no "error" check.
         return f"{label} {kind}" in other.judged or (kind == "error" and label in probes)
 
     return frozenset(symptom for symptom in pattern.symptoms if is_judged(symptom))
 
 
 def _only(pattern: Pattern, other: Pattern) -> Pattern:
-    """Return ``pattern`` as far as was judged of ``other`` too."""
+    """Return ``pattern`` restricted to checks that were also judged for ``other``."""
     return Pattern(pattern.judged & other.judged, _shared(pattern, other))
 
 
 def _likeness(one: Pattern, other: Pattern) -> float:
-    """Return the weight of common symptoms, divided by that of all: 0 .. 1."""
-    mine, theirs = _shared(one, other), _shared(other, one)
-    return _weight(mine & theirs) / max(_weight(mine | theirs), 1e-9)
+    """Return the weight of common symptoms divided by that of all: 0 .. 1."""
+    first_shared, second_shared = _shared(one, other), _shared(other, one)
+    return _weight(first_shared & second_shared) / max(_weight(first_shared | second_shared), 1e-9)
 
 
 def _weight(symptoms: Iterable[str]) -> float:
@@ -142,5 +142,5 @@ def _weight(symptoms: Iterable[str]) -> float:
 
 
 def _labels(symptoms: Iterable[str]) -> tuple[str, ...]:
-    found = {symptom.split()[0] for symptom in symptoms}
-    return tuple(sorted(found, key=lambda label: int(label[1:])))
+    labels = {symptom.split()[0] for symptom in symptoms}
+    return tuple(sorted(labels, key=lambda label: int(label[1:])))

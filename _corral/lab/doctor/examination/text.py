@@ -1,4 +1,4 @@
-"""Examinations as plain text."""
+"""Format examinations as plain text."""
 
 from __future__ import annotations
 
@@ -12,54 +12,57 @@ from corral.lab.doctor.examination.patterns import suspects, unseen
 __all__ = ["examination_text", "result_text"]
 
 FAILED = 3
-"""Failed checks of a kind that are shown; the others are counted."""
+"""Maximum number of failed checks shown per kind; the rest are counted."""
 
 
 def examination_text(examination: Examination, name: str = "The learner", width: int = 80) -> str:
-    """Return an examination, verdict first: what was found beside what is expected."""
+    """Return an examination, verdict first, with found and expected numbers."""
     lines = textwrap.wrap(_verdict(examination, name), width)
-    for told in (*_near_misses(examination), *_named(examination)):
-        lines += textwrap.wrap(told, width)
+    for sentence in (*_near_misses(examination), *_named(examination)):
+        lines += textwrap.wrap(sentence, width)
     lines.append("")
     lines += _row(width, "probe", "", "expected", "found", "s")
     for result in examination.results:
         lines += _result(result, width)
-    left = sum(check.found is None for r in examination.results for check in r.checks)
-    if left:
-        told = f"{left} numbers are not judged: {NOT_JUDGED}"
+    unjudged = sum(check.found is None for r in examination.results for check in r.checks)
+    if unjudged:
+        sentence = f"{unjudged} numbers are not judged: {NOT_JUDGED}"
         if (hidden := unseen(examination)) and not examination.failed:
-            told += f" Bugs that none of the other numbers tells: {', '.join(hidden)}."
-        lines += ["", *textwrap.wrap(told, width)]
+            sentence += f" Bugs that the judged numbers cannot show: {', '.join(hidden)}."
+        lines += ["", *textwrap.wrap(sentence, width)]
     return "\n".join(lines)
 
 
-NOT_JUDGED = "values need Learned(policies, values), the memory of P14 policies that keep a state."
+NOT_JUDGED = "values need Learned(policies, values); P14's memory needs policies with a state."
 
 NAMED = 2
-"""Groups of planted bugs that are named."""
+"""Maximum number of groups of planted bugs that are named."""
 
 
 def _named(examination: Examination) -> Iterator[str]:
-    """Yield what planted bugs fail alike, the nearest first."""
+    """Yield the planted bugs with similar failures, most similar first."""
     if all(symptom.endswith(" error") for symptom in examination.symptoms):
-        return  # or nothing failed
-    found = suspects(examination)[:NAMED]
-    if not found:
-        yield "None of the planted bugs fails like this."
-    for number, one in enumerate(found):
-        first, *others = one.bugs
-        told = f"fails {_ranges(one.labels)} as {first} does"
-        if others:
-            told += f", and, in nothing that was judged apart from it, {', '.join(others)}"
-        yield f"{'Next nearest: it' if number else 'It'} {told} (likeness {one.likeness:.2f})."
+        return  # only errors, or no failure at all
+    groups = suspects(examination)[:NAMED]
+    if not groups:
+        yield "No planted bug fails like this."
+    for number, suspect in enumerate(groups):
+        first, *similar = suspect.bugs
+        sentence = f"fails {_ranges(suspect.labels)} like the known bug {first}"
+        if similar:
+            sentence += f", which the judged numbers cannot distinguish from {', '.join(similar)}"
+        yield (
+            f"{'Next nearest: it' if number else 'It'} {sentence} "
+            f"(similarity {suspect.likeness:.2f})."
+        )
 
 
 CLOSE = 0.75
-"""Probability of the best action from which on more training may do."""
+"""Probability of the best action above which longer training may suffice."""
 
 
 def _near_misses(examination: Examination) -> Iterator[str]:
-    """Yield which probes failed only by actions that were nearly learned."""
+    """Yield probes that failed only because actions were almost learned."""
     close = []
     for result in examination.results:
         failed = [check for check in result.checks if check.passed is False]
@@ -67,11 +70,11 @@ def _near_misses(examination: Examination) -> Iterator[str]:
         if failed and all(near) and not result.error:
             close.append(result.label)
     if close:
-        yield f"{_ranges(close)} came close: longer training may do, --budget 3."
+        yield f"{_ranges(close)} came close: train longer, for example with --budget 3."
 
 
 def _ranges(labels: Sequence[str]) -> str:
-    """Return "P4-P7 and P11" of P4, P5, P6, P7, P11."""
+    """Return "P4-P7 and P11" for P4, P5, P6, P7, P11."""
     runs: list[list[int]] = []
     for number in (int(label[1:]) for label in labels):
         if runs and number == runs[-1][-1] + 1:
@@ -121,13 +124,13 @@ def _about(probe: str) -> str:
 
 
 def _note(result: Result) -> str:
-    left = sum(check.passed is None for check in result.checks)
-    judged = len(result.checks) - left
-    return f", {judged} numbers" + (f", {left} not judged" if left and judged else "")
+    unjudged = sum(check.passed is None for check in result.checks)
+    judged = len(result.checks) - unjudged
+    return f", {judged} numbers" + (f", {unjudged} not judged" if unjudged and judged else "")
 
 
 def result_text(result: Result, width: int = 80) -> str:
-    """Return all that a probe fixes beside what was found of it."""
+    """Return all numbers of a probe, expected and found."""
     verdict = {True: "passed", False: "failed", None: "not judged"}[result.passed]
     lines = textwrap.wrap(f"{result.label}, {_about(result.probe)}: {verdict}.", width)
     lines += _row(width, "", "", "expected", "found", "")
@@ -142,9 +145,9 @@ def _found(check: Check) -> str:
     return "not judged" if check.found is None else f"{check.found:.2f}"
 
 
-def _row(width: int, label: str, what: str, expected: str, found: str, seconds: str) -> list[str]:
+def _row(width: int, label: str, title: str, expected: str, number: str, seconds: str) -> list[str]:
     wide = max(20, width - 39)
-    text = f"{label:<6}{what:<{wide}.{wide}} {expected:<14}{found:>10}{seconds:>7}"
+    text = f"{label:<6}{title:<{wide}.{wide}} {expected:<14}{number:>10}{seconds:>7}"
     return [text.rstrip()]
 
 

@@ -1,1 +1,1 @@
-"""What is wrong with a run: ``rules`` lists the rules over the evidence."""
+"""Rules that find faults in a run; ``rules`` lists them."""

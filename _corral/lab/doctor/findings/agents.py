@@ -1,4 +1,4 @@
-"""Who observes what, when, and whom actions reach: what the environment says, taken by itself."""
+"""Findings about the environment alone: observations, actions and rewards of the agents."""
 
 from __future__ import annotations
 
@@ -13,54 +13,54 @@ from corral.lab.doctor.findings.finding import Finding, joined
 from corral.lab.doctor.findings.stored import first_policy
 
 __all__ = [
-    "actions_of_others",
     "blank_columns",
     "constant_obs",
     "late_obs",
-    "paid_for_others",
+    "misdirected_rewards",
+    "missing_identity",
+    "permuted_actions",
     "same_views",
-    "untold_identity",
 ]
 
 EPISODES, DECISIONS = 16, 2000
-"""After so many, what never happened is worth a word."""
+"""Minimum number of episodes and decisions before a constant 0 is reported."""
 
 MOMENTS = 128
-"""Moments of which columns are compared with each other."""
+"""Number of decisions or steps used to compare columns."""
 
 
-# --- One thing twice -----------------------------------------------------------------------------
+# --- Duplicate columns ---------------------------------------------------------------------------
 
 
-def same_views(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Columns of the observation that are always equal."""
-    said, _ = joined(found.obs)
-    if not said.size:
+def same_views(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report columns of the observation that are always equal."""
+    obs, _ = joined(record.obs)
+    if not obs.size:
         return None
-    twins = _twins(said.reshape(-1, said.shape[-1]))
-    if not twins or len(twins) > said.shape[-1]:
+    twins = _twins(obs.reshape(-1, obs.shape[-1]))
+    if not twins or len(twins) > obs.shape[-1]:
         return None
-    hidden = _unshown(found, evidence, [column for pair in twins for column in pair])
+    hidden = _unshown(record, evidence, [column for pair in twins for column in pair])
     whole = _blocks(twins)
-    flags = [len(np.unique(said[..., a])) < 3 for a, _ in twins]
+    flags = [len(np.unique(obs[..., a])) < 3 for a, _ in twins]
     if all(flags) and not hidden and not whole:
-        return None  # such as "nothing yet", once for each agent
+        return None  # for example one "nothing yet" flag per agent
     return Finding(
         "observation-repeated",
-        "One agent's values stand twice in the observation, another one's not at all."
+        "One agent's values appear twice in the observation and another agent's are missing."
         if hidden
-        else "Parts of the observation are always equal: one may stand where another should.",
+        else "Some columns of the observation are always equal: one may hold the wrong value.",
         f"columns {', '.join(f'{a} and {b}' for a, b in twins[:4])} are equal in "
-        f"{said.shape[0] * said.shape[1]:,} decisions" + (f"; {hidden}" if hidden else ""),
-        "each thing once",
-        "look for two entries that are written under one key or index",
+        f"{obs.shape[0] * obs.shape[1]:,} decisions" + (f"; {hidden}" if hidden else ""),
+        "no column that duplicates another",
+        "look for two observation entries that are written with the same key or index",
         2 if hidden or whole else 1,
-        found.policy,
+        record.policy,
     )
 
 
 def _twins(flat: Array) -> list[tuple[int, int]]:
-    """Return the pairs of columns of ``flat`` [R, F] that vary and are always equal."""
+    """Return the pairs of varying columns of ``flat`` [R, F] that are always equal."""
     seen: dict[bytes, int] = {}
     twins = []
     for column in np.flatnonzero(np.ptp(flat, axis=0) > 1e-6):
@@ -72,97 +72,103 @@ def _twins(flat: Array) -> list[tuple[int, int]]:
 
 
 def _blocks(twins: list[tuple[int, int]]) -> bool:
-    """Tell whether a run of 3 columns and more equals another one, in order."""
+    """Return True if 3 or more consecutive columns equal 3 others in the same order."""
     pairs = set(twins)
     return any({(a + k, b + k) for k in range(3)} <= pairs for a, b in twins if b - a >= 3)
 
 
-def _columns(found: PolicyEvidence) -> dict[str, Array]:
-    """Return what each agent of a policy was shown: [R, F] by agent."""
-    said, _ = joined(found.obs)
-    flat = said.reshape(-1, len(found.agents), said.shape[-1])
-    return {agent: flat[:, j] for j, agent in enumerate(found.agents)}
+def _columns(record: PolicyEvidence) -> dict[str, Array]:
+    """Return the observations of each agent of a policy: [R, F] by agent."""
+    obs, _ = joined(record.obs)
+    flat = obs.reshape(-1, len(record.agents), obs.shape[-1])
+    return {agent: flat[:, j] for j, agent in enumerate(record.agents)}
 
 
-def _unshown(found: PolicyEvidence, evidence: Evidence, columns: list[int]) -> str:
-    """Return in words whose value an agent is shown twice, and whose it is not shown instead."""
-    shown = {agent: v for each in evidence.policies.values() for agent, v in _columns(each).items()}
-    for agent in found.agents:
-        own = shown[agent]
-        keys = {np.ascontiguousarray(own[:, c]).tobytes() for c in range(own.shape[1])}
+def _unshown(record: PolicyEvidence, evidence: Evidence, columns: list[int]) -> str:
+    """Describe an agent's value that is shown twice and the missing value that it replaces."""
+    shown = {
+        agent: v for policy in evidence.policies.values() for agent, v in _columns(policy).items()
+    }
+    for agent in record.agents:
+        agent_values = shown[agent]
+        keys = {
+            np.ascontiguousarray(agent_values[:, c]).tobytes() for c in range(agent_values.shape[1])
+        }
         for column in columns:
-            twice = np.ascontiguousarray(own[:, column]).tobytes()
-            for other, theirs in shown.items():
-                if other == agent or len(theirs) != len(own):
+            twice = np.ascontiguousarray(agent_values[:, column]).tobytes()
+            for other, other_values in shown.items():
+                if other == agent or len(other_values) != len(agent_values):
                     continue
-                for place in range(theirs.shape[1]):
-                    if np.ascontiguousarray(theirs[:, place]).tobytes() != twice:
+                for place in range(other_values.shape[1]):
+                    if np.ascontiguousarray(other_values[:, place]).tobytes() != twice:
                         continue
                     for third, values in shown.items():
-                        if third in (agent, other) or values.shape != theirs.shape:
+                        if third in (agent, other) or values.shape != other_values.shape:
                             continue
                         value = np.ascontiguousarray(values[:, place])
                         if np.ptp(value) > 1e-6 and value.tobytes() not in keys:
                             return (
-                                f"{agent} is shown what {other} observes at {place} twice, what "
-                                f"{third} observes there not at all"
+                                f"{agent} observes column {place} of {other} twice and never "
+                                "observes "
+                                f"column {place} of {third}"
                             )
     return ""
 
 
-# --- Nothing, or too late ------------------------------------------------------------------------
+# --- Constant or late observations ---------------------------------------------------------------
 
 
-def constant_obs(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Observations that never change, in a run or within an episode."""
-    if not found.playing.repeats or not found.obs:
+def constant_obs(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report observations that never change within an episode."""
+    if not record.playing.repeats or not record.obs:
         return None
-    masks, _ = joined(found.masks)
+    masks, _ = joined(record.masks)
     reasons: list[str] = []
     begins = [
-        np.repeat(each[: len(own)], len(found.agents), axis=1)
-        for each, own in zip(evidence.said.begins, found.playing.repeats, strict=False)
+        np.repeat(item[: len(repeats)], len(record.agents), axis=1)
+        for item, repeats in zip(evidence.env.begins, record.playing.repeats, strict=False)
     ]
-    within = [~each[1:] for each in begins]  # moments that follow one of the same episode
-    pairs = zip(found.playing.repeats, within, strict=False)
-    repeated = [own[1 : len(each) + 1] for own, each in pairs]
+    within = [~begin[1:] for begin in begins]  # steps after the first of an episode
+    pairs = zip(record.playing.repeats, within, strict=False)
+    repeated = [repeats[1 : len(pair) + 1] for repeats, pair in pairs]
     if not within or not np.concatenate(within).any():
         return None
     frozen = bool(np.concatenate(repeated)[np.concatenate(within)].all())
     if not frozen:
         return None
-    acts = np.concatenate(found.acted)[: len(masks)]
+    acts = np.concatenate(record.acted)[: len(masks)]
     if ((masks[1:] != masks[:-1]).any(axis=-1) & acts[1:] & acts[:-1]).any():
-        reasons.append("masks change from moment to moment")
+        reasons.append("action masks change from step to step")
     if _moves(evidence):
-        reasons.append("the global state moves within episodes")
+        reasons.append("the global state changes within episodes")
     return Finding(
         "observation-constant",
-        "The observation never changes while an episode goes on.",
-        f"equal in all {int(sum(each.sum() for each in within)):,} moments that follow another "
-        f"one; {'; '.join(reasons) or 'nothing else changes'}",
-        "an observation of the moment that is decided on",
-        "look for an observation that is made at reset and kept, an array that is never written, "
-        "or a wrapper that hands out an old one",
+        "The observation never changes within an episode.",
+        f"equal to the previous observation in all {int(sum(each.sum() for each in within)):,} "
+        "steps "
+        f"after the first of an episode; {'; '.join(reasons) or 'nothing else changes'}",
+        "an observation of the current state at each step",
+        "look for an observation that is made at reset and never updated, an array that is never "
+        "written, or a wrapper that returns an old observation",
         2 if reasons else 1,
-        found.policy,
+        record.policy,
     )
 
 
-def blank_columns(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Parts of the observation that are 0 throughout, though their bounds allow more."""
-    said, _ = joined(found.obs)
-    begun = sum(int(each.sum()) for each in evidence.said.begins)
-    if begun < EPISODES or said.shape[0] * said.shape[1] < DECISIONS:
+def blank_columns(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report columns of the observation that are always 0, although their bounds allow more."""
+    obs, _ = joined(record.obs)
+    begun = sum(int(begin.sum()) for begin in evidence.env.begins)
+    if begun < EPISODES or obs.shape[0] * obs.shape[1] < DECISIONS:
         return None
-    blank = np.flatnonzero(~said.any(axis=(0, 1)))
-    if not len(blank) or not said.any():
+    blank = np.flatnonzero(~obs.any(axis=(0, 1)))
+    if not len(blank) or not obs.any():
         return None
-    flat = said.reshape(-1, said.shape[-1])
+    flat = obs.reshape(-1, obs.shape[-1])
     rest = np.setdiff1d(np.arange(flat.shape[1]), blank)
     if np.mean([len(np.unique(flat[:MOMENTS, column])) > 2 for column in rest]) < 0.5:
-        return None  # flags, of which some are seldom raised
-    layout: Any = evidence.trainer.learners[found.policy].group.layout
+        return None  # probably flags that are rarely set
+    layout: Any = evidence.trainer.learners[record.policy].group.layout
     names = [
         f"{entry.key or 'observation'}[{column - entry.low}]"
         for entry in layout.entries
@@ -174,91 +180,94 @@ def blank_columns(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
     return Finding(
         "observation-blank",
         "Parts of the observation are always 0.",
-        f"{', '.join(names[:6])}: 0 in {said.shape[0] * said.shape[1]:,} decisions",
-        "numbers that say something, or no such part",
-        "look whether something should stand there: a field that is never written, or that a "
-        "wrapper writes over",
+        f"{', '.join(names[:6])}: 0 in {obs.shape[0] * obs.shape[1]:,} decisions",
+        "values that vary, or no column",
+        "check whether these columns should hold a value: look for a field that is never written "
+        "or "
+        "that a wrapper overwrites",
         1,
-        found.policy,
+        record.policy,
     )
 
 
 def _moves(evidence: Evidence) -> bool:
-    """Tell whether the global state changes within episodes, in most of the moments."""
+    """Return True if the global state changes in most steps within episodes."""
     changes = [
         (states[1:] != states[:-1]).any(axis=-1)[~begins[1:]]
-        for states, begins in zip(evidence.said.states, evidence.said.begins, strict=True)
+        for states, begins in zip(evidence.env.states, evidence.env.begins, strict=True)
         if states.shape[-1]
     ]
     return bool(changes) and bool(np.concatenate(changes).mean() > 0.5)
 
 
-def late_obs(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """The environment shows what was, not what is."""
-    twins = evidence.said.twins
+def late_obs(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report observations that show the state of the previous step."""
+    twins = evidence.env.twins
     reasons, certainty = [], 0
-    if twins is not None and first_policy(found, evidence) and twins.late >= 8 and not twins.soon:
+    if twins is not None and first_policy(record, evidence) and twins.late >= 8 and not twins.soon:
         reasons.append(
-            f"at {twins.late} moments other actions changed nothing that is observed next, and "
-            "something one step later; nowhere at once"
+            f"in {twins.late} paired replays, different actions changed no observation at the next "
+            "step and changed one at the step after; they never changed the next observation"
         )
         certainty = 1
-    first, later = _repeats(found, evidence)
+    first, later = _repeats(record, evidence)
     if first is not None and first >= 0.99 and later < 0.5:
         reasons.append(
-            f"the first two observations of episodes are equal in {first:.0%}, later ones in "
-            f"{later:.0%}"
+            f"the second observation equals the first in {first:.0%} of episodes, later "
+            f"observations equal the one before in {later:.0%}"
         )
         certainty += 1
-    stale, columns = _stale_columns(found, evidence)
+    stale, columns = _stale_columns(record, evidence)
     if columns and stale >= 0.5 * columns:
-        reasons.append(
-            f"{stale} of {columns} columns hold what stood in the global state a step before"
-        )
+        reasons.append(f"{stale} of {columns} columns equal the global state of the previous step")
         certainty = 3
     if not reasons:
         return None
     return Finding(
         "observation-late",
-        "The environment shows the step before: decisions are made on an old observation.",
+        "The environment returns the observation of the previous step.",
         "; ".join(reasons),
-        "an observation that shows what the last actions did",
-        "observe after the state was moved on, not before; in a wrapper, hand out the observation "
-        "of this step",
+        "an observation that shows the effect of the last actions",
+        "compute the observation after the state is updated, not before; in a wrapper, return the "
+        "observation of the current step",
         min(3, certainty),
-        found.policy,
+        record.policy,
     )
 
 
-def _repeats(found: PolicyEvidence, evidence: Evidence) -> tuple[float | None, float]:
-    """Return in what share of episodes the second observation equals the first, None of fewer than
-    8 episodes; and in what share later ones equal those before."""
+def _repeats(record: PolicyEvidence, evidence: Evidence) -> tuple[float | None, float]:
+    """Return two shares of repeated observations: second equal to first, and later ones.
+
+    The first share is of episodes; it is None with fewer than 8 episodes.
+    """
     first: list[Array] = []
     later: list[Array] = []
-    for repeats, begins in zip(found.playing.repeats, evidence.said.begins, strict=False):
-        begun = np.repeat(begins[: len(repeats)], len(found.agents), axis=1)
+    for repeats, begins in zip(record.playing.repeats, evidence.env.begins, strict=False):
+        begun = np.repeat(begins[: len(repeats)], len(record.agents), axis=1)
         second = np.zeros_like(begun)
         second[1:] = begun[:-1]
-        own = repeats[: len(begun)]
-        first.append(own[second & ~begun])
+        current = repeats[: len(begun)]
+        first.append(current[second & ~begun])
         rest = ~second & ~begun
         rest[:2] = False
-        later.append(own[rest])
+        later.append(current[rest])
     if not first or sum(map(len, first)) < 8 or not sum(map(len, later)):
         return None, 0.0
     return float(np.concatenate(first).mean()), float(np.concatenate(later).mean())
 
 
-def _stale_columns(found: PolicyEvidence, evidence: Evidence) -> tuple[int, int]:
-    """Return how many columns of observations stood in the global state before and do not now, and
-    how many stood there at all; of those alone in which environments differ at the same moment:
-    others are alike by chance."""
+def _stale_columns(record: PolicyEvidence, evidence: Evidence) -> tuple[int, int]:
+    """Return the number of stale columns and of columns that occur in the global state.
+
+    A stale column equals the global state of the step before and not the current one. Only columns
+    that differ between environment copies count: the others may match by chance.
+    """
     stale = columns = 0
-    for (said, _), states, begins in zip(
-        found.obs, evidence.said.states, evidence.said.begins, strict=False
+    for (obs, _), states, begins in zip(
+        record.obs, evidence.env.states, evidence.env.begins, strict=False
     ):
-        steps = min(len(said), len(states))
-        shown = said[:steps].reshape(steps, begins.shape[1], len(found.agents), -1)
+        steps = min(len(obs), len(states))
+        shown = obs[:steps].reshape(steps, begins.shape[1], len(record.agents), -1)
         inside = np.argwhere(~begins[1:steps])[:MOMENTS]
         if len(inside) < 16 or not states.shape[-1]:
             return 0, 0
@@ -268,7 +277,7 @@ def _stale_columns(found: PolicyEvidence, evidence: Evidence) -> tuple[int, int]
         at = {now[:, g].tobytes() for g in np.flatnonzero(moves)}
         was = {before[:, g].tobytes() for g in np.flatnonzero(moves)}
         seen = shown[t + 1, b]  # [R, P, F]
-        differs = np.any([np.ptp(seen[t == each], axis=0) > 0 for each in np.unique(t)], axis=0)
+        differs = np.any([np.ptp(seen[t == item], axis=0) > 0 for item in np.unique(t)], axis=0)
         for j in range(seen.shape[1]):
             for f in range(seen.shape[2]):
                 if not differs[j, f]:
@@ -280,85 +289,86 @@ def _stale_columns(found: PolicyEvidence, evidence: Evidence) -> tuple[int, int]
     return stale, columns
 
 
-# --- Whom actions reach, and who is told who it is -----------------------------------------------
+# --- Effects of actions, and agent ids -----------------------------------------------------------
 
 
-def actions_of_others(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Each agent's actions reach another agent, and never itself."""
-    twins = evidence.said.twins
-    if twins is None or not first_policy(found, evidence) or len(twins.agents) < 2:
+def permuted_actions(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report actions that affect another agent instead of the agent that chose them."""
+    twins = evidence.env.twins
+    if twins is None or not first_policy(record, evidence) or len(twins.agents) < 2:
         return None
     if (twins.moments < 16).any():
         return None
     share = twins.reached / twins.moments[:, None]
     to = share.argmax(axis=1)
-    others = share.copy()
-    others[np.arange(len(to)), to] = 0.0
+    rest = share.copy()
+    rest[np.arange(len(to)), to] = 0.0
     if (
         len(set(to.tolist())) < len(to)
         or (to == np.arange(len(to))).any()
         or share.max(axis=1).min() < 0.5
-        or others.max() > 0.02
+        or rest.max() > 0.02
     ):
         return None
     return Finding(
         "actions-permuted",
-        "Each agent's actions reach another agent, and never itself.",
+        "Each agent's actions affect another agent and never the agent itself.",
         "; ".join(
-            f"other actions of {twins.agents[i]} changed what {twins.agents[j]} observes or gets "
-            f"at {share[i, j]:.0%} of {twins.moments[i]:.0f} moments, its own at {share[i, i]:.0%}"
+            f"changing the action of {twins.agents[i]} changed the observation or reward of "
+            f"{twins.agents[j]} in {share[i, j]:.0%} of {twins.moments[i]:.0f} replays, its own in "
+            f"{share[i, i]:.0%}"
             for i, j in enumerate(to[:3])
         ),
-        "an action changes what its own agent observes or is paid",
-        "hand actions over by the agent's name, not by the order of a list or dict",
+        "an action affects the observation or reward of the agent that chose it",
+        "assign actions by agent name, not by the order of a list or dict",
         2,
     )
 
 
-def paid_for_others(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """An agent's actions move another agent's reward, and hardly its own."""
-    twins = evidence.said.twins
-    if twins is None or not first_policy(found, evidence) or (twins.moments < 32).all():
+def misdirected_rewards(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report actions that change another agent's reward and hardly the agent's own."""
+    twins = evidence.env.twins
+    if twins is None or not first_policy(record, evidence) or (twins.moments < 32).all():
         return None
     share = twins.paid / np.maximum(twins.moments, 1)[:, None]
-    own = np.diag(share)
-    most = (share - np.diag(own)).max(axis=1)
-    wrong = (twins.moments >= 32) & (most >= 0.2) & (own <= 0.25 * most)
+    own_share = np.diag(share)
+    largest = (share - np.diag(own_share)).max(axis=1)
+    wrong = (twins.moments >= 32) & (largest >= 0.2) & (own_share <= 0.25 * largest)
     if not wrong.any():
         return None
     return Finding(
         "reward-of-another",
-        "An agent's actions move another agent's reward at once, and hardly its own.",
+        "An agent's action changes another agent's immediate reward and hardly its own.",
         "; ".join(
-            f"other actions of {twins.agents[i]} changed the reward of "
-            f"{twins.agents[int(np.where(np.arange(len(own)) == i, -1, share[i]).argmax())]} at "
-            f"{most[i]:.0%} of {twins.moments[i]:.0f} moments, its own at {own[i]:.0%}"
+            f"changing the action of {twins.agents[i]} changed the reward of "
+            f"{twins.agents[int(np.where(np.arange(len(own_share)) == i, -1, share[i]).argmax())]} "
+            "in "
+            f"{largest[i]:.0%} of {twins.moments[i]:.0f} replays, its own in {own_share[i]:.0%}"
             for i in np.flatnonzero(wrong)[:3]
         ),
-        "an action moves its own agent's reward at least as often, unless the rules mean otherwise",
-        "index rewards by the agent's name, not by the order of a list or dict; look at wrappers "
-        "first",
+        "an action changes the agent's own reward at least as often, unless the game's rules "
+        "differ",
+        "assign rewards by agent name, not by the order of a list or dict; check wrappers first",
         1,
     )
 
 
-def untold_identity(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Agents of one policy that is not told who plays, for whom the same moments differ."""
-    group: Any = evidence.trainer.learners[found.policy].group
-    if len(found.agents) < 2 or group.identities or not found.obs:
+def missing_identity(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report agents that share a policy without an agent id and get equal observations."""
+    group: Any = evidence.trainer.learners[record.policy].group
+    if len(record.agents) < 2 or group.identities or not record.obs:
         return None
-    said, _ = joined(found.obs)
-    flat = said.reshape(len(said), -1, len(found.agents), said.shape[-1])  # [T, B, P, F]
-    alike = (np.ptp(flat, axis=2) < 1e-6).all(axis=-1) if said.shape[-1] else np.ones(1)
-    if group.layout.images or alike.mean() <= 0.02:
-        return None  # what they observe tells them apart
+    obs, _ = joined(record.obs)
+    flat = obs.reshape(len(obs), -1, len(record.agents), obs.shape[-1])  # [T, B, P, F]
+    equal = (np.ptp(flat, axis=2) < 1e-6).all(axis=-1) if obs.shape[-1] else np.ones(1)
+    if group.layout.images or equal.mean() <= 0.02:
+        return None  # the observations already distinguish the agents
     return Finding(
         "shared-without-identity",
-        "Agents share one policy that is not told which of them it plays, and they observe the "
-        "same.",
-        f"{', '.join(found.agents)}: equal observations in {alike.mean():.0%} of steps",
-        "an observation that tells who plays, or a policy each",
-        "leave agent_id=True, or give policies='separate'",
-        2 if alike.mean() >= 0.5 else 1,
-        found.policy,
+        "Agents share one policy without an agent id, and their observations are equal.",
+        f"{', '.join(record.agents)}: equal observations in {equal.mean():.0%} of steps",
+        "an observation that identifies the agent, or separate policies",
+        "keep agent_id=True, or pass policies='separate'",
+        2 if equal.mean() >= 0.5 else 1,
+        record.policy,
     )

@@ -1,4 +1,4 @@
-"""Ends, time limits and resets, each taken for itself."""
+"""Findings about episode ends: termination, time limit and reset must be kept apart."""
 
 from __future__ import annotations
 
@@ -10,55 +10,61 @@ from corral.lab.doctor.findings.finding import Finding, mean
 __all__ = ["ends"]
 
 
-def ends(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """An end, a time limit and a reset, each taken for itself."""
-    for given, terminated, truncated, final in zip(
-        found.trajectories, found.terminated, found.truncated, found.final_value, strict=False
+def ends(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report terminations, time limits and resets that are confused with each other."""
+    for trajectories, terminated, truncated, final in zip(
+        record.trajectories, record.terminated, record.truncated, record.final_value, strict=False
     ):
-        if (terminated & ~given.ended).any() or (truncated & ~given.ended).any():
+        if (terminated & ~trajectories.ended).any() or (truncated & ~trajectories.ended).any():
             return Finding(
                 "end-ignored",
-                "Episodes go on past their end: the next one's values are added to them.",
-                f"{int(((terminated | truncated) & ~given.ended).sum())} ends are not marked",
-                "advantages stop where an episode ends",
-                "set done = terminated | truncated for the trace, and V(next) = 0 where terminated",
+                "Episode ends are ignored: values of the next episode enter the advantages.",
+                f"{int(((terminated | truncated) & ~trajectories.ended).sum())} episode ends are "
+                "not "
+                "marked",
+                "advantages stop at the end of an episode",
+                "set done = terminated | truncated for the trace, and V(next) = 0 if terminated",
                 3,
-                found.policy,
+                record.policy,
             )
-        if (np.abs(given.final_obs_value[terminated]) > 1e-6).any():
+        if (np.abs(trajectories.final_obs_value[terminated]) > 1e-6).any():
             return Finding(
                 "end-taken-for-limit",
-                "Ends by the rules are bootstrapped, as if a time limit had cut them.",
-                f"V after a terminated step is {mean(given.final_obs_value[terminated]):.4g}",
-                "0 where terminated is True",
+                "Terminated steps are bootstrapped as if a time limit had ended the episode.",
+                "V after a terminated step is "
+                f"{mean(trajectories.final_obs_value[terminated]):.4g}",
+                "0 if terminated is True",
                 "multiply V(next) by 1 - terminated (not by 1 - done)",
                 3,
-                found.policy,
+                record.policy,
             )
         cut = truncated & ~np.isnan(final)
         if not cut.any() or np.allclose(final[cut], 0.0, atol=1e-4):
             continue
-        used = given.final_obs_value[cut]
+        used = trajectories.final_obs_value[cut]
         if np.allclose(used, final[cut], rtol=1e-2, atol=1e-2 * np.abs(final[cut]).max()):
             continue
-        following = np.concatenate([given.value[1:], given.bootstrap_value[None]])[cut]
+        following = np.concatenate([trajectories.value[1:], trajectories.bootstrap_value[None]])[
+            cut
+        ]
         zero = np.allclose(used, 0.0, atol=1e-6)
         reset = np.allclose(used, following, rtol=1e-3, atol=1e-4)
         title = (
-            "A time limit is taken for an end: what would follow counts nothing."
+            "A time limit is treated as a termination: the value after it counts as 0."
             if zero
-            else "Where a time limit cuts, V of the next episode's first observation is used."
+            else "Truncated steps bootstrap from the next episode's first observation."
             if reset
-            else "Where a time limit cuts, not V of the last observation is used, but another."
+            else "Truncated steps do not bootstrap from the value of the final observation."
         )
         return Finding(
             "limit-taken-for-end" if zero else "bootstraps-from-reset",
             title,
-            f"V used there {mean(used):.4g}, V of the last observations {mean(final[cut]):.4g}",
-            "V(final observation) where truncated",
+            f"V used at time limits {mean(used):.4g}, V of the final observations "
+            f"{mean(final[cut]):.4g}",
+            "V(final observation) if truncated",
             "bootstrap from the final observation (info['final_obs']), which autoreset "
-            "replaces by the first of the next episode",
+            "replaces with the first observation of the next episode",
             3,
-            found.policy,
+            record.policy,
         )
     return None

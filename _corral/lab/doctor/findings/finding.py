@@ -1,4 +1,4 @@
-"""What a diagnosis finds: one cause each, with what was measured, expected, and to be done."""
+"""One finding of a diagnosis: cause, measurement, expectation and remedy."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ __all__ = ["Finding", "Rule", "joined", "mean"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One cause. ``certainty``: 3 it is so, 2 most likely, 1 worth a look."""
+    """One cause. ``certainty``: 3 certain, 2 most likely, 1 worth a look."""
 
-    cause: str  # a slug, such as "zero-advantages"
-    title: str  # a sentence
+    cause: str  # a slug such as "zero-advantages"
+    title: str  # the symptom, a sentence
     measured: str
     expected: str
     todo: str
     certainty: int
-    policy: str = ""  # "" where it is about all
-    follows: str = ""  # the cause that it surely follows from
+    policy: str = ""  # "" for a finding about all policies
+    follows: str = ""  # the cause of which this finding is a certain consequence
 
 
 Rule = Callable[[PolicyEvidence, Evidence], Finding | None]
 
 
 def joined(pairs: list[tuple[Array, Array]]) -> tuple[Array, Array]:
-    """Return what was said and what was stored, each over all rollouts: [T, C, ...]."""
+    """Return the environment's arrays and the stored ones, concatenated to [T, C, ...] each."""
     if not pairs:
         return np.zeros((0, 0, 0)), np.zeros((0, 0, 0))
     return np.concatenate([a for a, _ in pairs]), np.concatenate([b for _, b in pairs])
 
 
 def mean(values: Array) -> float:
-    """Return the mean as a plain number."""
+    """Return the mean as a Python float."""
     return float(np.mean(values))

@@ -1,4 +1,7 @@
-"""What the loss does with advantages, entropy, values and targets, told by asking it."""
+"""Findings about the loss: its use of advantages, entropy, values and targets.
+
+They use the measurements of ``evidence.learning``, which changes one input of the loss at a time.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,9 @@ from corral.lab.doctor.findings.finding import Finding
 __all__ = [
     "advantage_in_loss",
     "clip_too_tight",
+    "clipped_too_early",
     "critic_in_loss",
     "entropy_in_loss",
-    "off_one",
     "old_log_prob",
     "rows_aligned",
 ]
@@ -24,95 +27,96 @@ __all__ = [
 # --- The actor -----------------------------------------------------------------------------------
 
 
-def advantage_in_loss(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Raising an advantage must make its own action likelier, and nothing else."""
-    said = found.learning.asked.advantage
-    if said == "nothing" and evidence.trainer.capabilities.advantages:
+def advantage_in_loss(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report a loss in which a larger advantage does not make its own action likelier."""
+    effect = record.learning.response.advantage
+    if effect == "nothing" and evidence.trainer.capabilities.advantages:
         return Finding(
             "policy-loss-cut",
-            "Advantages do not reach the actor: the loss has no gradient of them.",
-            "a decision's advantage changed from low to high changes no gradient of the actor",
+            "Advantages do not reach the actor: the loss has no gradient from them.",
+            "changing a decision's advantage from low to high changes no gradient of the actor",
             "a larger advantage makes its action likelier",
             "look for detach(), item() or no_grad() on log-probabilities, and for a normalization "
-            "or a factor that makes advantages 0 in the loss",
+            "or a factor that sets advantages to 0 in the loss",
             3,
-            found.policy,
+            record.policy,
         )
-    if said == "opposite":
+    if effect == "opposite":
         return Finding(
             "advantage-sign",
-            "The loss has the wrong sign: what pays is made rarer.",
+            "The loss has the wrong sign: actions with a high advantage become less likely.",
             "raising a decision's advantage makes its action less likely",
             "a larger advantage makes its action likelier",
-            "the loss is minimized: it has -ratio * advantage, or -log_prob * advantage",
+            "the loss is minimized: it must contain -ratio * advantage or -log_prob * advantage",
             3,
-            found.policy,
+            record.policy,
         )
-    if said == "elsewhere":
+    if effect == "elsewhere":
         return Finding(
             "advantage-shuffled",
-            "An advantage moves other decisions than its own.",
-            "raising a decision's advantage changes the gradient of other decisions more",
+            "An advantage changes the probabilities of other decisions than its own.",
+            "raising a decision's advantage changes the gradients of other decisions more",
             "row r of the advantages belongs to row r of the log-probabilities",
-            "index all arrays of a minibatch alike; look for shapes [R, 1] beside [R], which "
+            "index all arrays of a minibatch in the same way; look for shapes [R, 1] and [R], "
+            "which "
             "broadcast to [R, R]",
             3,
-            found.policy,
+            record.policy,
         )
     return None
 
 
-def rows_aligned(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """The rows of minibatches must be the rollout's decisions, each with its own advantage."""
-    learning = found.learning
-    for rows, stored, given, learned in zip(
-        learning.rows, learning.stored, found.trajectories, found.advantages, strict=False
+def rows_aligned(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report minibatch rows that carry another decision's advantage or value target."""
+    learning = record.learning
+    for rows, stored, trajectories, learned in zip(
+        learning.rows, learning.stored, record.trajectories, record.advantages, strict=False
     ):
-        if not rows or not given.valid.any():
+        if not rows or not trajectories.valid.any():
             continue
         action, log_prob, advantage, target = (np.concatenate(p) for p in zip(*rows, strict=True))
-        at = given.valid.reshape(-1)
-        own = stored[0][at], stored[1][at]
-        for what, got, made in (
+        at = trajectories.valid.reshape(-1)
+        stored_keys = stored[0][at], stored[1][at]
+        for quantity, got, made in (
             ("advantage", advantage, learned.advantage.reshape(-1)[at]),
             ("value target", target, learned.value_target.reshape(-1)[at]),
         ):
-            wrong = _astray((action, log_prob, got), (*own, made.astype(np.float32)))
+            wrong = _astray((action, log_prob, got), (*stored_keys, made.astype(np.float32)))
             if wrong is not None and wrong > 0.5:
                 return Finding(
-                    "advantage-shuffled" if what == "advantage" else "targets-shuffled",
-                    f"Decisions are learned from with other decisions' {what}s.",
+                    "advantage-shuffled" if quantity == "advantage" else "targets-shuffled",
+                    f"The loss uses other decisions' {quantity}s.",
                     f"{wrong:.0%} of a minibatch's rows have an action and log-probability that "
-                    f"had another {what} in the rollout",
-                    f"each decision with its own {what}",
-                    "draw one permutation, and index all arrays by it",
+                    f"had another {quantity} in the rollout",
+                    f"each decision with its own {quantity}",
+                    "draw one permutation and index all arrays with it",
                     3,
-                    found.policy,
+                    record.policy,
                 )
     return None
 
 
 def _astray(got: tuple[Array, Array, Array], made: tuple[Array, Array, Array]) -> float | None:
-    """Return which share of rows (action, log_prob, number) has another decision's number.
+    """Return the share of rows (action, log_prob, number) that have another decision's number.
 
-    None: it cannot be told. Numbers may be scaled and shifted on their way.
+    Return None if too few rows are unique. The loss may have scaled and shifted the numbers.
     """
-    keys, own = (_keys(each[0], each[1]) for each in (got, made))
-    pairs = Counter(zip(own, made[2].tolist(), strict=True))
+    keys, made_keys = (_keys(item[0], item[1]) for item in (got, made))
+    pairs = Counter(zip(made_keys, made[2].tolist(), strict=True))
     pairs_got = Counter(zip(keys, got[2].tolist(), strict=True))
     if sum((pairs & pairs_got).values()) >= 0.98 * len(keys):
         return 0.0
-    counts = Counter(own)
-    number = dict(zip(own, made[2].tolist(), strict=True))
+    counts = Counter(made_keys)
+    number = dict(zip(made_keys, made[2].tolist(), strict=True))
     alone = [i for i, key in enumerate(keys) if counts[key] == 1]
     if len(alone) < 32:
         return None
-    here, there = got[2][alone].astype(float), np.array([number[keys[i]] for i in alone])
-    if min(np.ptp(here), np.ptp(there)) < 1e-9:
+    received, expected = got[2][alone].astype(float), np.array([number[keys[i]] for i in alone])
+    if min(np.ptp(received), np.ptp(expected)) < 1e-9:
         return None
-    # Ranks: however numbers are scaled in each minibatch, they rise together.
-    alike = float(np.corrcoef(_ranks(here), _ranks(there))[0, 1])
-    return max(0.0, 1.0 - alike)
+    # Compare ranks: any positive scaling within a minibatch keeps the order of the numbers.
+    correlation = float(np.corrcoef(_ranks(received), _ranks(expected))[0, 1])
+    return max(0.0, 1.0 - correlation)
 
 
 def _ranks(values: Array) -> Array:
@@ -126,173 +130,174 @@ def _keys(action: Array, log_prob: Array) -> list[bytes]:
     ]
 
 
-def entropy_in_loss(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Entropy must be paid for, if at all, and less than advantages."""
-    asked = found.learning.asked
-    if asked.entropy_weight is None or not asked.weight or not asked.spread > 1e-6:
+def entropy_in_loss(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report an entropy weight that is negative or larger than that of the advantages."""
+    response = record.learning.response
+    if response.entropy_weight is None or not response.weight or not response.spread > 1e-6:
         return None
-    share = asked.entropy_weight / (asked.weight * asked.spread)
+    share = response.entropy_weight / (response.weight * response.spread)
     if share < -1e-3:
         return Finding(
             "entropy-sign",
-            "The loss punishes entropy: the policy becomes sure before it knows.",
-            f"weight of the entropy {asked.entropy_weight:.3g}, measured from its gradient; of "
-            f"typical advantages {asked.weight * asked.spread:.3g}",
+            "The loss penalizes entropy: the policy becomes deterministic too early.",
+            f"weight of the entropy {response.entropy_weight:.3g}, measured from its gradient; of "
+            f"typical advantages {response.weight * response.spread:.3g}",
             "0 or more",
-            "the loss is minimized: it has -ent_coef * entropy",
+            "the loss is minimized: it must contain -ent_coef * entropy",
             2,
-            found.policy,
+            record.policy,
         )
-    kept = [after for _, after in found.learning.entropy]
+    kept = [after for _, after in record.learning.entropy]
     if share <= 1.0 or (kept and kept[-1] < 0.9):
         return None
     return Finding(
         "entropy-too-large",
-        "The bonus for entropy outweighs what advantages say: the policy stays random.",
-        f"weight of the entropy {asked.entropy_weight:.3g}, of typical advantages "
-        f"{asked.weight * asked.spread:.3g}"
+        "The entropy bonus outweighs the advantages: the policy stays random.",
+        f"weight of the entropy {response.entropy_weight:.3g}, of typical advantages "
+        f"{response.weight * response.spread:.3g}"
         + (f"; entropy is {kept[-1]:.0%} of log(legal actions)" if kept else ""),
-        "a bonus that is small beside advantages",
+        "an entropy weight that is small compared with that of the advantages",
         "lower ent_coef, to 0.01 or less at first; or normalize advantages",
         2,
-        found.policy,
+        record.policy,
     )
 
 
-def old_log_prob(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Where a rollout is gone through again, the loss must know what the policy was."""
-    learning = found.learning
-    told = learning.asked.advantage == "own"
+def old_log_prob(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report several epochs on one rollout without the log-probabilities of the rollout."""
+    learning = record.learning
+    uses_advantage = learning.response.advantage == "own"
     for ratios, rows, changed in zip(
         learning.ratios, learning.rows, learning.changed, strict=False
     ):
         again = len(ratios) > len(rows) > 0
         still = len(ratios) > 1 and max(ratios[1:]) <= 1e-6 and changed > 1e-4
-        unused = again and learning.asked.old_log_prob is False and told
+        unused = again and learning.response.old_log_prob is False and uses_advantage
         if not still and not unused:
             continue
         return Finding(
             "old-log-prob-recomputed",
-            "The policy that learns is taken for the one that played: steps have no bound.",
-            f"in {len(ratios)} steps on one rollout the log of the ratio stays within "
+            "The loss compares the policy with itself, not with the one that played: updates are "
+            "unbounded.",
+            f"in {len(ratios)} steps on one rollout the log ratio stays within "
             f"{max(ratios[1:]):.1g}, while probabilities change by up to {changed:.2g}"
             if still
             else "the gradient does not depend on the log-probabilities of the rollout, which is "
-            f"gone through {len(ratios) / len(rows):.0f} times",
-            "ratio = exp(log_prob - log_prob as it was when the action was played)",
-            "store log-probabilities in the rollout, and keep them until the next one; or go "
-            "through a rollout once",
+            f"used for {len(ratios) / len(rows):.0f} epochs",
+            "ratio = exp(log_prob - log_prob when the action was played)",
+            "store log-probabilities in the rollout and keep them until the next rollout; or use "
+            "each rollout for one epoch only",
             3 if still else 2,
-            found.policy,
+            record.policy,
         )
     return None
 
 
-def off_one(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Where nothing has moved yet, no decision may count as clipped."""
-    share = found.learning.asked.off_one
+def clipped_too_early(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report decisions that the loss clips before the first step, while all ratios are 1."""
+    share = record.learning.response.off_one
     if not share or share < 0.2:
         return None
     return Finding(
         "ratio-not-one",
-        "The loss takes decisions for clipped before anything has moved: its ratio is not 1.",
-        f"with equal log-probabilities before and now, {share:.0%} of the decisions whose "
-        "advantage has one sign have no gradient; they have one where old ones are far off",
-        "a ratio of 1 before the first step, and a gradient of every decision",
-        "in the loss take log-probabilities as outputs.log_prob has them: over legal actions "
-        "alone (-inf for the others, not 0), and less those of the same actions",
+        "The loss clips decisions before the first optimizer step: its ratio is not 1.",
+        f"with equal old and new log-probabilities, {share:.0%} of the decisions with "
+        "an advantage of one sign have no gradient; with distant old ones they have one",
+        "a ratio of 1 before the first step, and a gradient for every decision",
+        "compute log-probabilities in the loss like outputs.log_prob: over legal actions only "
+        "(-inf for illegal ones, not 0), minus the old ones of the same actions",
         3 if share > 0.5 else 2,
-        found.policy,
+        record.policy,
     )
 
 
-def clip_too_tight(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    annealed = any(progress > 0.9 for progress in found.learning.progress)
-    if not found.learning.asked.tight or annealed:
+def clip_too_tight(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    annealed = any(progress > 0.9 for progress in record.learning.progress)
+    if not record.learning.response.tight or annealed:
         return None
     return Finding(
         "clip-too-tight",
-        "The clip range is so small that each update ends with its first step.",
+        "The clip range is so small that each update ends after its first step.",
         "the gradient is 0 as soon as a probability has changed by 1 %",
         "a clip range of 0.1 to 0.3",
         "raise clip_range",
         2,
-        found.policy,
+        record.policy,
     )
 
 
 # --- The critic ----------------------------------------------------------------------------------
 
 
-def critic_in_loss(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Values must be led to their targets, all the way."""
-    asked = found.learning.asked
-    if asked.value_flat is None:
+def critic_in_loss(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report a value loss that does not lead values to their targets."""
+    response = record.learning.response
+    if response.value_flat is None:
         return None
-    if asked.value_flat >= 0.99:
+    if response.value_flat >= 0.99:
         return Finding(
             "critic-untaught",
-            "The critic is not taught: the loss has no gradient of values.",
-            "values off their targets have no gradient",
-            "a value loss that leads values to their targets",
-            "add value_loss(minibatch, outputs, settings) to the terms, without detach()",
+            "The critic is not trained: the loss has no gradient for the values.",
+            "values that differ from their targets have no gradient",
+            "a value loss that moves values to their targets",
+            "add value_loss(minibatch, outputs, settings) to the loss terms, without detach()",
             3,
-            found.policy,
+            record.policy,
         )
-    if asked.value_flat > 0.3 or (asked.value_short or 0.0) > 0.5:
-        where = "" if asked.value_flat > 0.3 else " once they have gone a tenth of the way"
-        share = asked.value_flat if asked.value_flat > 0.3 else asked.value_short
+    if response.value_flat > 0.3 or (response.value_short or 0.0) > 0.5:
+        where = "" if response.value_flat > 0.3 else " after a tenth of the way to the target"
+        share = response.value_flat if response.value_flat > 0.3 else response.value_short
         return Finding(
             "value-clipped",
-            "Values are clipped flat: they may move so little that they never reach their targets.",
-            f"{share:.0%} of the values that are off their targets have no gradient{where}",
-            "a gradient that leads to the target, however far it is",
-            "leave clip_range_vf out, or raise it to the targets' spread; do not clamp losses or "
+            "Value clipping stops the gradient: values cannot reach their targets.",
+            f"{share:.0%} of the values that differ from their targets have no gradient{where}",
+            "a gradient toward the target at any distance",
+            "omit clip_range_vf, or raise it to the spread of the targets; do not clamp losses or "
             "targets",
-            3 if asked.value_flat > 0.3 else 2,
-            found.policy,
+            3 if response.value_flat > 0.3 else 2,
+            record.policy,
         )
-    if (asked.value_away or 0.0) > 0.9:
+    if (response.value_away or 0.0) > 0.9:
         return Finding(
             "critic-sign",
-            "The value loss leads values away from their targets.",
-            f"{asked.value_away:.0%} of gradients have the wrong sign",
-            "values that come nearer to their targets",
-            "the loss is minimized: it has +(value - target) ** 2",
+            "The value loss moves values away from their targets.",
+            f"{response.value_away:.0%} of gradients have the wrong sign",
+            "values that move toward their targets",
+            "the loss is minimized: it must contain +(value - target) ** 2",
             3,
-            found.policy,
+            record.policy,
         )
-    if asked.target_elsewhere:
+    if response.target_elsewhere:
         return Finding(
             "targets-shuffled",
-            "A value's target moves other decisions' values.",
+            "A value target changes the values of other decisions.",
             "raising one target changes the gradients of other values more than its own",
             "row r of the targets belongs to row r of the values",
-            "compare shapes: [R, 1] less [R] is [R, R]; index all arrays alike",
+            "compare shapes: [R, 1] minus [R] gives [R, R]; index all arrays in the same way",
             3,
-            found.policy,
+            record.policy,
         )
-    if (asked.value_astray or 0.0) > 0.1:
+    if (response.value_astray or 0.0) > 0.1:
         return Finding(
             "targets-changed",
-            "The value loss leads values to other numbers than their targets.",
-            f"{asked.value_astray:.0%} of the values are still moved where they equal their "
+            "The value loss moves values to numbers other than their targets.",
+            f"{response.value_astray:.0%} of the values have a gradient even when they equal their "
             "targets",
-            "no gradient where a value is its target",
-            "do not clamp, scale or shift targets in the loss: they are by the critic's scale "
-            "already",
+            "no gradient for a value that equals its target",
+            "do not clamp, scale or shift targets in the loss: they already use the critic's scale",
             3,
-            found.policy,
+            record.policy,
         )
-    if (asked.value_linear or 0.0) > 0.8:
+    if (response.value_linear or 0.0) > 0.8:
         return Finding(
             "value-clipped",
-            "The value loss is linear nearly everywhere: errors count by their sign alone.",
-            f"for {asked.value_linear:.0%} of decisions the gradient is the same nine tenths of "
+            "The value loss is linear for most decisions: only the sign of the error counts.",
+            f"for {response.value_linear:.0%} of decisions the gradient is unchanged after nine "
+            "tenths of "
             "the way to the target",
-            "a squared error, linear for outliers alone",
-            "raise the Huber range (huber_delta) to the spread of targets or beyond",
+            "a squared error, linear for outliers only",
+            "raise the Huber range (huber_delta) to the spread of the targets or more",
             2,
-            found.policy,
+            record.policy,
         )
     return None

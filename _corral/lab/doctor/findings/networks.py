@@ -1,4 +1,4 @@
-"""What reaches the networks, and what moves in them."""
+"""Findings about the networks: inputs, gradients and weights that have no effect."""
 
 from __future__ import annotations
 
@@ -20,45 +20,45 @@ __all__ = [
 ]
 
 
-def dead_layers(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Layers that put out the same whatever they are given."""
-    dead = found.playing.dead
+def dead_layers(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report layers with the same output for every input."""
+    dead = record.playing.dead
     if not dead:
         return None
     return Finding(
         "dead-layer",
-        "A layer of the actor puts out the same for every observation: what is before it is lost.",
-        f"{some(dead)}: the same for {min(256, _decisions(found))} decisions that differ",
-        "outputs that differ where inputs do",
-        "look for units that no input turns on (ReLU behind a large negative bias, after a large "
-        "step), saturation (inputs of large numbers), and products with 0",
+        "A layer of the actor has the same output for every observation: its input is lost.",
+        f"{some(dead)}: the same output for {min(256, _decisions(record))} different decisions",
+        "different outputs for different inputs",
+        "look for units that no input activates (ReLU with a large negative bias after a large "
+        "step), saturation (large inputs) and products with 0",
         3,
-        found.policy,
+        record.policy,
     )
 
 
-def _decisions(found: PolicyEvidence) -> int:
-    return int(found.acted[-1].sum()) if found.acted else 0
+def _decisions(record: PolicyEvidence) -> int:
+    return int(record.acted[-1].sum()) if record.acted else 0
 
 
-def no_gradient(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Parameters that the loss does not reach."""
+def no_gradient(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report parameters without a gradient from the loss."""
     learned = any(
         np.ptp(a.advantage[t.valid]) > 1e-9
-        for t, a in zip(found.trajectories, found.advantages, strict=False)
+        for t, a in zip(record.trajectories, record.advantages, strict=False)
         if t.valid.any()
     )
-    if not learned or not found.gradients:
+    if not learned or not record.gradients:
         return None
-    learner = getattr(evidence.trainer, "learners", {}).get(found.policy)
-    if learner is None:  # of another library: what it noted is all that there is
-        shapes, idle = dict.fromkeys(found.gradients, 0), set[str]()
+    learner = getattr(evidence.trainer, "learners", {}).get(record.policy)
+    if learner is None:  # another library's trainer: only its recorded gradients are available
+        shapes, idle = dict.fromkeys(record.gradients, 0), set[str]()
     else:
         shapes = {name: p.ndim for name, p in learner.named_parameters() if p.requires_grad}
-        idle = _without_memory(found, learner)
+        idle = _without_memory(record, learner)
     dead = [
         name
-        for name, size in found.gradients.items()
+        for name, size in record.gradients.items()
         if not size > 0 and name in shapes and name not in idle
     ]
     if not dead:
@@ -67,106 +67,113 @@ def no_gradient(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
     return Finding(
         "no-gradient",
         "Part of the network gets no gradient"
-        + (": images are not learned from." if images else "."),
-        f"{len(dead)} of {len(found.gradients)} parameters: {some(dead)}",
-        "a finite gradient that is not 0 in every parameter that is to learn",
-        "look for detach(), no_grad(), a branch whose output is not used, or a loss that leaves "
-        "the actor out",
+        + (": it does not learn from images." if images else "."),
+        f"{len(dead)} of {len(record.gradients)} parameters: {some(dead)}",
+        "a finite gradient, not 0, in every trainable parameter",
+        "look for detach(), no_grad(), a branch with an unused output, or a loss without the actor",
         3,
-        found.policy,
+        record.policy,
     )
 
 
-def _without_memory(found: PolicyEvidence, learner: Any) -> set[str]:
-    """Return the parameters that hidden states are multiplied by, where all of these are the 0 that
-    an episode begins with: no agent decides twice in one."""
-    if not found.acted or not found.terminated:
-        return set()  # nobody watched who decided
-    ended = np.concatenate(found.terminated) | np.concatenate(found.truncated)  # [T, C]
-    acted = np.concatenate(found.acted)[: len(ended)]
+def _without_memory(record: PolicyEvidence, learner: Any) -> set[str]:
+    """Return the recurrent weights that can have no gradient.
+
+    If no agent decides twice in an episode, these weights only multiply the initial hidden state 0.
+    """
+    if not record.acted or not record.terminated:
+        return set()  # no record of the deciding agents
+    ended = np.concatenate(record.terminated) | np.concatenate(record.truncated)  # [T, C]
+    acted = np.concatenate(record.acted)[: len(ended)]
     before = np.zeros(acted.shape[1], dtype=bool)
     for now, over in zip(acted, ended, strict=True):
         if (now & before).any():
             return set()
         before = (before | now) & ~over
     return {
-        f"{name}.{own}"
+        f"{name}.{weight}"
         for name, module in learner.named_modules()
         if isinstance(module, nn.RNNBase)
-        for own, _ in module.named_parameters()
-        if own.startswith("weight_hh")
+        for weight, _ in module.named_parameters()
+        if weight.startswith("weight_hh")
     }
 
 
-def frozen_weights(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Parameters that are not to learn."""
-    learner = evidence.trainer.learners[found.policy]
-    frozen = [name for name, each in learner.named_parameters() if not each.requires_grad]
+def frozen_weights(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report parameters with requires_grad=False."""
+    learner = evidence.trainer.learners[record.policy]
+    frozen = [
+        name
+        for name, named_parameter in learner.named_parameters()
+        if not named_parameter.requires_grad
+    ]
     if not frozen:
         return None
     return Finding(
         "frozen-weights",
         "Part of the network is frozen.",
         f"requires_grad is False: {some(frozen)}",
-        "parameters that learn, where they are not meant to stay as they are",
-        "leave requires_grad_(False) out, unless what is frozen was trained before",
+        "trainable parameters, unless they are frozen on purpose",
+        "remove requires_grad_(False), unless the frozen part is pretrained",
         1,
-        found.policy,
+        record.policy,
     )
 
 
-def not_moved(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """No weight moves."""
-    if evidence.error or not found.moved or any(size > 0 for size in found.moved.values()):
+def not_moved(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report an update that changes no weight."""
+    if evidence.error or not record.moved or any(size > 0 for size in record.moved.values()):
         return None
-    if found.gradients and not any(size > 0 for size in found.gradients.values()):
-        return None  # there was nothing to learn
-    rate = max(found.learning_rates, default=0.0)
+    if record.gradients and not any(size > 0 for size in record.gradients.values()):
+        return None  # no gradient, so nothing to learn
+    rate = max(record.learning_rates, default=0.0)
     return Finding(
         "learning-rate-zero" if rate == 0 else "weights-fixed",
-        "No weight moves" + (": the learning rate is 0." if rate == 0 else "."),
-        f"largest change of a weight in {len(found.learning_rates)} updates: 0, learning rate "
+        "No weight changes" + (": the learning rate is 0." if rate == 0 else "."),
+        f"largest change of a weight in {len(record.learning_rates)} updates: 0, learning rate "
         f"{rate:g}",
-        "weights that move with every update",
-        "look at learning_rate, its schedule (anneal ends at the steps that were planned: "
-        "--stretch plans anew), and at which parameters the optimizer was given",
+        "weights that change in every update",
+        "check learning_rate and its schedule (anneal reaches 0 at the planned number of steps: "
+        "--stretch extends the plan), and the parameters passed to the optimizer",
         3,
-        found.policy,
+        record.policy,
     )
 
 
-def ignored_fields(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Inputs that vary and change no output."""
-    if not found.ignored:
+def ignored_fields(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report inputs that vary without changing any output."""
+    if not record.ignored:
         return None
     return Finding(
         "observation-ignored",
-        "Part of the observation varies, and changes nothing that the policy puts out.",
-        some(found.ignored),
+        "Part of the observation varies but does not change the policy's output.",
+        some(record.ignored),
         "every part that varies reaches the networks",
-        "look at what the network concatenates, at the order of keys, and at scaling that rounds "
-        "to 0",
+        "check the inputs that the network concatenates, the order of keys, and scaling that "
+        "rounds to 0",
         3,
-        found.policy,
+        record.policy,
     )
 
 
-def cut_inputs(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Inputs that change outputs, and whose layers learn nothing for it."""
-    images = [name for name in found.playing.cut if name.startswith("the image")]
+def cut_inputs(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report images that change the outputs but get no gradient."""
+    images = [name for name in record.playing.cut if name.startswith("the image")]
     if not images:
-        return None  # columns that are rounded, or looked up, have no gradient and need none
+        return None  # rounded or looked-up columns need no gradient
     return Finding(
         "no-gradient",
-        "Images change what the policy puts out, but no gradient goes back to them.",
+        "Images change the policy's output, but no gradient flows back to them.",
         some(images),
-        "a gradient through every layer that takes in the image",
-        "look for detach(), no_grad() and frozen parameters in the branch of the image",
+        "a gradient through every layer that processes the image",
+        "look for detach(), no_grad() and frozen parameters in the image branch",
         2,
-        found.policy,
+        record.policy,
     )
 
 
-def some(names: list[str], most: int = 4) -> str:
-    """Return the first names, and how many more there are."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+def some(names: list[str], limit: int = 4) -> str:
+    """Join the first names and append the number of the remaining ones."""
+    return ", ".join(names[:limit]) + (
+        f" and {len(names) - limit} more" if len(names) > limit else ""
+    )

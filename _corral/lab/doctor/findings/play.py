@@ -1,4 +1,4 @@
-"""The policies as they play and learn under masks: in training, greedily, after a reload."""
+"""Findings about play under masks: in training, in greedy play and after a reload."""
 
 from __future__ import annotations
 
@@ -20,33 +20,35 @@ __all__ = [
 ]
 
 
-def played_illegally(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Training plays what the mask forbids."""
-    illegal, played = _illegal(found)
+def played_illegally(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report actions that the mask forbids and that training plays."""
+    illegal, played = _illegal(record)
     if not illegal.any():
-        if evidence.error_kind != "IllegalActionError" or not first_policy(found, evidence):
+        if evidence.error_kind != "IllegalActionError" or not first_policy(record, evidence):
             return None
         measured = evidence.error
     else:
         measured = f"{illegal.sum()} of {played} decisions in training are illegal"
     return Finding(
         "mask-ignored-in-play",
-        "The team plays actions that the mask forbids.",
+        "The policy plays actions that the mask forbids.",
         measured,
         "no illegal action",
         "sample from the masked distribution: logits of illegal actions are -inf before the "
         "softmax (corral.adapters.masked_distribution)",
         3,
-        found.policy,
+        record.policy,
     )
 
 
-def _illegal(found: PolicyEvidence) -> tuple[Array, int]:
-    """Return which played actions the environment's mask forbade, bool [T, B, P], and how many
-    were played; for single choices."""
-    parts, played = [np.zeros((0, 0, len(found.agents)), bool)], 0
+def _illegal(record: PolicyEvidence) -> tuple[Array, int]:
+    """Return a mask of illegal played actions, bool [T, B, P], and the number of played actions.
+
+    Only single discrete choices are counted.
+    """
+    parts, played = [np.zeros((0, 0, len(record.agents)), bool)], 0
     for (actions, _), (masks, _), acted in zip(
-        found.playing.played, found.masks, found.acted, strict=False
+        record.playing.played, record.masks, record.acted, strict=False
     ):
         steps, shape = len(actions), actions.shape[:3]
         if actions.ndim != 3 or actions.dtype.kind not in "iu" or not masks.shape[-1]:
@@ -55,63 +57,63 @@ def _illegal(found: PolicyEvidence) -> tuple[Array, int]:
         inside = np.clip(actions, 0, legal.shape[-1] - 1)
         ok = np.take_along_axis(legal, inside[..., None], axis=-1)[..., 0]
         who = acted[:steps].reshape(shape)
-        parts = [each for each in parts if each.size] + [~ok & who]
+        parts = [part for part in parts if part.size] + [~ok & who]
         played += int(who.sum())
     return np.concatenate(parts), played
 
 
-def mask_lies(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """The environment counts illegal actions that its own mask allowed."""
-    counted = evidence.said.illegal
+def mask_lies(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report actions that the environment counts as illegal although its mask allows them."""
+    counted = evidence.env.illegal
     agents = evidence.trainer.rules.agents
     if counted is None:
         return None
-    illegal, played = _illegal(found)
-    own = [agents.index(agent) for agent in found.agents]
-    forbidden = illegal.reshape(-1, len(own)).sum(axis=0)
-    more = counted[own] - forbidden
+    illegal, played = _illegal(record)
+    columns = [agents.index(agent) for agent in record.agents]
+    forbidden = illegal.reshape(-1, len(columns)).sum(axis=0)
+    more = counted[columns] - forbidden
     if not played or not (more > 0).any():
         return None
-    of = _permuted(found, counted[own])
+    of = _permuted(record, counted[columns])
     return Finding(
         "actions-permuted" if of else "mask-lies",
-        "An agent's action is judged by another agent's mask: actions reach the wrong agent."
+        "An agent's action is checked against another agent's mask: actions reach the wrong agent."
         if of
         else "The environment punishes actions that its own mask allows.",
         of
         or "; ".join(
-            f"{agent}: {int(counted[k]):,} actions count as illegal, its mask forbade "
+            f"{agent}: {int(counted[k]):,} actions count as illegal, its mask forbids "
             f"{int(forbidden[j]):,} of them"
-            for j, (agent, k) in enumerate(zip(found.agents, own, strict=True))
+            for j, (agent, k) in enumerate(zip(record.agents, columns, strict=True))
             if more[j] > 0
         ),
-        "a mask of 0 for each action that counts as illegal, and for no other",
-        "hand actions over by the agent's name"
+        "a mask that is 0 for exactly the actions that count as illegal",
+        "assign actions by agent name"
         if of
-        else "make mask and rules from one function; in a wrapper, hand the mask through, and at "
-        "the moment that it is of",
+        else "compute the mask and the rules in one function; in a wrapper, pass on the mask of "
+        "the current step",
         3,
-        found.policy,
+        record.policy,
     )
 
 
-def _permuted(found: PolicyEvidence, counted: Array) -> str:
-    """Return in words whose actions reach whom, where that explains what was counted."""
-    agents = len(found.agents)
+def _permuted(record: PolicyEvidence, counted: Array) -> str:
+    """Describe the permutation of agents that explains the illegal actions; "" if there is none."""
+    agents = len(record.agents)
     for k in range(1, agents):
-        told = np.zeros(agents)
+        expected = np.zeros(agents)
         for (actions, _), (masks, _), acted in zip(
-            found.playing.played, found.masks, found.acted, strict=False
+            record.playing.played, record.masks, record.acted, strict=False
         ):
             shape = actions.shape[:3]
             legal = masks[: len(actions)].reshape(*shape, -1)
             other = np.roll(actions, k, axis=2)
             ok = np.take_along_axis(legal, other[..., None], axis=-1)[..., 0]
-            told += (~ok & acted[: len(actions)].reshape(shape)).sum(axis=(0, 1))
-        if np.array_equal(told, counted):
+            expected += (~ok & acted[: len(actions)].reshape(shape)).sum(axis=(0, 1))
+        if np.array_equal(expected, counted):
             return (
-                f"what counts as illegal is just what it were if {found.agents[k % agents]} "
-                f"played the actions of {found.agents[0]}"
+                f"the number of illegal actions is exactly that of {record.agents[k % agents]} "
+                f"playing the actions of {record.agents[0]}"
             )
     return ""
 
@@ -119,56 +121,57 @@ def _permuted(found: PolicyEvidence, counted: Array) -> str:
 # --- The loss ------------------------------------------------------------------------------------
 
 
-def legal_in_loss(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """The distributions of the loss, beside the masks of the decisions."""
-    for possible, stored in found.playing.legal:
+def legal_in_loss(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Compare the possible actions in the loss with the stored masks."""
+    for possible, stored in record.playing.legal:
         if not possible or abs(possible - stored) < 0.5:
             continue
         more = possible > stored
         return Finding(
             "mask-lost-in-ratio",
-            "The loss counts actions as possible that were illegal: its masks are lost."
+            "The loss treats illegal actions as possible: it lost the masks."
             if more
-            else "The loss counts actions as impossible that were legal.",
+            else "The loss treats legal actions as impossible.",
             f"{possible:,.0f} actions have a probability in the first epoch, {stored:,.0f} were "
-            "legal where these decisions were made",
+            "legal in these decisions",
             "the same legal actions in play and in the loss, and a ratio of 1 before the first "
             "step",
-            "store masks with the decisions, and mask the logits of the loss by them",
+            "store the masks with the decisions and apply them to the logits in the loss",
             3,
-            found.policy,
+            record.policy,
         )
     return None
 
 
-def entropy_of_masked(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """A term for entropy that is not in proportion to the entropy of the legal actions."""
-    for name, pairs in found.playing.entropies.items():
-        told, own = np.array(pairs, dtype=np.float64).T
-        at = (own > 1e-6) & (told != 0)  # where it is not reported, it is 0
-        if at.sum() < 2 or np.ptp(own[at]) < 1e-3 * own[at].max():
+def entropy_of_masked(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report an entropy term that is not proportional to the entropy of the legal actions."""
+    for name, pairs in record.playing.entropies.items():
+        reported, entropy = np.array(pairs, dtype=np.float64).T
+        at = (entropy > 1e-6) & (reported != 0)  # an unreported entropy is 0
+        if at.sum() < 2 or np.ptp(entropy[at]) < 1e-3 * entropy[at].max():
             continue
-        ratio = told[at] / own[at]
-        if np.ptp(ratio) <= 0.1 * np.ptp(own[at]) / own[at].max() * np.abs(ratio).max():
+        ratio = reported[at] / entropy[at]
+        if np.ptp(ratio) <= 0.1 * np.ptp(entropy[at]) / entropy[at].max() * np.abs(ratio).max():
             continue
         return Finding(
             "mask-lost-in-entropy",
-            "What counts as entropy in the loss is not the entropy of the legal actions.",
-            f"{name} is {ratio.min():.4g} to {ratio.max():.4g} times it, minibatch by minibatch",
-            "always the same times the entropy over legal actions",
-            "take the entropy of the masked distribution; illegal actions count 0",
+            "The entropy in the loss is not the entropy of the legal actions.",
+            f"{name} is {ratio.min():.4g} to {ratio.max():.4g} times it, depending on the "
+            "minibatch",
+            "a constant multiple of the entropy over legal actions",
+            "use the entropy of the masked distribution; illegal actions contribute 0",
             3,
-            found.policy,
+            record.policy,
         )
     return None
 
 
-# --- Outside of training -------------------------------------------------------------------------
+# --- Evaluation ----------------------------------------------------------------------------------
 
 
-def greedy_legal(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Play outside of training, under masks."""
-    greedy, sampled = found.greedy_illegal, found.playing.sampled_illegal
+def greedy_legal(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report illegal actions in play outside of training."""
+    greedy, sampled = record.greedy_illegal, record.playing.sampled_illegal
     if not greedy and not sampled:
         return None
     return Finding(
@@ -177,46 +180,45 @@ def greedy_legal(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
         if greedy
         else "Play outside of training chooses illegal actions.",
         f"{greedy} illegal actions in greedy play, {sampled} in sampled play, of "
-        f"{found.playing.steps} decisions each",
-        "a legal action, always",
+        f"{record.playing.steps} decisions each",
+        "only legal actions",
         "take the argmax of the masked logits",
         3,
-        found.policy,
+        record.policy,
     )
 
 
-def plays_as_it_learns(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """The policy that plays has other probabilities than the actor that learns."""
-    if found.playing.play_differs <= 1e-4:
+def plays_as_it_learns(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report a policy in evaluation that differs from the trained actor."""
+    if record.playing.play_differs <= 1e-4:
         return None
     return Finding(
         "play-differs",
-        "Outside of training another policy plays than the one that learns.",
-        f"probabilities differ by up to {found.playing.play_differs:.3g} at the same observations",
+        "The policy in evaluation differs from the trained one.",
+        f"probabilities differ by up to {record.playing.play_differs:.3g} at the same observations",
         "the same probabilities",
-        "give the policy the same inputs as in training: normalization, which agent it is, the "
-        "order of columns, the mask",
+        "use the same inputs as in training: normalization, agent id, order of columns, mask",
         3,
-        found.policy,
+        record.policy,
     )
 
 
-def same_after_reload(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """The policy after saving and loading."""
-    if found.reloaded_illegal <= found.greedy_illegal and found.reloaded_differs <= 1e-5:
+def same_after_reload(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report a policy that changes when it is saved and loaded."""
+    if record.reloaded_illegal <= record.greedy_illegal and record.reloaded_differs <= 1e-5:
         return None
-    mask = found.reloaded_illegal > found.greedy_illegal
+    mask = record.reloaded_illegal > record.greedy_illegal
     return Finding(
         "mask-lost-after-reload" if mask else "reload-differs",
         "After saving and loading, the policy plays illegal actions."
         if mask
-        else "After saving and loading, the policy is another.",
-        f"{found.reloaded_illegal} illegal actions of {found.playing.steps} in greedy play, "
-        f"{found.greedy_illegal} before"
+        else "After saving and loading, the policy is different.",
+        f"{record.reloaded_illegal} illegal actions of {record.playing.steps} in greedy play, "
+        f"{record.greedy_illegal} before"
         if mask
-        else f"probabilities differ by up to {found.reloaded_differs:.3g}",
+        else f"probabilities differ by up to {record.reloaded_differs:.3g}",
         "the same policy",
-        "save everything that play depends on: weights, normalizers, buffers, the mask's place",
+        "save everything that affects play: weights, normalizers, buffers and the use of the mask",
         3,
-        found.policy,
+        record.policy,
     )

@@ -1,7 +1,7 @@
-"""What is wrong with a run: findings, by rules over what was seen of it.
+"""List the rules that derive findings from the evidence of a run.
 
-A rule is a function from ``Evidence`` of one policy to a finding, or None. Rules compare what was
-seen with what must be so; none knows the name of an environment or a trainer.
+A rule is a function from the ``Evidence`` of one policy to a finding, or None. A rule compares
+measured with required values. It never depends on the name of an environment or a trainer.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ RULES: tuple[Rule, ...] = (
     losses.rows_aligned,
     play.legal_in_loss,
     updates.first_ratio,
-    losses.off_one,
+    losses.clipped_too_early,
     updates.entropy_of_illegal,
     play.entropy_of_masked,
-    steps.left_out,
+    steps.missing_parameters,
     steps.rate_of_plan,
     steps.clipped_away,
     networks.dead_layers,
@@ -59,17 +59,17 @@ RULES: tuple[Rule, ...] = (
     losses.entropy_in_loss,
     losses.clip_too_tight,
     agents.late_obs,
-    agents.actions_of_others,
+    agents.permuted_actions,
     agents.constant_obs,
-    agents.untold_identity,
+    agents.missing_identity,
     scales.tiny_rewards,
     scales.huge_targets,
     steps.too_large_steps,
     steps.policy_unchanged,
     steps.diverged,
-    agents.paid_for_others,
+    agents.misdirected_rewards,
     agents.same_views,
     agents.blank_columns,
     networks.frozen_weights,
 )
-"""From the root outwards: what is wrong at the beginning makes what follows wrong."""
+"""From the root cause outwards: an early fault causes the later ones."""

@@ -1,4 +1,4 @@
-"""Sizes of observations and rewards."""
+"""Findings about the scale of observations and rewards."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from corral.lab.doctor.findings.finding import Finding, joined
 __all__ = ["huge_targets", "tiny_rewards", "unscaled_obs"]
 
 HUGE = 1000.0
-"""Value targets that a critic which begins near 0 does not reach in many updates."""
+"""Value targets above this size are out of reach: a new critic starts with values near 0."""
 
 
-def unscaled_obs(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    _, kept = joined(found.obs)
+def unscaled_obs(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    _, kept = joined(record.obs)
     if not kept.size:
         return None
     largest = np.abs(kept).max(axis=(0, 1))
@@ -22,50 +22,49 @@ def unscaled_obs(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
         return None
     return Finding(
         "observation-unscaled",
-        "Observations are large numbers, beside which others vanish.",
+        "Observations contain large numbers, which hide the small ones.",
         f"largest {largest.max():.4g}; {int((largest > 30).sum())} of {len(largest)} columns "
         "exceed 30",
-        "numbers of about -1 to 1",
-        "give finite bounds in the observation space (corral scales by them), or scale in the "
+        "values of about -1 to 1",
+        "set finite bounds in the observation space (corral scales with them), or scale in the "
         "environment",
         2 if largest.max() > 100 else 1,
-        found.policy,
+        record.policy,
     )
 
 
-def tiny_rewards(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    said, _ = joined(found.rewards)
-    if not said.size:
+def tiny_rewards(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    rewards, _ = joined(record.rewards)
+    if not rewards.size:
         return None
-    largest = float(np.abs(said).max())
+    largest = float(np.abs(rewards).max())
     if not 0 < largest < 1e-4:
         return None
     return Finding(
         "reward-tiny",
-        "Rewards are so small that they drown in rounding and in constants of the optimizer.",
+        "Rewards are so small that rounding and the optimizer's epsilon dominate them.",
         f"largest reward {largest:.3g}",
         "returns of about 1 to 100",
-        "multiply rewards, or divide them by their typical size, in the environment",
+        "multiply the rewards, or divide them by their typical size, in the environment",
         2,
-        found.policy,
+        record.policy,
     )
 
 
-def huge_targets(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """The critic's targets, by the scale that it learns them in, must be within its reach."""
-    if not found.targets:
+def huge_targets(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report value targets, in the critic's scale, that are too large to reach."""
+    if not record.targets:
         return None
-    target = np.concatenate([each[1] for each in found.targets])
+    target = np.concatenate([item[1] for item in record.targets])
     size = float(np.sqrt(np.mean(np.square(target.astype(np.float64)))))
     if not size > HUGE:
         return None
     return Finding(
         "reward-huge",
-        "Returns are so large that the critic does not get there, and its gradients drown all "
-        "others.",
-        f"value targets of about {size:.3g}, by the critic's scale",
-        "targets of about 1; a network puts out about 1 at first",
-        "leave normalize_values on, or divide rewards by their typical size",
+        "Returns are so large that the critic cannot reach them and its gradients dominate.",
+        f"value targets of about {size:.3g}, in the critic's scale",
+        "targets of about 1; an untrained network outputs about 1",
+        "keep normalize_values on, or divide rewards by their typical size",
         2,
-        found.policy,
+        record.policy,
     )

@@ -1,4 +1,4 @@
-"""What goes into an update: advantages, ratios, entropy."""
+"""Findings about the inputs of an update: advantages, ratios and entropy."""
 
 from __future__ import annotations
 
@@ -11,59 +11,60 @@ from corral.trainers.on_policy.maths import gae
 __all__ = ["entropy_of_illegal", "first_ratio", "zero_advantages"]
 
 
-def zero_advantages(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    for given, learned in zip(found.trajectories, found.advantages, strict=False):
-        valid = given.valid
+def zero_advantages(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    for trajectories, learned in zip(record.trajectories, record.advantages, strict=False):
+        valid = trajectories.valid
         if not valid.any():
             continue
-        # Rewards and values that differ make advantages differ, unless values are right already.
-        raw = given.reward[valid] - given.value[valid]
+        # Different rewards and values give different advantages, unless the values are exact.
+        raw = trajectories.reward[valid] - trajectories.value[valid]
         gamma = getattr(getattr(evidence.trainer, "settings", None), "gamma", 0.99)
-        told = gae(**vars(given), gamma=gamma, gae_lambda=1.0)[valid]
-        if np.std(learned.advantage[valid]) <= 1e-9 < 1e-6 < min(np.std(raw), np.std(told)):
+        monte_carlo = gae(**vars(trajectories), gamma=gamma, gae_lambda=1.0)[valid]
+        if np.std(learned.advantage[valid]) <= 1e-9 < 1e-6 < min(np.std(raw), np.std(monte_carlo)):
             return Finding(
                 "zero-advantages",
-                "All advantages are the same: the actor is told nothing.",
+                "All advantages are equal: the actor gets no gradient.",
                 f"advantages have a standard deviation of {np.std(learned.advantage[valid]):.3g}, "
-                f"rewards less values one of {np.std(raw):.3g}",
-                "advantages that vary as rewards and values do",
-                "look at what makes advantages (RLlib: a module that is no ValueFunctionAPI gets "
-                "none), at a normalization that divides by nothing, and at a mask of transitions "
+                f"rewards minus values one of {np.std(raw):.3g}",
+                "advantages that vary with rewards and values",
+                "check the code that computes advantages (RLlib: a module without ValueFunctionAPI "
+                "gets "
+                "none), a normalization that divides by 0, and a mask of valid transitions "
                 "that is all False",
                 3,
-                found.policy,
+                record.policy,
             )
     return None
 
 
-def first_ratio(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    if not found.log_ratio:
+def first_ratio(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    if not record.log_ratio:
         return None
-    worst = max(float(np.abs(np.expm1(each)).max(initial=0.0)) for each in found.log_ratio)
+    worst = max(float(np.abs(np.expm1(item)).max(initial=0.0)) for item in record.log_ratio)
     if worst <= 1e-3:
         return None
     return Finding(
         "ratio-not-one",
-        "Before the first step of an update, the policy is not the one that played.",
-        f"probability ratios are off 1 by up to {worst:.3g}",
+        "Before the first step of an update, the policy differs from the one that played.",
+        f"probability ratios differ from 1 by up to {worst:.3g}",
         "1 within 0.0001: the same weights, observations, masks and hidden states",
         "apply the stored mask in the loss as in play; compare observations, normalizers and "
-        "hidden states of both",
+        "hidden states in play and in the loss",
         3,
-        found.policy,
+        record.policy,
     )
 
 
-def entropy_of_illegal(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    for told, own in found.entropy:
-        if told > own + 1e-3 * max(1.0, own):
+def entropy_of_illegal(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    for reported, legal_entropy in record.entropy:
+        if reported > legal_entropy + 1e-3 * max(1.0, legal_entropy):
             return Finding(
                 "mask-lost-in-entropy",
-                "The entropy counts actions that are illegal.",
-                f"entropy in the loss {told:.4g}, of the legal actions {own:.4g}",
-                "entropy over legal actions alone",
-                "take the entropy of the masked distribution; illegal actions count 0",
+                "The entropy includes illegal actions.",
+                f"entropy in the loss {reported:.4g}, of the legal actions {legal_entropy:.4g}",
+                "entropy over legal actions only",
+                "use the entropy of the masked distribution; illegal actions contribute 0",
                 3,
-                found.policy,
+                record.policy,
             )
     return None

@@ -1,1 +1,1 @@
-"""What is seen of a run from outside: while it trains, in progress.csv, in rollout buffers."""
+"""Observe a run from outside: during training, in progress.csv and in rollout buffers."""

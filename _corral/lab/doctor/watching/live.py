@@ -1,8 +1,9 @@
-"""Warnings while a run is trained: what is wrong in each of its first updates is said at once.
+"""Warn during training about faults in the first updates.
 
-Every session has a ``Watch``, which looks before callbacks do. It changes no number. A cause is
-warned of once for each policy, when it has held in three updates in a row: a single one may be
-chance. In progress.csv ``warnings`` counts them, and ``warning_<cause>`` is 1 from then on.
+Every session has a ``Watch``, which runs before the callbacks and changes no number. It warns once
+per cause and policy, after the cause has held in several consecutive updates (3 or 10), because a
+single update may be chance. In progress.csv ``warnings`` counts them, and ``warning_<cause>`` is 1
+from then on.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from corral.lab.doctor.findings.finding import Finding, Rule
 from corral.lab.doctor.watching.progress import (
     AFTER,
     ROWS,
+    PolicyInfo,
     Rewards,
-    Told,
     early,
-    own_columns,
-    told_of,
+    policy_columns,
+    policy_infos,
 )
 from corral.trainers.observers import Observer
 from corral.trainers.on_policy.records import (
@@ -43,16 +44,16 @@ __all__ = ["Watch"]
 Row = dict[str, Any]
 
 LOOKS = ROWS
-"""Updates in which what takes a little longer is looked at."""
+"""Number of updates in which slower measurements are made."""
 
 
 class Watch(Observer):
-    """Warns of what keeps policies from learning."""
+    """Warns of faults that keep policies from learning."""
 
     def begin(self, session: Session) -> None:
-        """Look on from here."""
+        """Start observing the session."""
         learner = session.learner
-        self.told = told_of(session.config)
+        self.infos = policy_infos(session.config)
         self.rewards = Rewards()
         for row in session.rows:
             self.rewards.see(row)
@@ -60,27 +61,27 @@ class Watch(Observer):
         self.looks = LOOKS
         self.evidence: Evidence | None = None
         if isinstance(learner, OnPolicyTrainer):
-            self.trained = [name for name, each in learner.learners.items() if each.trained]
+            self.trained = [name for name, item in learner.learners.items() if item.trained]
             self.before = {name: _weights(learner.learners[name]) for name in self.trained}
             self.evidence = Evidence(learner, self.seen, [])
             learner.observe(self)
 
     def look(self, session: Session, row: Row) -> None:
-        """Say what is wrong, and add the columns."""
+        """Print due warnings, and add their columns to the row."""
         self.rewards.see(row)
         self._see_weights(session.learner)
         counts, due = session.statistics.warnings, []
-        for told in self.told:
-            finding = next(self._causes(told, row), None)
-            name = "" if finding is None else f"{told.policy}/{finding.cause}"
-            for own in [one for one in counts if one.rpartition("/")[0] == told.policy]:
-                if counts[own] > 0 and own != name:
-                    del counts[own]  # it was chance
+        for info in self.infos:
+            finding = next(self._causes(info, row), None)
+            name = "" if finding is None else f"{info.policy}/{finding.cause}"
+            for key in [count for count in counts if count.rpartition("/")[0] == info.policy]:
+                if counts[key] > 0 and key != name:
+                    del counts[key]  # the cause did not hold again: it was chance
             if finding is None or counts.get(name, 0) < 0:
                 continue
             counts[name] = counts.get(name, 0) + 1
             if counts[name] >= AFTER.get(finding.cause, ROWS):
-                counts[name] = -finding.certainty  # it is said
+                counts[name] = -finding.certainty  # negative: already reported
                 due.append(finding)
         for cause in dict.fromkeys(finding.cause for finding in due):
             self._say(session, [finding for finding in due if finding.cause == cause])
@@ -90,41 +91,42 @@ class Watch(Observer):
 
     # --- Rules -----------------------------------------------------------------------------------
 
-    def _causes(self, told: Told, row: Row) -> Iterator[Finding]:
-        """Yield findings, that nearest to the root first: what follows from it goes with it."""
-        found = self.seen.get(told.policy)
-        if found is not None and self.evidence is not None:
+    def _causes(self, info: PolicyInfo, row: Row) -> Iterator[Finding]:
+        """Yield findings, nearest to the root first; the caller reports only the first."""
+        record = self.seen.get(info.policy)
+        if record is not None and self.evidence is not None:
             for rule in WATCHED:
-                if (finding := rule(found, self.evidence)) is not None:
+                if (finding := rule(record, self.evidence)) is not None:
                     yield finding
-        yield from early(own_columns(row, told), told, self.rewards.may_vary)
+        yield from early(policy_columns(row, info), info, self.rewards.may_vary)
 
     def _say(self, session: Session, findings: list[Finding]) -> None:
-        """Say one cause, and whose it is."""
-        one, who = findings[0], ""
-        if len(self.told) > 1:
+        """Print one cause with the policies that it affects."""
+        first, who = findings[0], ""
+        if len(self.infos) > 1:
             names = ", ".join(finding.policy for finding in findings)
             who = f", {'policies' if len(findings) > 1 else 'policy'} {names}"
-        word = "warning" if one.certainty >= 2 else "note"
+        word = "warning" if first.certainty >= 2 else "note"
         say(
             session.run.folder,
-            f"{word} at {session.row['env_steps']:,} env steps{who}: {one.title} "
-            f"Measured: {one.measured}. Expected: {one.expected}. To do: {one.todo}",
+            f"{word} at {session.row['env_steps']:,} env steps{who}: {first.title} "
+            f"Measured: {first.measured}. Expected: {first.expected}. To do: {first.todo}",
         )
 
     def _columns(self, counts: Mapping[str, int]) -> dict[str, int]:
-        said = [name for name, count in counts.items() if count <= -2]
-        row = {"warnings": len(said)}
-        for name in said:
+        reported = [name for name, count in counts.items() if count <= -2]
+        row = {"warnings": len(reported)}
+        for name in reported:
             policy, _, cause = name.rpartition("/")
-            prefix = f"{policy}/" if len(self.told) > 1 else ""
+            prefix = f"{policy}/" if len(self.infos) > 1 else ""
             row[f"{prefix}warning_{cause.replace('-', '_')}"] = 1
         return row
 
-    # --- What is seen of an update ---------------------------------------------------------------
+    # --- Recording an update
+    # -------------------------------------------------------------------------
 
     def _see_weights(self, learner: Any) -> None:
-        """Note how far weights are from where they began, until they moved."""
+        """Record the distance of the weights from their start, until they move."""
         for name in self.trained if self.evidence is not None else ():
             if name in self.before and name in self.seen:
                 after, before = _weights(learner.learners[name]), self.before[name]
@@ -137,99 +139,102 @@ class Watch(Observer):
         self, learner: Any, trajectories: Trajectories, advantages: Advantages
     ) -> None:
         name = learner.group.policy
-        self.seen[name] = found = PolicyEvidence(name, learner.group.agents)
-        found.trajectories.append(trajectories)
-        found.advantages.append(advantages)
+        self.seen[name] = record = PolicyEvidence(name, learner.group.agents)
+        record.trajectories.append(trajectories)
+        record.advantages.append(advantages)
         self.tracks_reads = True
 
     def on_minibatch(
         self, learner: Any, minibatch: Minibatch, outputs: Outputs, losses: Losses
     ) -> None:
-        found = self.seen.get(learner.group.policy)
-        if self.tracks_reads and found is not None and isinstance(minibatch, TrackedMinibatch):
+        record = self.seen.get(learner.group.policy)
+        if self.tracks_reads and record is not None and isinstance(minibatch, TrackedMinibatch):
             self.tracks_reads = False
-            self._first_minibatch(found, minibatch, outputs)
+            self._first_minibatch(record, minibatch, outputs)
 
     def _first_minibatch(
-        self, found: PolicyEvidence, noted: TrackedMinibatch, outputs: Outputs
+        self, record: PolicyEvidence, minibatch: TrackedMinibatch, outputs: Outputs
     ) -> None:
-        """Note what the first minibatch of an update says, before any step of the optimizer."""
-        read = set(noted.read)
+        """Record the first minibatch of an update, before any optimizer step."""
+        read = set(minibatch.read)
         if "advantage" not in read:
-            found.advantages.clear()  # they are no part of this loss
+            record.advantages.clear()  # this loss does not use them
         if "log_prob" in read:
-            ratio = (outputs.log_prob - noted.log_prob).detach()
-            found.log_ratio.append(ratio.cpu().numpy())
+            ratio = (outputs.log_prob - minibatch.log_prob).detach()
+            record.log_ratio.append(ratio.cpu().numpy())
         if self.looks <= 0:
             return
-        legal = noted.mask.sum(dim=-1).clamp(min=1)
-        found.most_entropy.append(float(legal.double().log().mean()))
-        own = legal_entropy(noted, outputs)
-        if own is not None:
-            found.entropy.append((float(outputs.entropy.detach()), own))
+        legal = minibatch.mask.sum(dim=-1).clamp(min=1)
+        record.max_entropy.append(float(legal.double().log().mean()))
+        entropy = legal_entropy(minibatch, outputs)
+        if entropy is not None:
+            record.entropy.append((float(outputs.entropy.detach()), entropy))
 
 
 def _weights(learner: Any) -> dict[str, torch.Tensor]:
-    return {name: each.detach().clone() for name, each in learner.named_parameters()}
+    return {
+        name: named_parameter.detach().clone()
+        for name, named_parameter in learner.named_parameters()
+    }
 
 
-# --- Rules for trainers in house -----------------------------------------------------------------
+# --- Rules for in-house trainers -----------------------------------------------------------------
 
 
-def weights_fixed(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Nothing moves, though the learning rate is not 0."""
-    if not found.moved or any(size > 0 for size in found.moved.values()):
+def weights_fixed(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report weights that do not move although the learning rate is not 0."""
+    if not record.moved or any(size > 0 for size in record.moved.values()):
         return None
-    learner = evidence.trainer.learners[found.policy]
+    learner = evidence.trainer.learners[record.policy]
     rate = float(learner.optimizer.param_groups[0]["lr"])
-    if rate == 0 or not any(each.grad is not None for each in learner.parameters()):
+    if rate == 0 or not any(parameter.grad is not None for parameter in learner.parameters()):
         return None
     return Finding(
         "weights-fixed",
-        "No weight moves.",
-        f"largest change of a weight since training began: 0, learning rate {rate:g}",
-        "weights that move with every update",
-        "look at which parameters the optimizer was given",
+        "No weight changes.",
+        f"largest change of a weight since the start of training: 0, learning rate {rate:g}",
+        "weights that change in every update",
+        "check the parameters passed to the optimizer",
         3,
-        found.policy,
+        record.policy,
     )
 
 
-def no_choice(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Every decision has one legal action."""
-    if not found.most_entropy or max(found.most_entropy) > 0:
+def no_choice(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report a policy with one legal action in every decision."""
+    if not record.max_entropy or max(record.max_entropy) > 0:
         return None
     return Finding(
         "no-choice",
-        "Every decision of this policy has one legal action: there is nothing to learn.",
+        "Every decision of this policy has one legal action: the policy has nothing to learn.",
         "1 legal action in each decision of a minibatch",
-        "masks that leave a choice",
-        "look at the action masks: corral check ENV --learnable",
+        "masks that allow several actions",
+        "check the action masks: corral check ENV --learnable",
         1,
-        found.policy,
+        record.policy,
     )
 
 
-def critic_misleads(found: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Values are off by more than their targets differ."""
-    if not found.advantages:
+def critic_misleads(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report value errors with a larger deviation than the value targets."""
+    if not record.advantages:
         return None
-    valid = found.trajectories[0].valid
-    value, target = found.trajectories[0].value[valid], found.advantages[0].value_target[valid]
+    valid = record.trajectories[0].valid
+    value, target = record.trajectories[0].value[valid], record.advantages[0].value_target[valid]
     if len(target) < 2:
         return None
-    scale = evidence.trainer.learners[found.policy].value_norm.scale
+    scale = evidence.trainer.learners[record.policy].value_norm.scale
     off, spread = float(np.std(target - value)), float(np.std(target))
     if off <= 2.0 * max(spread, scale):
         return None
     return Finding(
         "critic-misleads",
-        "The critic is further off than a constant would be.",
-        f"value errors have a deviation of {off:.3g}, their targets one of {spread:.3g}",
-        "errors that are smaller than the targets' deviation",
-        "look at the order of values and targets, and at what the critic is given",
+        "The critic predicts worse than a constant.",
+        f"value errors have a standard deviation of {off:.3g}, their targets one of {spread:.3g}",
+        "errors smaller than the targets' standard deviation",
+        "check that values and targets have the same order, and check the critic's input",
         2,
-        found.policy,
+        record.policy,
     )
 
 
@@ -241,4 +246,4 @@ WATCHED: tuple[Rule, ...] = (
     critic_misleads,
     no_choice,
 )
-"""From the root outwards."""
+"""From the root cause outwards."""

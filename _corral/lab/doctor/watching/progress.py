@@ -1,8 +1,8 @@
-"""What progress.csv alone tells, of any trainer.
+"""Findings from progress.csv alone, for any trainer.
 
-Columns are read by the names of corral's own trainers; those of Stable-Baselines3 are translated.
-``EARLY`` rules read one row, and count where they hold in several rows in a row: while training
-goes on and afterwards. The others read a whole run.
+Columns have the names of corral's own trainers; Stable-Baselines3 columns are translated. ``EARLY``
+rules read one row and must hold in several consecutive rows; they run during and after training.
+The other rules read a whole run.
 """
 
 from __future__ import annotations
@@ -20,67 +20,67 @@ from corral.trainers.runs.run_config import RunConfig
 __all__ = [
     "AFTER",
     "ROWS",
+    "PolicyInfo",
     "Rewards",
-    "Told",
     "early",
-    "own_columns",
+    "policy_columns",
+    "policy_infos",
     "progress_findings",
-    "told_of",
     "trend",
 ]
 
 Row = Mapping[str, Any]
 
 ROWS = 3
-"""Rows in a row in which an early rule must hold: a single one may be chance."""
+"""Number of consecutive rows in which an early rule must hold: one may be chance."""
 
 AFTER = {"critic-misleads": 10, "same-rewards": 10}
-"""The same, of causes that need more of them."""
+"""Larger numbers of rows for some causes."""
 
 TRANSLATED = {"policy_gradient_loss": "policy_loss", "kl": "approx_kl"}
-"""Columns of other trainers -> what they are called here."""
+"""Columns of other trainers -> corral's names."""
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a run's configuration says of one policy that learns."""
+class PolicyInfo:
+    """Configuration of one policy that learns."""
 
     policy: str
     agents: tuple[str, ...]
-    prefix: str  # of its columns
-    several_steps: bool  # whether an update takes more than one step of the optimizer
+    prefix: str  # of the policy's columns
+    several_steps: bool  # an update takes more than one optimizer step
     horizon: int  # env steps
 
 
-def told_of(config: RunConfig) -> list[Told]:
-    """Return what is known of each policy that learns."""
+def policy_infos(config: RunConfig) -> list[PolicyInfo]:
+    """Return the configuration of each policy that learns."""
     learned = {name for agent, name in config.policies.items() if agent not in config.opponents}
     several = len(learned) > 1
-    found = []
+    infos = []
     for policy in config.policies_to_train:
         settings = {**config.settings, **config.settings_of.get(policy, {})}
         steps = max(settings.get(name) or 1 for name in ("n_epochs", "n_minibatches"))
         agents = tuple(agent for agent, name in config.policies.items() if name == policy)
         prefix = f"{policy}/" if several else ""
-        found.append(Told(policy, agents, prefix, steps > 1, config.horizon))
-    return found
+        infos.append(PolicyInfo(policy, agents, prefix, steps > 1, config.horizon))
+    return infos
 
 
-def own_columns(row: Row, told: Told) -> dict[str, float]:
-    """Return the numbers of a policy's own columns, and of those of all, by the names here."""
-    found = {}
+def policy_columns(row: Row, info: PolicyInfo) -> dict[str, float]:
+    """Return the columns of a policy and the shared columns, with corral's names."""
+    columns = {}
     for name, value in row.items():
         if value is None or value != value:
             continue
-        own = name.removeprefix(told.prefix)
-        found[TRANSLATED.get(own, own)] = float(value)
-    if "entropy_loss" in found:
-        found.setdefault("entropy", -found["entropy_loss"])
-    return found
+        column = name.removeprefix(info.prefix)
+        columns[TRANSLATED.get(column, column)] = float(value)
+    if "entropy_loss" in columns:
+        columns.setdefault("entropy", -columns["entropy_loss"])
+    return columns
 
 
 class Rewards:
-    """Whether rewards or returns vary from row to row: not known before the second."""
+    """Tracks if rewards or returns differ between rows; unknown before the second row."""
 
     def __init__(self) -> None:
         self.rows, self.differ = 0, False
@@ -100,39 +100,40 @@ class Rewards:
                 self.differ = True
 
 
-# --- Of one row ----------------------------------------------------------------------------------
+# --- Rules for one row ---------------------------------------------------------------------------
 
 
-def rate_zero(row: Row, told: Told, varied: bool) -> Finding | None:
-    if row.get("learning_rate") != 0 or not row["env_steps"] < told.horizon:
+def rate_zero(row: Row, info: PolicyInfo, varied: bool) -> Finding | None:
+    if row.get("learning_rate") != 0 or not row["env_steps"] < info.horizon:
         return None
     return Finding(
         "learning-rate-zero",
-        "The learning rate is 0 while env steps are left: nothing is learned from them.",
-        f"learning_rate 0 at {row['env_steps']:,.0f} of {told.horizon:,} env steps",
-        "a rate above 0 until the last update",
-        "look at learning_rate and its schedule",
+        "The learning rate is 0 before training ends: the remaining env steps teach nothing.",
+        f"learning_rate 0 at {row['env_steps']:,.0f} of {info.horizon:,} env steps",
+        "a learning rate above 0 until the last update",
+        "check learning_rate and its schedule",
         3,
-        told.policy,
+        info.policy,
     )
 
 
-def no_policy_loss(row: Row, told: Told, varied: bool) -> Finding | None:
-    if row.get("policy_loss") != 0 or not (told.several_steps and varied and _chooses(row)):
+def no_policy_loss(row: Row, info: PolicyInfo, varied: bool) -> Finding | None:
+    if row.get("policy_loss") != 0 or not (info.several_steps and varied and _chooses(row)):
         return None
     return Finding(
         "policy-loss-cut",
-        "The policy's loss is exactly 0: the actor is told nothing.",
+        "The policy loss is exactly 0: the actor gets no gradient.",
         "policy_loss 0, while rewards vary and the value loss is not 0",
-        "a loss that differs from 0, as advantages vary",
-        "look at what makes advantages (RLlib: a module that is no ValueFunctionAPI gets none), "
-        "and at what multiplies the policy's loss",
+        "a loss that differs from 0, because advantages vary",
+        "check the code that computes advantages (RLlib: a module without ValueFunctionAPI gets "
+        "none), "
+        "and the factors of the policy loss",
         2,
-        told.policy,
+        info.policy,
     )
 
 
-def no_actor_gradient(row: Row, told: Told, varied: bool) -> Finding | None:
+def no_actor_gradient(row: Row, info: PolicyInfo, varied: bool) -> Finding | None:
     if row.get("grad_norm_actor") != 0 or "policy_loss" not in row:  # cloning may be over
         return None
     if not (varied and _chooses(row)):
@@ -140,78 +141,78 @@ def no_actor_gradient(row: Row, told: Told, varied: bool) -> Finding | None:
     return Finding(
         "no-gradient",
         "No gradient reaches the actor: it learns nothing.",
-        "grad_norm_actor 0, while rewards vary and decisions have a choice",
+        "grad_norm_actor 0, while rewards vary and decisions have several legal actions",
         "a norm above 0",
-        "look for advantages that are all the same, detach() and no_grad(), and a loss that leaves "
-        "the actor out",
+        "look for advantages that are all equal, detach() and no_grad(), and a loss without "
+        "the actor",
         3,
-        told.policy,
+        info.policy,
     )
 
 
-def leaps(row: Row, told: Told, varied: bool) -> Finding | None:
+def leaps(row: Row, info: PolicyInfo, varied: bool) -> Finding | None:
     if not row.get("approx_kl", 0.0) > LEAP:
         return None
     return Finding(
         "updates-too-large",
-        "Each update makes another policy: what was learned is thrown over.",
+        "Each update changes the policy completely and discards the earlier learning.",
         f"KL divergence {row['approx_kl']:.3g} from the policy that played",
         "about 0.001 to 0.1",
-        "lower learning_rate or n_epochs, give target_kl, and look at whether the loss compares "
-        "with the log-probabilities that were played",
+        "lower learning_rate or n_epochs, set target_kl, and check that the loss uses the "
+        "log-probabilities of the played actions",
         2,
-        told.policy,
+        info.policy,
     )
 
 
-def same_rewards(row: Row, told: Told, varied: bool) -> Finding | None:
+def same_rewards(row: Row, info: PolicyInfo, varied: bool) -> Finding | None:
     if varied or not row.get("episodes"):
         return None
     return Finding(
         "same-rewards",
-        "Rewards and returns have been the same in all updates: there is nothing to learn from.",
+        "Rewards and returns are equal in all updates: the policy has nothing to learn from.",
         f"every row of progress.csv up to {row['env_steps']:,.0f} env steps",
-        "returns that depend on what is played",
-        "look at the environment: corral check ENV --learnable; where rewards are rare, play more "
-        "env steps an update",
+        "returns that depend on the actions",
+        "check the environment: corral check ENV --learnable; if rewards are rare, use more "
+        "env steps per update",
         1,
-        told.policy,
+        info.policy,
     )
 
 
 def _chooses(row: Row) -> bool:
-    """Tell whether something was learned from, and decisions had a choice, as far as is known."""
+    """Return True if the row shows learning and a choice of actions, as far as columns tell."""
     return bool(row.get("entropy", 1.0) > 1e-3 and row.get("value_loss", 1.0) != 0)
 
 
 LEAP = 5.0
-"""KL divergence of an update, in nats, that no healthy update comes near."""
+"""KL divergence of an update, in nats, far above that of any healthy update."""
 
-EARLY: tuple[Callable[[Row, Told, bool], Finding | None], ...] = (
+EARLY: tuple[Callable[[Row, PolicyInfo, bool], Finding | None], ...] = (
     rate_zero,
     no_policy_loss,
     no_actor_gradient,
     leaps,
     same_rewards,
 )
-"""From the root outwards."""
+"""From the root cause outwards."""
 
 
-def early(row: Row, told: Told, varied: bool) -> Iterator[Finding]:
-    """Yield what one row tells, that nearest to the root first. ``varied``: whether rewards did."""
+def early(row: Row, info: PolicyInfo, varied: bool) -> Iterator[Finding]:
+    """Yield the findings of one row, nearest to the root first. ``varied``: rewards differed."""
     for rule in EARLY:
-        if (finding := rule(row, told, varied)) is not None:
+        if (finding := rule(row, info, varied)) is not None:
             yield finding
 
 
-# --- Of a whole run ------------------------------------------------------------------------------
+# --- Rules for a whole run -----------------------------------------------------------------------
 
 
 def trend(rows: Sequence[Row], column: str = "return_team") -> tuple[float, float, float] | None:
-    """Return the mean of ``column`` in the first and the last third of a run, and the deviation of
-    their difference; None: too few episodes ended to tell.
+    """Return ``column``'s mean in the first and last third, and the deviation of their difference.
 
-    A return is a mean over 100 episodes, so that only rows 100 episodes apart are taken.
+    A return is a mean over 100 episodes, so only rows 100 episodes apart count. Return None if too
+    few episodes ended.
     """
     taken, seen = [], 0.0
     for row in rows:
@@ -227,61 +228,61 @@ def trend(rows: Sequence[Row], column: str = "return_team") -> tuple[float, floa
 
 
 def progress_findings(run: Run) -> list[Finding]:
-    """Return what progress.csv tells of a run, the surest first."""
+    """Return the findings from progress.csv, most certain first."""
     frame = run.progress
     rows = [
         {str(name): None if value != value else value for name, value in row.items()}
         for row in frame.to_dict("records")
     ]
-    found: list[Finding] = []
-    for told in told_of(run.config):
-        own = [own_columns(row, told) for row in rows]
-        found += (sure := [*_in_a_row(own, told), *_warned(own, told)])
-        if all(one.certainty < 2 for one in sure):  # else the rest follows from it
-            found += [one for rule in WHOLE if (one := rule(own, told)) is not None]
+    findings: list[Finding] = []
+    for info in policy_infos(run.config):
+        columns = [policy_columns(row, info) for row in rows]
+        findings += (sure := [*_in_a_row(columns, info), *_warned(columns, info)])
+        if all(finding.certainty < 2 for finding in sure):  # else the rest are consequences
+            findings += [finding for rule in WHOLE if (finding := rule(columns, info)) is not None]
     kept: dict[tuple[str, str], Finding] = {}
-    for one in found:
-        kept.setdefault((one.cause, one.policy), one)
-    return sorted(kept.values(), key=lambda one: -one.certainty)
+    for finding in findings:
+        kept.setdefault((finding.cause, finding.policy), finding)
+    return sorted(kept.values(), key=lambda finding: -finding.certainty)
 
 
-def _in_a_row(rows: Sequence[Row], told: Told) -> Iterator[Finding]:
-    """Yield the early findings that held long enough."""
+def _in_a_row(rows: Sequence[Row], info: PolicyInfo) -> Iterator[Finding]:
+    """Yield early findings that hold in enough consecutive rows."""
     rewards, cause, count = Rewards(), "", 0
     for row in rows:
         rewards.see(row)
-        one = next(early(row, told, rewards.may_vary), None)
-        now = "" if one is None else one.cause
+        finding = next(early(row, info, rewards.may_vary), None)
+        now = "" if finding is None else finding.cause
         cause, count = now, count + 1 if now == cause else 1
-        if one is not None and count == AFTER.get(cause, ROWS):
-            yield one
+        if finding is not None and count == AFTER.get(cause, ROWS):
+            yield finding
 
 
-def _warned(rows: Sequence[Row], told: Told) -> Iterator[Finding]:
-    """Yield what was warned of while it was trained."""
+def _warned(rows: Sequence[Row], info: PolicyInfo) -> Iterator[Finding]:
+    """Yield the warnings that were printed during training."""
     for name in rows[-1] if rows else ():
         if name.startswith("warning_"):
             cause = name.removeprefix("warning_").replace("_", "-")
             since = next(row["env_steps"] for row in rows if row.get(name))
             yield Finding(
                 cause,
-                f"It was warned of while it was trained: {cause.replace('-', ' ')}.",
+                f"Training warned of this cause: {cause.replace('-', ' ')}.",
                 f"{name} in progress.csv from {since:,.0f} env steps on",
                 "no warning",
-                "train on for a few updates, and read the warning on the screen",
+                "train for a few more updates, and read the warning on the screen",
                 2,
-                told.policy,
+                info.policy,
             )
 
 
-def policy_still(rows: Sequence[Row], told: Told) -> Finding | None:
+def policy_still(rows: Sequence[Row], info: PolicyInfo) -> Finding | None:
     kl = _column(rows, "approx_kl")
-    if len(kl) < 5 or not told.several_steps or not all(map(_chooses, rows)):
+    if len(kl) < 5 or not info.several_steps or not all(map(_chooses, rows)):
         return None
     rewards = Rewards()
     for row in rows:
         rewards.see(row)
-    # The largest one: a policy that was soon right is moved no more, and was before.
+    # Use the largest: a policy that converged early stops changing later.
     if not (rewards.differ and kl.max() < 1e-6):
         return None
     return Finding(
@@ -289,50 +290,49 @@ def policy_still(rows: Sequence[Row], told: Told) -> Finding | None:
         "Updates hardly change the policy.",
         f"KL divergence of at most {kl.max():.2g} in {len(kl)} updates",
         "about 0.001 to 0.1",
-        "raise learning_rate; look at advantages that are almost all the same, at max_grad_norm, "
-        "and at target_kl",
+        "raise learning_rate; look for almost equal advantages; check max_grad_norm and target_kl",
         2,
-        told.policy,
+        info.policy,
     )
 
 
-def entropy_flat(rows: Sequence[Row], told: Told) -> Finding | None:
+def entropy_flat(rows: Sequence[Row], info: PolicyInfo) -> Finding | None:
     entropy, value_loss = _column(rows, "entropy"), _column(rows, "value_loss")
-    if len(entropy) < 10 or len(value_loss) != len(entropy) or _improved(rows, told):
+    if len(entropy) < 10 or len(value_loss) != len(entropy) or _improved(rows, info):
         return None
     spread, fell = np.ptp(entropy), value_loss[-3:].mean() < 0.7 * value_loss[:3].mean()
     if not (fell and entropy[0] > 0.1 and spread < 0.01 * entropy[0]):
         return None
     return Finding(
         "entropy-flat",
-        "The critic learns, and the policy stays as random as it began.",
+        "The critic learns, but the policy stays as random as at the start.",
         f"entropy {entropy.min():.4g} to {entropy.max():.4g} in {len(entropy)} updates, while the "
-        f"value loss went from {value_loss[:3].mean():.3g} to {value_loss[-3:].mean():.3g}",
-        "an entropy that falls where choices matter",
-        "look at the scale of advantages, at ent_coef, and at whether choices matter: corral check "
+        f"value loss changes from {value_loss[:3].mean():.3g} to {value_loss[-3:].mean():.3g}",
+        "an entropy that falls if actions affect the return",
+        "check the scale of advantages and ent_coef; test if actions matter: corral check "
         "ENV --learnable",
         1,
-        told.policy,
+        info.policy,
     )
 
 
-def critic_weak(rows: Sequence[Row], told: Told) -> Finding | None:
+def critic_weak(rows: Sequence[Row], info: PolicyInfo) -> Finding | None:
     variance = _column(rows, "explained_variance")
     half = variance[len(variance) // 2 :]
     if len(half) < 5 or not np.median(half) < -0.05:
         return None
     return Finding(
         "critic-weak",
-        "The critic explains less than a constant would.",
+        "The critic explains less variance than a constant.",
         f"explained_variance {np.median(half):.2f}, the median of the last {len(half)} updates",
         "above 0, and rising",
-        "look at the scale of returns, at the critic's learning rate, and at what it is given",
+        "check the scale of returns, the critic's learning rate and the critic's input",
         1,
-        told.policy,
+        info.policy,
     )
 
 
-def updates_large(rows: Sequence[Row], told: Told) -> Finding | None:
+def updates_large(rows: Sequence[Row], info: PolicyInfo) -> Finding | None:
     kl, clipped = _column(rows, "approx_kl"), _column(rows, "clip_fraction")
     large = len(kl) >= 5 and np.median(kl) > 0.2
     if not large and not (len(clipped) >= 5 and np.median(clipped) > 0.5):
@@ -340,23 +340,23 @@ def updates_large(rows: Sequence[Row], told: Told) -> Finding | None:
     parts = [("KL divergence", kl), ("clip fraction", clipped)]
     return Finding(
         "updates-large",
-        "Updates move the policy far.",
-        ", ".join(f"median {name} {np.median(each):.2g}" for name, each in parts if len(each)),
+        "Updates change the policy a lot.",
+        ", ".join(f"median {name} {np.median(part):.2g}" for name, part in parts if len(part)),
         "a KL divergence of about 0.001 to 0.1, less than half of the decisions clipped",
-        "lower learning_rate or n_epochs, or give target_kl",
+        "lower learning_rate or n_epochs, or set target_kl",
         1,
-        told.policy,
+        info.policy,
     )
 
 
-def returns(rows: Sequence[Row], told: Told) -> Finding | None:
-    column = f"return_of_{told.policy}"
-    found = trend(rows, column)
-    if found is None or (found[0] == found[1] and found[2] == 0):
+def returns(rows: Sequence[Row], info: PolicyInfo) -> Finding | None:
+    column = f"return_of_{info.policy}"
+    change = trend(rows, column)
+    if change is None or (change[0] == change[1] and change[2] == 0):
         return None
-    if "pool_size" in rows[-1]:  # those that it plays against grow with it
+    if "pool_size" in rows[-1]:  # the opponents in the pool improve too
         return None
-    first, last, noise = found
+    first, last, noise = change
     if last - first > 2 * noise:
         return None
     worse = first - last > 3 * noise
@@ -365,23 +365,23 @@ def returns(rows: Sequence[Row], told: Told) -> Finding | None:
         "Returns fell." if worse else "Returns did not improve.",
         f"{column} {first:.4g} in the first third of the run, {last:.4g} in the last, noise "
         f"± {2 * noise:.2g}",
-        "returns that rise, but for games in which others learn too, or nothing is left to learn",
-        "compare with reference players: corral evaluate RUN",
+        "rising returns, unless opponents learn too or the policy is already optimal",
+        "compare with reference teams: corral evaluate RUN",
         1,
-        told.policy,
+        info.policy,
     )
 
 
-def _improved(rows: Sequence[Row], told: Told) -> bool:
-    found = trend(rows, f"return_of_{told.policy}")
-    return found is not None and found[1] - found[0] > 2 * found[2]
+def _improved(rows: Sequence[Row], info: PolicyInfo) -> bool:
+    change = trend(rows, f"return_of_{info.policy}")
+    return change is not None and change[1] - change[0] > 2 * change[2]
 
 
 def _column(rows: Sequence[Row], name: str) -> np.ndarray[Any, Any]:
     return np.array([row[name] for row in rows if name in row], dtype=np.float64)
 
 
-WHOLE: tuple[Callable[[Sequence[Row], Told], Finding | None], ...] = (
+WHOLE: tuple[Callable[[Sequence[Row], PolicyInfo], Finding | None], ...] = (
     policy_still,
     updates_large,
     entropy_flat,
