@@ -345,8 +345,8 @@ def _no_team(question: Question, train: bool) -> str:
         )
     if question.constant:
         return (
-            "No learned team was trained: load and capacity are the same in every step, so "
-            f"there is no different {unit} for judging it."
+            "No learned team was trained: load and capacity are equal in all steps, so "
+            f"no different {unit} remains for judging it."
         )
     return ""
 

@@ -119,7 +119,7 @@ class PostMortem:
 
     @property
     def exact_by_step(self) -> bool:
-        """Whether the parts of single steps are exact: there is no queue."""
+        """Whether the parts of single steps are exact: nodes have no queue."""
         return self.queue == 0
 
     @property

@@ -193,7 +193,6 @@ def rule_of_thumb(
             if it was trained on this load, else all rows before the replayed ones.
         depth: maximum number of questions in a row.
         progress: called with the number of steps done.
-        progress: is told how far it is.
 
     Policies that share a network get one tree. Under route "choose" the trees forward to the
     largest reported spare. Raises ValueError for a rule, a team that was not replayed, missing
@@ -279,7 +278,7 @@ def _rows(result: Replay, entry: Entry | Run, train: Sequence[int] | None) -> tu
     if train is None:
         if not first:
             raise ValueError(
-                "there are no rows before the replayed ones: pass train=(low, high), the rows on "
+                "no rows precede the replayed ones: pass train=(low, high), the rows on "
                 "which the team was trained"
             )
         train = 0, first

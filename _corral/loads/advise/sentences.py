@@ -153,7 +153,7 @@ def trend_sentences(trend: Trend, unit: str, saving_name: str | None) -> str:
 
     Args:
         unit: "a day" or "a window".
-        saving_name: the name of the saving, "the saving above"; None: there is no saving.
+        saving_name: the name of the saving, "the saving above"; None: no saving.
     """
     days = unit.removeprefix("a ")
     verb = "grows" if trend.slope > 0 else "shrinks"

@@ -77,7 +77,7 @@ class Saving:
 
     @property
     def open_ended(self) -> bool:
-        """Whether the saving may be chance: there is no interval, or it contains 0."""
+        """Whether the saving may be chance: the interval is missing or contains 0."""
         return self.low is None or self.high is None or self.low <= 0 <= self.high
 
     @property
