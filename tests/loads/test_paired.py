@@ -176,7 +176,10 @@ def test_days_that_are_alike_and_large_days_are_told() -> None:
     [
         ({1: 1, 2: 1, 3: 1}, r"costs 10 % of the arrivals less than the best rule, local: 4"),
         # 2 and 4 more, and the others less.
-        ({1: 1, 3: 0, 2: 5}, r"difference between mine and the best rule, local: \d requests a day"),
+        (
+            {1: 1, 3: 0, 2: 5},
+            r"difference between mine and the best rule, local: \d requests a day",
+        ),
         ({}, r"mine costs the same as the best rule, local, in every window\."),
     ],
 )

@@ -152,7 +152,7 @@ def test_a_teams_page_has_learning_and_what_was_learned(tmp_path: Path) -> None:
     headings = re.findall(r"<h2>(.*?)</h2>", page)
     assert headings == [
         "Requests a day",
-        "What each policy served and lost",
+        "Served and lost by policy",
         "Compared with the best rule, in the same windows",
         "Load and loss over time",
         "Learning",
