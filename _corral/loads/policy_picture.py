@@ -3,7 +3,7 @@
 Two features of a node's observation vary from hour to hour: arrivals and capacity. A picture is a
 grid over these two. All other features are at their means over a real replay, because zeros (an
 empty queue, no spare capacity at the neighbors) may be a situation that the team never met. With
-unknown arrivals, the picture uses the last count in place of the arrivals.
+unknown arrivals, the picture uses the last count instead of the arrivals.
 """
 
 from __future__ import annotations

@@ -229,11 +229,11 @@ def _paired_html(replay: Replay, kinds: Mapping[str, str]) -> str:
     """Return the costs compared with the best rule; "" without a best rule."""
     if replay.best_rule is None:
         return ""
-    said = "".join(f"<p>{html.escape(line)}</p>" for line in verdicts(replay).values())
+    sentences = "".join(f"<p>{html.escape(line)}</p>" for line in verdicts(replay).values())
     headings = [heading.replace("\n", " ") for heading in paired_headings(replay)]
     why = note(without_intervals(replay)) if without_intervals(replay) else ""
     return f"""<h2>Compared with the best rule, in the same windows</h2>
-{said}{table(["policy", *headings], paired_lines(replay), kinds=kinds)}
+{sentences}{table(["policy", *headings], paired_lines(replay), kinds=kinds)}
 {why}"""
 
 

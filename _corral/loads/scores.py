@@ -93,7 +93,7 @@ def best_of(rules: DfaasRules, window: int, sampled: int, progress: Progress) ->
     starts = range(0, len(section), window)
     windows, method = list(range(len(starts))), "closed form"
     if not (sampled or has_closed_form(**limits)):
-        return Best([], "none was asked for", np.zeros(0), [], 0)
+        return Best([], "not requested", np.zeros(0), [], 0)
     if not has_closed_form(**limits):
         method = "linear program"
         if sampled < len(starts):  # whole windows; a shorter last one has less weight
@@ -137,8 +137,8 @@ class WindowSums:
     def of(cls, played: EndedEpisodes, rules: DfaasRules) -> WindowSums:
         sums = {key: values.sum(axis=1) for key, values in played.infos.items()}  # int64 [W]
         amounts, load = rules.shares(sums)
-        own = {name: sums[name] for name in ("waiting", "illegal_actions")}
-        return cls(arrivals=load, **amounts, **own)
+        counts = {name: sums[name] for name in ("waiting", "illegal_actions")}
+        return cls(arrivals=load, **amounts, **counts)
 
 
 def score_of(

@@ -311,7 +311,7 @@ def losses_table(result: Replay) -> tuple[list[str], list[list[str]]]:
         {node: 100 * share for node, share in score.lost_by_node.items()} for score in scores
     ]
     headings, cells = returns_by_agent(shares)
-    lines = [[s.policy, *own] for s, own in zip(scores, cells, strict=True)]
+    lines = [[s.policy, *row] for s, row in zip(scores, cells, strict=True)]
     return [heading.replace("\n", " ") for heading in headings], lines
 
 
@@ -320,7 +320,7 @@ def returns_table(result: Replay) -> tuple[list[str], list[list[str]]]:
     scores = [score for score in ordered(result.scores) if score.policy != "optimum"]
     headings, cells = returns_by_agent([score.returns for score in scores])
     teams = [f"{score.return_team:.4g}" for score in scores]
-    lines = [[s.policy, team, *own] for s, team, own in zip(scores, teams, cells, strict=True)]
+    lines = [[s.policy, team, *row] for s, team, row in zip(scores, teams, cells, strict=True)]
     return ["team", *(heading.replace("\n", " ") for heading in headings)], lines
 
 

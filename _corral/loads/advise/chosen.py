@@ -67,7 +67,7 @@ def familiar(queue: int, route: str | None) -> list[str]:
     """Return the rules that are always compared: local play and common load balancers."""
     amount = "patient" if queue else "overflow"
     routes = BALANCERS if route is None else (route,)
-    return [LOCAL, *(str(PlainRule.of(f"{amount}/{each}")) for each in routes)]
+    return [LOCAL, *(str(PlainRule.of(f"{amount}/{balancer}")) for balancer in routes)]
 
 
 @dataclass(frozen=True)
@@ -93,10 +93,10 @@ class Textbook:
         for label in ranked:
             if len(selected) >= SHOWN:
                 break
-            rule, listed = PlainRule.of(label), [PlainRule.of(each) for each in selected]
-            new_amount = rule.amount not in {each.amount for each in listed}
-            new_route = rule.route not in {each.route for each in listed}
-            duplicate = any((self.costs[label] == self.costs[each]).all() for each in selected)
+            rule, listed = PlainRule.of(label), [PlainRule.of(name) for name in selected]
+            new_amount = rule.amount not in {shown.amount for shown in listed}
+            new_route = rule.route not in {shown.route for shown in listed}
+            duplicate = any((self.costs[label] == self.costs[name]).all() for name in selected)
             if label not in selected and (new_amount or new_route) and not duplicate:
                 selected.append(label)
         return list(dict.fromkeys([*selected, *more]))
@@ -152,7 +152,7 @@ def read_textbook(
     if cut < len(load):
         later = play_rules(load, [*costs], rows=(cut, len(load)), **plan)
         costs = {k: np.concatenate([cost, later[k].cost]) for k, cost in costs.items()}
-        lost = {k: np.concatenate([each, later[k].lost]) for k, each in lost.items()}
+        lost = {k: np.concatenate([losses, later[k].lost]) for k, losses in lost.items()}
         arrivals = np.concatenate([arrivals, next(iter(later.values())).arrivals])
     return Textbook(str(fitted.rule), (0, cut), fitted.tried, costs, lost, arrivals)
 
@@ -216,7 +216,9 @@ class Chosen:
         plain = {k: getattr(self, k) for k in ("rule", "cost", "lost", "today")}
         lists = {"days": dict(self.days), "alike": list(self.alike)}
         pairs = {"beside_local": self.beside_local, "beside_today": self.beside_today}
-        savings = {k: None if each is None else each.to_json() for k, each in pairs.items()}
+        savings = {
+            k: None if saving_of is None else saving_of.to_json() for k, saving_of in pairs.items()
+        }
         return {**plain, **lists, **savings, "runner_up": runner_up_values}
 
 

@@ -299,7 +299,7 @@ class RuleResults:
 
 
 def _joined(*sentences: str) -> str:
-    return " ".join(each for each in sentences if each)
+    return " ".join(sentence for sentence in sentences if sentence)
 
 
 def _of_rules(question: Question, show: Progress, begins: Callable[[str], None]) -> RuleResults:
@@ -370,7 +370,7 @@ def _explained(
     more: dict[str, Any] = {}
     notes = list(advice.notes)
     if played.sums[label].cost.any():
-        rules = [each for each in played.sums if each not in played.teams]
+        rules = [label for label in played.sums if label not in played.teams]
         more["post_mortem"] = post_mortem(played, label, run, rules=rules, progress=show)
     if run is not None:
         try:

@@ -177,7 +177,7 @@ class PostMortem:
         if not worst:
             return wrapped([*lines, "No step cost anything."])
         largest = max(worst[0].cost, *(moment.arrivals for moment in worst))
-        scale, unit = next(each for each in SCALES if largest < LARGEST * each[0])
+        scale, unit = next(candidate for candidate in SCALES if largest < LARGEST * candidate[0])
         lines.append(f"The {len(worst)} costliest steps, in {unit}:")
         head = ["time", "worst\nnode", "arrivals\nof all", "cost\nof all"]
         head += [PARTS[key] for key in self.parts]
@@ -189,7 +189,7 @@ class PostMortem:
             time = time if clock else moment.time  # a clock without dates
             figures = [moment.arrivals, moment.cost]
             figures += [getattr(moment, key) for key in self.parts]
-            cells = [number(None if each is None else each / scale) for each in figures]
+            cells = [number(None if figure is None else figure / scale) for figure in figures]
             rows.append([time, one_line(moment.node), *cells])
         return [*wrapped(lines), *columns(head, rows, names=2), "", *wrapped(self.notes())]
 
@@ -357,7 +357,7 @@ def _rules(result: Replay, queue: int) -> list[str]:
     plain = [pair for pair in plain if known or PlainRule.of(pair).route not in BY_COUNT]
     replayed = [label for label in result.sums if label not in result.teams]
     return list(
-        dict.fromkeys([*plain, *(each for each in replayed if not each.startswith("random"))])
+        dict.fromkeys([*plain, *(rule for rule in replayed if not rule.startswith("random"))])
     )
 
 

@@ -1,4 +1,4 @@
-"""A load, and the settings under which an advice is asked for."""
+"""A load, and the settings for an advice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Question"]
 
 @dataclass(frozen=True)
 class Question:
-    """A load, and the settings under which an advice is asked for."""
+    """A load, and the settings for an advice."""
 
     load: Trace  # with capacity
     arrivals: str
@@ -33,8 +33,8 @@ class Question:
     @property
     def steps(self) -> int:
         """Steps of a window."""
-        own = self.window or self.load.steps_per_day or DEFAULT_WINDOW
-        return min(own, len(self.load))
+        steps = self.window or self.load.steps_per_day or DEFAULT_WINDOW
+        return min(steps, len(self.load))
 
     @property
     def windows(self) -> int:
@@ -57,7 +57,7 @@ class Question:
         """Whether load and capacity are the same in every step."""
         assert self.load.capacity is not None
         columns = self.load.arrivals, self.load.capacity
-        return all(bool((each == each[:1]).all()) for each in columns)
+        return all(bool((column == column[:1]).all()) for column in columns)
 
     def game(self) -> dict[str, Any]:
         """Return the arguments of dfaas_v0 for training a team."""

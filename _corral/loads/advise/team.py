@@ -88,7 +88,9 @@ class Team:
             "cost": self.cost,
             "lost": self.lost,
             "training": self.training.to_json(),
-            "rows": {what: None if each is None else list(each) for what, each in rows.items()},
+            "rows": {
+                part: None if bounds is None else list(bounds) for part, bounds in rows.items()
+            },
         }
 
 
@@ -131,7 +133,9 @@ def require_the_same(folder: Path, load: Trace, settings: Mapping[str, Any]) -> 
     """Raise ValueError if the team in ``folder`` plays another load or other settings."""
     begun = folder if (folder / "config.json").is_file() else clone_folder(folder)
     config = load_run(begun).config.env_config
-    defaults = {k: each.default for k, each in inspect.signature(DfaasRules).parameters.items()}
+    defaults = {
+        k: parameter.default for k, parameter in inspect.signature(DfaasRules).parameters.items()
+    }
     played = {**defaults, **config.env_kwargs}
     differing = [key for key, value in settings.items() if played.get(key) != value]
     if config.trace != load or differing:

@@ -276,8 +276,10 @@ def _distinguishable(inputs: Mapping[str, Array]) -> list[str]:
     distinct: dict[str, Array] = {}
     for name in INPUTS:
         order = np.unique(inputs[name], return_inverse=True)[1]  # [S] ranks
-        equal = (np.array_equal(order, each) for each in distinct.values())
-        reversed_order = (np.array_equal(order.max() - order, each) for each in distinct.values())
+        equal = (np.array_equal(order, earlier) for earlier in distinct.values())
+        reversed_order = (
+            np.array_equal(order.max() - order, earlier) for earlier in distinct.values()
+        )
         if order.any() and not any(equal) and not any(reversed_order):
             distinct[name] = order
     return [*distinct]

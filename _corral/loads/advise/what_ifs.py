@@ -51,10 +51,10 @@ class WhatIf:
         now = self.cost if self.costs else self.lost
         if change.same:
             return [f"{self.name}: no change.{self._instead()}"]
-        said = f"{self.name}: {self.rule} {verb} {percent(now)} instead of {percent(self.before)}"
+        text = f"{self.name}: {self.rule} {verb} {percent(now)} instead of {percent(self.before)}"
         sign = "fewer" if change.share > 0 else "more"
-        said += f", {requests(abs(change.requests))} {sign} requests {change.unit}{_ends(change)}."
-        return [f"{said}{self._instead()}"]
+        text += f", {requests(abs(change.requests))} {sign} requests {change.unit}{_ends(change)}."
+        return [f"{text}{self._instead()}"]
 
     def _instead(self) -> str:
         saving = self.instead

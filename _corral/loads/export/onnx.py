@@ -225,7 +225,7 @@ def _cyclic(linked: Any, node: int) -> list[int]:
 
 
 def _describe(model: Any, about: Mapping[str, Any]) -> None:
-    """Put ``about`` into a model's metadata, in place of the exporter's data about the sources."""
+    """Replace the exporter's data about the sources in a model's metadata by ``about``."""
     for node in model.graph.all_nodes():
         node.metadata_props.clear()
         node.doc_string = None

@@ -122,30 +122,30 @@ class ReadEvery(nn.Module):
     def forward(self, given: Inputs) -> Reading:
         tables: Any = self
         if "node" in given:
-            node, known = _clipped(given["node"], self.size - 1)
-            known = known & tables.played[node]
+            node, valid = _clipped(given["node"], self.size - 1)
+            valid = valid & tables.played[node]
         else:
             node = torch.zeros_like(given["capacity"]) + self.nodes[0]
-            known = torch.ones_like(node, dtype=torch.bool)
-        (arrivals, *more), a_known = self.own.read(given, self.most[0])
-        capacity, c_known = _clipped(given["capacity"], self.most[1])
-        queue, q_known = _clipped(given["queue"], self.queue)
+            valid = torch.ones_like(node, dtype=torch.bool)
+        (arrivals, *more), arrivals_valid = self.own.read(given, self.most[0])
+        capacity, capacity_valid = _clipped(given["capacity"], self.most[1])
+        queue, queue_valid = _clipped(given["queue"], self.queue)
         others, linked = tables.others[node], tables.linked[node]  # [R, N-1]
-        spare, s_known = _clipped(given["spare"].gather(1, others), self.most[1])
-        lost, l_known = _clipped(given["lost"].gather(1, others), self.most[0])
-        own = (arrivals, self.scales[0]), (capacity, self.scales[1]), (queue, max(self.queue, 1))
+        spare, spare_valid = _clipped(given["spare"].gather(1, others), self.most[1])
+        lost, lost_valid = _clipped(given["lost"].gather(1, others), self.most[0])
+        loads = (arrivals, self.scales[0]), (capacity, self.scales[1]), (queue, max(self.queue, 1))
         reports = [_share(spare, self.scales[1]), _share(lost, self.scales[0])]
         reported = torch.stack(reports, dim=-1) * linked[..., None]  # [R, N-1, 2]
-        features = [*(_share(*each)[:, None] for each in own), reported.flatten(1)]
-        features += [_share(each, self.scales[0])[:, None] for each in more]
+        features = [*(_share(*load)[:, None] for load in loads), reported.flatten(1)]
+        features += [_share(count, self.scales[0])[:, None] for count in more]
         if self.timed:
-            time, t_known = _clipped(given["time"], LATEST)
-            known = known & t_known
+            time, time_valid = _clipped(given["time"], LATEST)
+            valid = valid & time_valid
             steps = tables.means.shape[0]
             slot = torch.div(time % SECONDS_PER_DAY * steps, SECONDS_PER_DAY, rounding_mode="trunc")
             mean = tables.means[slot, node]
             features.append((mean / self.scales[0]).float()[:, None])
-        reports_known = ((s_known & l_known) | ~linked).all(dim=1)
+        reports_valid = ((spare_valid & lost_valid) | ~linked).all(dim=1)
         return Reading(
             features=torch.cat(features, dim=1),
             arrivals=arrivals,
@@ -153,7 +153,7 @@ class ReadEvery(nn.Module):
             degree=tables.degree[node],
             named=tables.nearest[node],
             node=node,
-            in_range=known & a_known & c_known & q_known & reports_known,
+            in_range=valid & arrivals_valid & capacity_valid & queue_valid & reports_valid,
         )
 
 
@@ -168,30 +168,30 @@ class ReadSummary(nn.Module):
 
     def inputs(self) -> dict[str, tuple[int | str, ...]]:
         """Return the names and shapes of the inputs, with names for axes of variable size."""
-        own = ["capacity", "queue", *(["daily_mean"] if self.timed else []), "spare", "lost"]
+        names = ["capacity", "queue", *(["daily_mean"] if self.timed else []), "spare", "lost"]
         reports = "neighbours_spare", "neighbours_lost"
         rows = self.own.inputs()
-        rows |= dict.fromkeys(own, ("batch",))
+        rows |= dict.fromkeys(names, ("batch",))
         return {**rows, **dict.fromkeys(reports, ("batch", "neighbours"))}
 
     def forward(self, given: Inputs) -> Reading:
         names = "queue", "spare", "lost", "capacity"
-        own, known = zip(*(_clipped(given[name], MAX_VALUE) for name in names), strict=True)
-        (arrivals, *counts), a_known = self.own.read(given, MAX_VALUE)
-        own, known = (arrivals, *own), (a_known, *known)
-        spare, s_known = _clipped(given["neighbours_spare"], MAX_VALUE, least=-1)
-        lost, l_known = _clipped(given["neighbours_lost"], MAX_VALUE)
+        numbers, valid = zip(*(_clipped(given[name], MAX_VALUE) for name in names), strict=True)
+        (arrivals, *counts), arrivals_valid = self.own.read(given, MAX_VALUE)
+        numbers, valid = (arrivals, *numbers), (arrivals_valid, *valid)
+        spare, spare_valid = _clipped(given["neighbours_spare"], MAX_VALUE, least=-1)
+        lost, lost_valid = _clipped(given["neighbours_lost"], MAX_VALUE)
         some = spare >= 0
         degree = some.sum(dim=1)
-        reports_known = (s_known & (l_known | ~some)).all(dim=1)
+        reports_valid = (spare_valid & (lost_valid | ~some)).all(dim=1)
         # Padding, so that at least RANKS neighbors exist.
-        nobody = torch.full_like(own[0], -1)[:, None].expand(-1, RANKS)
-        spare = torch.cat([spare, nobody], dim=1)
-        lost = torch.cat([lost, nobody], dim=1)
+        padding = torch.full_like(numbers[0], -1)[:, None].expand(-1, RANKS)
+        spare = torch.cat([spare, padding], dim=1)
+        lost = torch.cat([lost, padding], dim=1)
         # The largest first, ties in input order: no two keys are equal.
         places = torch.arange(spare.shape[1], device=spare.device)
         top = torch.topk(spare * spare.shape[1] - places, RANKS, dim=1).indices
-        features = [each.double()[:, None] for each in own[:4]]
+        features = [number.double()[:, None] for number in numbers[:4]]
         for values in (spare, lost):
             values = torch.where(spare >= 0, values, 0)
             mean = values.sum(dim=1).double() / degree.clamp(min=1).double()
@@ -199,20 +199,20 @@ class ReadSummary(nn.Module):
             features += [mean[:, None], values.amax(dim=1).double()[:, None]]
             features += [torch.where(degree > 0, smallest, 0).double()[:, None]]
             features += [values.gather(1, top).double()]
-        features += [each.double()[:, None] for each in counts]
+        features += [count.double()[:, None] for count in counts]
         if self.timed:
             mean = given["daily_mean"]
-            m_known = (mean >= 0) & (mean <= MAX_VALUE)  # False for NaN
-            features.append(torch.where(m_known, mean, 0.0)[:, None])
-            known = (*known, m_known)
-        shares = torch.cat(features, dim=1) / own[4].clamp(min=1).double()[:, None]
-        in_range = reports_known
-        for each in known:
-            in_range = in_range & each
+            mean_valid = (mean >= 0) & (mean <= MAX_VALUE)  # False for NaN
+            features.append(torch.where(mean_valid, mean, 0.0)[:, None])
+            valid = (*valid, mean_valid)
+        shares = torch.cat(features, dim=1) / numbers[4].clamp(min=1).double()[:, None]
+        in_range = reports_valid
+        for flags in valid:
+            in_range = in_range & flags
         return Reading(
             features=shares.clamp(max=LARGEST).float(),
-            arrivals=own[0],
-            room=torch.zeros_like(own[0]),  # levels of a summary do not depend on it
+            arrivals=numbers[0],
+            room=torch.zeros_like(numbers[0]),  # levels of a summary do not depend on it
             degree=degree,
             named=top,
             node=None,
@@ -222,8 +222,8 @@ class ReadSummary(nn.Module):
 
 def _clipped(values: torch.Tensor, most: int, least: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     """Return whole numbers clipped to a range, and whether they were in it."""
-    known = (values >= least) & (values <= most)
-    return values.clamp(least, most), known
+    valid = (values >= least) & (values <= most)
+    return values.clamp(least, most), valid
 
 
 def _share(values: torch.Tensor, scale: float) -> torch.Tensor:
@@ -300,13 +300,13 @@ class Legal(nn.Module):
         if self.unknown:
             return requests[level] if self.shares is None else level.double() / self.shares
         if kept is not None:
-            found = torch.where(level > 0, (arrivals - kept).clamp(min=0), 0)
+            forwarded = torch.where(level > 0, (arrivals - kept).clamp(min=0), 0)
         elif self.shares is None:
-            found = torch.minimum(requests[level], arrivals)
+            forwarded = torch.minimum(requests[level], arrivals)
         else:
             above = level * arrivals + (self.shares - 1)
-            found = torch.div(above, self.shares, rounding_mode="trunc")
-        return found if self.caps is None else torch.minimum(found, read.degree * self.caps)
+            forwarded = torch.div(above, self.shares, rounding_mode="trunc")
+        return forwarded if self.caps is None else torch.minimum(forwarded, read.degree * self.caps)
 
     def target(self, action: torch.Tensor, named: torch.Tensor) -> torch.Tensor:
         """Return the recipient among ``named`` [R, m], -1 without one: int64 [R]."""
@@ -337,7 +337,7 @@ class DecisionGraph(nn.Module):
         self.inputs = dict(self.read.inputs())
         self.outputs = [self.legal.said, *(["target"] if self.chooses else []), "action", "logits"]
         self.outputs += ["in_range", *(["next_state"] if self.memory else [])]
-        identities = {node: each.forward.identity for node, each in policies.items()}  # type: ignore[attr-defined]
+        identities = {node: policy.forward.identity for node, policy in policies.items()}  # type: ignore[attr-defined]
         self.identified = next(iter(identities.values())) is not None
         if self.identified:
             table = np.zeros((len(rules.agents), len(next(iter(identities.values())))), np.float32)
@@ -369,20 +369,20 @@ class DecisionGraph(nn.Module):
             whole = given["state"]
             hidden, tag = whole[:, : self.memory], whole[:, self.memory :]
             begins = (whole == 0).all(dim=1)
-            own = (tag == tables.tag).all(dim=1)
-            known = (hidden.abs() <= LARGEST_STATE) & own[:, None]  # False for NaN
-            state = torch.where(known, hidden, 0.0)
-            in_range = in_range & (known.all(dim=1) | begins)
+            own_tag = (tag == tables.tag).all(dim=1)
+            valid = (hidden.abs() <= LARGEST_STATE) & own_tag[:, None]  # False for NaN
+            state = torch.where(valid, hidden, 0.0)
+            in_range = in_range & (valid.all(dim=1) | begins)
         outputs, after = self.forward_of.outputs(read.features, identity, state)  # type: ignore[attr-defined]
         masked = masked_logits(outputs, self.legal.mask(read))
         action = masked.argmax(dim=-1)
-        found = [self.legal.amount(action, read)]
+        results = [self.legal.amount(action, read)]
         if self.chooses:
             assert read.named is not None
-            found.append(self.legal.target(action, read.named))
+            results.append(self.legal.target(action, read.named))
         values = self.forward_of.values  # type: ignore[attr-defined]
-        found += [action, masked if values else masked.log_softmax(dim=-1), in_range]
+        results += [action, masked if values else masked.log_softmax(dim=-1), in_range]
         if self.memory:
             tag = tables.tag[None].expand(len(after), -1)
-            return (*found, torch.cat([after, tag], dim=1))
-        return tuple(found)
+            return (*results, torch.cat([after, tag], dim=1))
+        return tuple(results)

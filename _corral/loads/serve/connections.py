@@ -61,7 +61,12 @@ class Connection(HttpToolsProtocol):
         self.unread_since: float | None = None  # since when the client does not read its response
         if len(self.connections) >= 2 * self.limits.connections:
             make_room(
-                [each for each in self.connections if isinstance(each, Connection)], self.since
+                [
+                    connection
+                    for connection in self.connections
+                    if isinstance(connection, Connection)
+                ],
+                self.since,
             )
         if len(self.connections) >= 2 * self.limits.connections:
             self._refuse(503, "connections", "all connections wait for decisions; try later")

@@ -234,7 +234,7 @@ def nonsense_plans(
             return f"{name}: {error}"
         caps, order = plan["caps"] or {}, plan["order"] or ()
         counts = [plan["keep"], plan["most"], *caps.values()]
-        if any(type(each) is not int for each in counts if each is not None):
+        if any(type(count) is not int for count in counts if count is not None):
             return f"{name}: {plan!r:.80} has numbers that are not int"
         if not isinstance(order, list | tuple):
             return f"{name}: {order!r:.80} instead of an order"
