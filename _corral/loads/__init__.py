@@ -1,1 +1,1 @@
-"""Load traces replayed through policies, and what a replay shows."""
+"""Replays of load traces through policies, and their reports."""

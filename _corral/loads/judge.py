@@ -1,4 +1,4 @@
-"""Judge runs that learned to play a load: replay it, beside reference policies and the optimum."""
+"""Evaluate runs trained on a load: replay it with reference policies and the optimum."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CURVE_LEVELS = ("random", "local", "overflow")
 CAPACITY = ("capacity", "capacity_rows")
 PAID = ("reward", "reward_fn")
 NOT_OF_THE_GAME = {"trace", "rows", "start", "max_cycles", "augment", *PAID, *CAPACITY, *OWN}
-NOT_OF_THE_GAME -= {"arrivals"}  # what nodes know is the same for all that are compared
+NOT_OF_THE_GAME -= {"arrivals"}  # all compared policies must know the same
 
 
 def evaluate_loads(
@@ -66,16 +66,16 @@ def evaluate_loads(
 
     Args:
         references: pairs of ``corral.envs.dfaas_v0.baselines``.
-        trace: another load with capacity, all of it unless ``rows`` are given; scales stay those
-            of the run.
-        rows: (low, high), other rows than those held out.
+        trace: another load with capacity, all of it unless ``rows`` are given; the run's scales
+            stay.
+        rows: (low, high), instead of the held-out rows.
         window: steps of a window; default: a day.
-        seed: of random policies and sampled actions.
+        seed: seed of random policies and sampled actions.
         optimum_windows: see ``corral.loads.replay.replay``.
-        require: criteria whose columns are looked up before anything is played.
+        require: criteria; their columns are checked before the replay.
 
-    Raises what ``replay`` raises, ScaleError where the load exceeds the run's scales, and
-    ValueError where its nodes are others or the runs were trained in different games.
+    Raises the errors of ``replay``, ScaleError if the load exceeds the run's scales, and
+    ValueError for a different number of nodes or for runs trained in different games.
     """
     run = next(iter(runs.values()))
     env_config, rules = run.config.env_config, _rules_of(run)
@@ -83,15 +83,15 @@ def evaluate_loads(
     assert load is not None
     agents = tuple(f"node_{i}" for i in range(len(load.nodes)))
     nodes = dict.fromkeys(("returns", "lost_by_node", "forwarded_by_node"), agents)
-    began = run.recommendation  # of a run that began with a rule
+    began = run.recommendation  # of a run that started from a rule
     if references and began is not None and began.rule not in references:
         references = (*references, began.rule)
     require_columns(require, column_names(Score, nodes))
     for other in list(runs.values())[1:]:
         as_trained([run, other], {})
-    # The references play by the scales of the run too, unless those are the load's own anyway.
+    # The references use the run's scales too, unless these equal the load's defaults.
     arguments = env_config.env_kwargs
-    shared = ["neighbours"] if trace is None else []  # of a summary, which has no scale
+    shared = ["neighbours"] if trace is None else []  # with a summary observation: it has no scale
     if not any_number(rules):
         shared = [key for key in OWN if key in arguments and key not in ("observation", "route")]
     settings = _game_settings(run) | {key: arguments[key] for key in shared if key in arguments}
@@ -107,7 +107,7 @@ def evaluate_loads(
             del settings[scale]
     if trace is None:
         rows = rows or env_config.held_out["rows"]
-    own = _but_defaults(settings)
+    but_defaults = _but_defaults(settings)
     judged = rows or (0, len(load))
     result = replay(
         load,
@@ -116,13 +116,13 @@ def evaluate_loads(
         window=window,
         seed=seed,
         optimum_windows=optimum_windows,
-        best_rule=_best_rule(run, load, judged, references, window, own, progress),
+        best_rule=_best_rule(run, load, judged, references, window, but_defaults, progress),
         progress=progress,
-        **own,
+        **but_defaults,
     )
     seen = {label: seen_rows(label, run, load, judged) for label, run in runs.items()}
     result = with_seen(result, seen)
-    notes = [said for said in seen.values() if said]
+    notes = [sentence for sentence in seen.values() if sentence]
     below = say_gaps(_gaps(runs, result))
     notes += [gap["said"] for gap in below.get("greedy_below_sampled", ())]
     write_report(
@@ -137,10 +137,10 @@ def evaluate_loads(
             for picture in team_pictures(_rules_of(run), run.policies, label=label)
         ],
     )
-    found = evaluation_of(result, notes)
-    found = dataclasses.replace(found, details={**found.details, **below})
-    found.write(folder)
-    return found
+    evaluation = evaluation_of(result, notes)
+    evaluation = dataclasses.replace(evaluation, details={**evaluation.details, **below})
+    evaluation.write(folder)
+    return evaluation
 
 
 def _best_rule(
@@ -152,56 +152,60 @@ def _best_rule(
     settings: Mapping[str, Any],
     progress: Progress,
 ) -> tuple[str, str] | None:
-    """Return the pair of least cost on the rows that the run was trained and validated on, and
-    which rows these are; None where there are no pairs, or no such rows of this load, or some of
-    them are ``judged``: no rule is chosen on rows that it is judged on."""
+    """Return the pair of least cost on the run's training and validation rows, and these rows.
+
+    None without pairs, for another load, and if some of these rows are ``judged``: no rule is
+    chosen on the rows on which it is judged."""
     config = run.config.env_config
     parts = [part["rows"] for part in (config.env_kwargs, config.validation) if part]
     overlap = any(low < judged[1] and judged[0] < high for low, high in parts)
     if not references or config.trace != load or overlap:
         return None
-    if len(parts) == 2 and parts[0][1] == parts[1][0]:  # no window is cut between them
+    if len(parts) == 2 and parts[0][1] == parts[1][0]:  # join them, so that no window is cut
         parts = [(parts[0][0], parts[1][1])]
     plan: dict[str, Any] = {"window": window, "optimum_windows": 0, "progress": progress}
-    played = [replay(load, references, rows=rows, **plan, **settings) for rows in parts]
-    costs = {pair: sum(float(r.sums[pair].cost.sum()) for r in played) for pair in references}
+    replays = [replay(load, references, rows=rows, **plan, **settings) for rows in parts]
+    costs = {pair: sum(float(r.sums[pair].cost.sum()) for r in replays) for pair in references}
     which = " and ".join(f"{low}:{high}" for low, high in parts)
     return min(costs, key=costs.__getitem__), f"the training rows {which}"
 
 
 def with_seen(result: Replay, seen: Mapping[str, str | None]) -> Replay:
-    """Return the replay, told which runs ``seen_rows`` says something of."""
-    own = {f"{label}, {mode}" for label, said in seen.items() for mode in MODES if said}
-    return dataclasses.replace(result, seen=frozenset(own))
+    """Return the replay with the policies that have a sentence from ``seen_rows``."""
+    seen_policies = {
+        f"{label}, {mode}" for label, sentence in seen.items() for mode in MODES if sentence
+    }
+    return dataclasses.replace(result, seen=frozenset(seen_policies))
 
 
 def _gaps(runs: Mapping[str, Run], result: Replay) -> dict[str, tuple[Gap, RunConfig]]:
-    """Return the runs whose greedy play is far below their sampled play, window by window; nothing
-    where random play was not replayed beside them."""
+    """Return the runs with greedy play far below their sampled play, window by window; empty if
+    random play was not replayed."""
     chance = [label for label in result.returns if label.partition("/")[0] == "random"]
-    found = {}
+    gaps = {}
     both = {label: run for label, run in runs.items() if f"{label}, sampled" in result.returns}
     for label, run in both.items() if chance else ():
         greedy, sampled = (result.returns[f"{label}, {mode}"] for mode in MODES)
         gap = gap_of(greedy, sampled, result.returns[chance[0]])
         if gap is not None:
-            found[label] = (gap, run.config)
-    return found
+            gaps[label] = (gap, run.config)
+    return gaps
 
 
 def _require_fit(run: Run, rules: DfaasRules, other: DfaasRules) -> None:
-    """Raise ValueError where the team of ``run`` cannot play the load of ``other``."""
+    """Raise ValueError if the team of ``run`` cannot play the load of ``other``."""
     if len(other.agents) != len(rules.agents):
         raise ValueError(
-            f"{other.trace.name} has {len(other.agents)} nodes, and {run.folder} was trained on "
+            f"{other.trace.name} has {len(other.agents)} nodes, but {run.folder} was trained on "
             f"{len(rules.agents)}"
         )
     for scale in ("load_scale", "capacity_scale"):
-        own, needed = getattr(rules, scale), getattr(other, scale)
-        if needed > own:
+        maximum, needed = getattr(rules, scale), getattr(other, scale)
+        if needed > maximum:
             raise ScaleError(
-                f"{run.folder} was trained with {scale} {own:g}, and {other.trace.name} reaches "
-                f"{needed:g}: train again with --{scale.replace('_', '-')} {needed:g} or more"
+                f"{run.folder} was trained with {scale} {maximum:g}, but {other.trace.name} "
+                f"reaches {needed:g}: train again with --{scale.replace('_', '-')} {needed:g} "
+                "or more"
             )
 
 
@@ -209,30 +213,30 @@ def _require_fit(run: Run, rules: DfaasRules, other: DfaasRules) -> None:
 
 
 def seen_rows(label: str, run: Run, trace: Trace, rows: tuple[int, int]) -> str | None:
-    """Return a sentence where the run, or what it came of, was trained or validated on some of the
-    ``rows`` of that load."""
+    """Return a sentence if some of the ``rows`` of ``trace`` were used to train or validate the
+    run, or its teacher or predecessor; else None."""
     env_config = run.config.env_config
-    own = {"trained": env_config.env_kwargs, "validated": env_config.validation}
+    rows_of = {"trained": env_config.env_kwargs, "validated": env_config.validation}
     if env_config.trace is None or env_config.trace != trace:
-        own = {}
+        rows_of = {}
     seen = []
-    for what, arguments in own.items():
+    for use, arguments in rows_of.items():
         low, high = arguments.get("rows", (0, 0))
         if rows[0] < high and low < rows[1]:
-            seen.append(f"{what} on rows {low}:{high}")
-    said = [f"was {' and '.join(seen)}"] if seen else []
+            seen.append(f"{use} on rows {low}:{high}")
+    reasons = [f"was {' and '.join(seen)}"] if seen else []
     for digest, low, high in run.config.seen:
         if digest == trace.digest and rows[0] < high and low < rows[1]:
-            said.append(f"learned from what had seen rows {low}:{high}")
-    if not said:
+            reasons.append(f"learned from a policy that had seen rows {low}:{high}")
+    if not reasons:
         return None
-    return f"{label} {' and '.join(said)} of this load: it has seen some of these."
+    return f"{label} {' and '.join(reasons)} of this load: some replayed rows are not held out."
 
 
 def as_trained(runs: Sequence[Run], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``given`` settings of dfaas_v0, completed with those that the ``runs`` trained with.
+    """Complete the ``given`` settings of dfaas_v0 with those that the ``runs`` trained with.
 
-    Raises ValueError where the runs do not agree on one that is not given, or are of another
+    Raises ValueError if the runs differ in a setting that is not given, or are of another
     environment.
     """
     complete = dict(given)
@@ -245,35 +249,38 @@ def as_trained(runs: Sequence[Run], given: Mapping[str, Any]) -> dict[str, Any]:
                 differ.setdefault(key, f"{key}={complete[key]!r} and {key}={value!r}")
     if differ:
         raise ValueError(
-            f"the runs were trained with {', with '.join(differ.values())}: say which to play"
+            f"the runs were trained with {', with '.join(differ.values())}: pass the one to play"
         )
     return _but_defaults(complete)
 
 
 def trained_otherwise(label: str, run: Run, played: Mapping[str, Any]) -> str | None:
-    """Return a sentence where the ``played`` settings are others than those of the run's
-    training."""
+    """Return a sentence if the ``played`` settings differ from those of the run's training; else
+    None."""
     defaults = inspect.signature(DfaasRules).parameters
-    own, now = [], []
+    trained_with, played_with = [], []
     for key, value in _game_settings(run).items():
         other = played.get(key, defaults[key].default)
         if other != value:
-            own.append(f"{key}={value}")
-            now.append(f"{key}={other}")
+            trained_with.append(f"{key}={value}")
+            played_with.append(f"{key}={other}")
     capacity = run.config.env_config.env_kwargs.get("capacity"), played.get("capacity")
     if capacity[0] != capacity[1]:
-        trained, here = ("of its trace" if each is None else each for each in capacity)
-        own.append(f"capacity={trained}")
-        now.append(f"capacity={here}")
-    if not own:
+        trained, played_capacity = (
+            "of its trace" if value is None else value for value in capacity
+        )
+        trained_with.append(f"capacity={trained}")
+        played_with.append(f"capacity={played_capacity}")
+    if not trained_with:
         return None
-    return f"{label} was trained with {', '.join(own)}; this replay has {', '.join(now)}."
+    played_text = ", ".join(played_with)
+    return f"{label} was trained with {', '.join(trained_with)}; this replay has {played_text}."
 
 
 def _game_settings(run: Run) -> dict[str, Any]:
-    """Return the run's arguments of dfaas_v0 that make the game: costs, queue, limits, ...
+    """Return the run's arguments of dfaas_v0 that define the game: costs, queue, limits, ...
 
-    One that is younger than the run has its default.
+    Arguments that are newer than the run have their defaults.
     """
     defaults = inspect.signature(DfaasRules).parameters.items()
     arguments = {name: parameter.default for name, parameter in defaults}
@@ -283,7 +290,7 @@ def _game_settings(run: Run) -> dict[str, Any]:
 
 
 def _but_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``settings`` without what is the default anyway: a report names what is particular."""
+    """Return ``settings`` without those that have their default, for short reports."""
     defaults = inspect.signature(DfaasRules).parameters
     return {key: value for key, value in settings.items() if value != defaults[key].default}
 
@@ -292,18 +299,18 @@ def _but_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _rules_of(run: Run) -> DfaasRules:
-    """Return the rules that a run of dfaas_v0 was trained in, with the reward of the game."""
+    """Return the rules in which a dfaas_v0 run was trained, with the default reward."""
     rules = run.config.env_config.rules(reward_fn=None)
     assert isinstance(rules, DfaasRules)
     return rules
 
 
 def learning_curves(runs: Mapping[str, Run]) -> list[LearningCurve]:
-    """Return the teams' returns over training, where episodes ended in more than one update."""
+    """Return the teams' returns over training, if episodes ended in more than one update."""
     curves = []
     folders: set[Path] = set()
     for label, run in runs.items():
-        if run.folder in folders:  # another checkpoint of it
+        if run.folder in folders:  # another checkpoint of the run
             continue
         folders.add(run.folder)
         rows = run.progress.dropna(subset=["return_team"])
@@ -314,13 +321,13 @@ def learning_curves(runs: Mapping[str, Run]) -> list[LearningCurve]:
 
 
 def _levels(runs: Mapping[str, Run]) -> dict[str, float]:
-    """Return what some reference policies earn per episode of the training, beside the curves;
-    nothing where the runs were trained in episodes that differ, or with rewards of their own."""
+    """Return the mean returns of some reference policies per training episode, for the learning
+    curves; empty if the runs were trained in different episodes or with a custom reward."""
     if any(run.config.env_config.env_kwargs.get("reward_fn") for run in runs.values()):
         return {}
     rules, *others = map(_rules_of, runs.values())
     if any(other.identity != rules.identity for other in others):
         return {}
-    teams = {amount: Player(baseline_team(amount, rules)) for amount in CURVE_LEVELS}
+    teams = {policy: Player(baseline_team(policy, rules)) for policy in CURVE_LEVELS}
     scores = evaluate_players(rules, teams, episodes=64, seed=0)
     return {score.policy: score.return_team for score in scores}

@@ -1,4 +1,4 @@
-"""What each policy costs beside the best rule in the same windows: a table, and sentences."""
+"""The cost of each policy compared with the best rule in the same windows: table and sentences."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ __all__ = [
 ]
 
 COSTS = {"forward_cost": "forwarded", "wait_cost": "waiting"}
-"""Arguments of dfaas_v0 that make requests cost something, and which requests."""
+"""Arguments of dfaas_v0 that give requests a price, and the priced requests."""
 
 
 def has_costs(replay: Replay) -> bool:
-    """Return whether anything costs something beside lost requests."""
+    """Whether forwarding or waiting has a cost, besides lost requests."""
     return any(replay.settings.get(name) for name in COSTS)
 
 
 def without_intervals(replay: Replay) -> str:
-    """Return why there are no intervals; "" where there are."""
+    """Return the reason for missing intervals; "" if there are intervals."""
     windows = replay.windows + bool(replay.remainder)
     if windows >= FEWEST_WINDOWS:
         return ""
     return (
-        f"No intervals: {windows} window{'s' * (windows != 1)}; with fewer than {FEWEST_WINDOWS} "
-        "they would not cover what they say."
+        f"No intervals: {windows} window{'s' * (windows != 1)}; at least {FEWEST_WINDOWS} are "
+        "needed for reliable ones."
     )
 
 
 def about_best_rule(replay: Replay) -> list[str]:
-    """Return which rule the others are paired with, how it was chosen, and what is in doubt."""
+    """Return sentences about the best rule, how it was chosen, and doubts about intervals."""
     rule = replay.best_rule
     if rule is None:
         return []
@@ -50,8 +50,8 @@ def about_best_rule(replay: Replay) -> list[str]:
     which = rule.names[0] if len(counts) == 1 else f"chosen for each window ({', '.join(counts)})"
     among = f" of {rule.among}" if rule.among > 1 else ""
     lines = [
-        f"Best rule{among}: {which}, of least cost on {rule.chosen_on}. Above it: what a policy "
-        "costs more than it in the same windows, in % of the arrivals."
+        f"Best rule{among}: {which}, of least cost on {rule.chosen_on}. Above the best rule: cost "
+        "of a policy minus that of the rule in the same windows, in % of the arrivals."
     ]
     unit = "day" if replay.days else "window"
     if rule.lag_1 is not None and rule.largest_part is not None:
@@ -64,38 +64,38 @@ def about_best_rule(replay: Replay) -> list[str]:
     lagged = [s.policy for s in ordered(replay.scores) if correlated(s.difference_lag_1)]
     if lagged and not without_intervals(replay):
         lines.append(
-            f"Interval of the difference too narrow, for it is alike in {unit}s next to each "
-            f"other: {'; '.join(lagged)}."
+            f"Interval of the difference too narrow, because neighboring {unit}s correlate: "
+            f"{'; '.join(lagged)}."
         )
     return lines
 
 
 def paired_headings(result: Replay) -> list[str]:
-    """Return the columns of ``paired_lines``, after the policy's."""
+    """Return the column headings of ``paired_lines``, after the policy's."""
     costs, unit = has_costs(result), a_day(result)
     headings = [f"cost\n{unit}"] * costs + [f"lost\n{unit}", "above the\nbest rule, %"]
     return [*headings, *([] if without_intervals(result) else ["95 %\ninterval"])]
 
 
 def paired_lines(result: Replay) -> list[list[str]]:
-    """Return what each policy costs and loses in requests a day, and more than the best rule."""
+    """Return each policy's cost and loss in requests a day, and its cost above the best rule."""
     lines = []
     for score in ordered(result.scores):
         if score.difference is None:
             continue
         requests = [score.cost_per_window] * has_costs(result) + [score.lost_per_window]
-        cells = [f"{per_day(result) * (each or 0.0):,.0f}" for each in requests]
+        cells = [f"{per_day(result) * (count or 0.0):,.0f}" for count in requests]
         low, high = score.difference_low, score.difference_high
         between = "" if low is None or high is None else f"{100 * low:+.2f} to {100 * high:+.2f}"
         between = "the same" if low == high == 0 else between
-        own = [] if without_intervals(result) else [between]
-        lines.append([score.policy, *cells, f"{100 * score.difference:+.2f}", *own])
+        interval_cells = [] if without_intervals(result) else [between]
+        lines.append([score.policy, *cells, f"{100 * score.difference:+.2f}", *interval_cells])
     return lines
 
 
 def request_lines(result: Replay) -> tuple[list[str], list[list[str]]]:
-    """Return headings and lines of what each policy costs and loses in requests a day, and how many
-    more than the best rule in the same windows."""
+    """Return headings and lines: each policy's loss and cost in requests a day, and the difference
+    to the best rule in the same windows."""
     costs, unit = has_costs(result), a_day(result)
     paired, between = result.best_rule is not None, not without_intervals(result)
     headings = ["policy", f"lost {unit}", *[f"cost {unit}"] * costs]
@@ -105,7 +105,7 @@ def request_lines(result: Replay) -> tuple[list[str], list[list[str]]]:
         if score.lost_per_window is None:  # the optimum's row
             continue
         requests = [score.lost_per_window, *[score.cost_per_window or 0.0] * costs]
-        line = [score.policy, *(f"{per_day(result) * each:,.0f}" for each in requests)]
+        line = [score.policy, *(f"{per_day(result) * count:,.0f}" for count in requests)]
         if paired and score.difference is None:
             line.append("")
         elif paired:
@@ -121,22 +121,22 @@ def request_lines(result: Replay) -> tuple[list[str], list[list[str]]]:
 
 
 def rule_in_words(replay: Replay) -> list[str]:
-    """Return a sentence on the rule that costs least in these rows, beside local play; none where
-    no rule was replayed."""
+    """Return a sentence that compares the cheapest rule with local play; nothing if no rule was
+    replayed."""
     rules = [s for s in ordered(replay.scores) if s.policy not in replay.teams]
     rules = [s for s in rules if s.lost_per_window is not None]
     if not rules:
         return []
     best = rules[0]
     day = per_day(replay)
-    said = f"Of the rules, {best.policy} {'costs' if has_costs(replay) else 'loses'} least here: "
-    said += f"it loses {100 * best.lost:.3g} % of the requests, {day * _lost(best):,.0f} "
+    text = f"Of the rules, {best.policy} {'costs' if has_costs(replay) else 'loses'} least here: "
+    text += f"it loses {100 * best.lost:.3g} % of the requests, {day * _lost(best):,.0f} "
     local = next((s for s in rules if s.policy.partition("/")[0] == "local"), None)
     if local is None or local is best:
-        return [f"{said}{a_day(replay)}."]
+        return [f"{text}{a_day(replay)}."]
     fewer = day * (_lost(local) - _lost(best))
-    beside = f"{abs(fewer):,.0f} {'fewer' if fewer >= 0 else 'more'} than {local.policy}"
-    return [f"{said}{a_day(replay)}, {beside}."]
+    compared = f"{abs(fewer):,.0f} {'fewer' if fewer >= 0 else 'more'} than {local.policy}"
+    return [f"{text}{a_day(replay)}, {compared}."]
 
 
 def _lost(score: Score) -> float:
@@ -149,12 +149,12 @@ def _signed(replay: Replay, share: float) -> str:
 
 
 def per_day(replay: Replay) -> float:
-    """Return how many windows a day has; 1 where the trace's clock has no days."""
+    """Return the number of windows in a day; 1 if the trace's clock has no days."""
     return (replay.trace.steps_per_day or replay.window) / replay.window
 
 
 def a_day(replay: Replay) -> str:
-    """Return what requests are counted by: "a day", or "a window" of a trace without days."""
+    """Return the unit of request counts: "a day", or "a window" for a trace without days."""
     return "a day" if replay.trace.steps_per_day else "a window"
 
 
@@ -162,11 +162,11 @@ def a_day(replay: Replay) -> str:
 
 
 def verdicts(replay: Replay) -> dict[str, str]:
-    """Return a sentence by policy for each team that was replayed, the cheapest first; none where
-    there is no best rule.
+    """Return {policy: sentence} for each replayed team, the cheapest first; empty without a best
+    rule.
 
-    A team is better or worse than the rule where the interval of the paired difference excludes 0.
-    Of a team that has seen some of the rows nothing is concluded.
+    A team is better or worse than the rule if the interval of the paired difference excludes 0. A
+    team gets no verdict if its training or validation used some of the rows.
     """
     teams = [score for score in replay.scores if score.policy in replay.teams]
     return {
@@ -177,34 +177,34 @@ def verdicts(replay: Replay) -> dict[str, str]:
 
 
 def _verdict(replay: Replay, score: Score) -> str:
-    rule, who, difference = replay.best_rule, score.policy, score.difference
+    rule, policy, difference = replay.best_rule, score.policy, score.difference
     assert rule is not None
     assert difference is not None
-    if who in replay.seen:
-        return f"{who}: no verdict, for it has learned from some of these rows."
+    if policy in replay.seen:
+        return f"{policy}: no verdict, because its training or validation used some of these rows."
     best = "the best rule" + (f", {rule.names[0]}" if len(rule.names) == 1 else " of other windows")
-    much = f"{100 * abs(difference):.2g} points of the arrivals {_sign(difference)}"
+    amount = f"{100 * abs(difference):.2g} % of the arrivals {_sign(difference)}"
     requests = _requests(replay, abs(difference))
     low, high = score.difference_low, score.difference_high
     if low is None or high is None:
-        few = f"{len(rule.labels)} window" + "s" * (len(rule.labels) != 1)
+        windows = f"{len(rule.labels)} window" + "s" * (len(rule.labels) != 1)
         return (
-            f"{who} cost {much} than {best}: {requests} requests {a_day(replay)}; of {few} there "
-            "is no interval, so this may be chance."
+            f"{policy} cost {amount} than {best}: {requests} requests {a_day(replay)}. With "
+            f"{windows} an interval is impossible, so this may be chance."
         )
     if low == high == 0:
-        return f"{who} costs the same as {best}, in every window."
+        return f"{policy} costs the same as {best}, in every window."
     if low <= 0 <= high:
         ends = (f"{_requests(replay, abs(end))} {_sign(end)}" for end in (low, high))
-        said = f"{who} cannot be told apart from {best}: {requests} requests "
-        said += f"{a_day(replay)} {_sign(difference)} (95 %: {' to '.join(ends)})"
+        text = f"No significant difference between {policy} and {best}: {requests} requests "
+        text += f"{a_day(replay)} {_sign(difference)} (95 %: {' to '.join(ends)})"
     else:
         ends = (_requests(replay, end) for end in sorted((abs(low), abs(high))))
-        said = f"{who} costs {much} than {best}: {requests} requests {a_day(replay)}"
-        said += f" (95 %: {' to '.join(ends)})"
+        text = f"{policy} costs {amount} than {best}: {requests} requests {a_day(replay)}"
+        text += f" (95 %: {' to '.join(ends)})"
     if correlated(score.difference_lag_1) or correlated(rule.lag_1) or rule.dominated:
-        said += ", interval too narrow"
-    return f"{said}."
+        text += ", interval too narrow"
+    return f"{text}."
 
 
 def _sign(difference: float) -> str:
@@ -212,7 +212,7 @@ def _sign(difference: float) -> str:
 
 
 def _requests(replay: Replay, share: float) -> str:
-    """Return a share of the arrivals as requests a day, or in a window."""
+    """Format a share of the arrivals as requests a day, or per window."""
     low, high = replay.rows
     arrivals = float(replay.trace.arrivals[low:high].sum()) * replay.window / (high - low)
     return f"{share * arrivals * per_day(replay):,.0f}"

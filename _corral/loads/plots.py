@@ -1,4 +1,4 @@
-"""The charts of a replay: nodes over time, and what a team has learned."""
+"""The charts of a replay: nodes over time, and the learned policies."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from corral.trainers.report.plots import data, frame, line
 __all__ = ["TimeAxis", "course_data", "node_chart", "policy_chart"]
 
 DRAWN = 400
-"""A chart draws at most so many points, means of what lies between; its script has all."""
+"""A chart draws at most this many points, means of several steps; the page's script has all."""
 
 DAY = 86_400
 SPANS = (300, 900, 1800, 3600, 7200, 10800, 21600, 43200, DAY)
-"""Seconds between two marks of an axis that shows less than some days."""
+"""Seconds between two labels of an axis that covers at most three days."""
 
 EPOCH = datetime.datetime(1970, 1, 1)
 
@@ -36,18 +36,18 @@ class TimeAxis:
 
     points: int
     width: int  # steps
-    start: int  # time of the first point, in the trace's own clock
-    step: int  # from one point to the next, in that clock
+    start: int  # time of the first point, by the trace's clock
+    step: int  # time from one point to the next, by that clock
     zone: str | None  # None: a clock of integers
-    unit: str  # what one can zoom to: "day" or "window"
-    lines: list[float]  # places of midnights, in points
-    marks: list[tuple[float, str]]  # places that have words
-    parts: list[tuple[int, int, str]]  # points from, to, and words, of each day or window
+    unit: str  # unit for zooming: "day" or "window"
+    lines: list[float]  # midnights, in points
+    marks: list[tuple[float, str]]  # labels, with their places in points
+    parts: list[tuple[int, int, str]]  # first point, end, and label of each day or window
 
     @classmethod
     def of(cls, trace: Trace, rows: tuple[int, int], width: int, window: int) -> TimeAxis:
-        """Return the axis of rows (low, high), in bins of ``width`` steps; windows are ``window``
-        steps long."""
+        """Return the axis of rows (low, high), in bins of ``width`` steps, with windows of
+        ``window`` steps."""
         low, high = rows
         points, step = -(-(high - low) // width), trace.step * width
         start = int(trace.times[low])
@@ -79,23 +79,23 @@ class TimeAxis:
 
     @property
     def joined(self) -> int:
-        """How many points are drawn as one."""
+        """Number of points that are drawn as one."""
         return -(-self.points // DRAWN)
 
     def html(self) -> str:
-        """Return the axis with its words, below charts."""
+        """Return the axis with its labels, as HTML below the charts."""
         words = [
             f"<span{' class=minor' * (k % 2)} style='left:{100 * at / self.points:.2f}%'>"
             f"{html.escape(text)}</span>"
             for k, (at, text) in enumerate(self.marks)
-            if at <= 0.92 * self.points  # else it would leave the page
+            if at <= 0.92 * self.points  # a later label would leave the page
         ]
         zone = f"<span class='zone'>{self.zone or 'step'}</span>"
         return f"<div class='axis'>{zone}{''.join(words)}</div>"
 
 
 def _windows(points: int, steps: tuple[int, int], width: int) -> list[tuple[int, int, str]]:
-    """Return the windows of a length among all ``steps`` (all, of a window); none of one alone."""
+    """Return the windows of ``steps`` (all steps, steps of a window); empty for a single window."""
     length, window = steps
     edges = [round(first / width) for first in range(0, length, window)]
     if len(edges) < 2 or window < 2 * width:
@@ -109,14 +109,14 @@ def _date(time: int) -> datetime.datetime:
 
 
 def _labelled(start: int, end: float, midnights: Sequence[int]) -> list[tuple[int, str]]:
-    """Return the times that have words: midnights of some days, or hours of few."""
+    """Return times with labels: every few midnights, or every few hours of a short range."""
     if end - start > 3 * DAY:
         size = next((n for n in (1, 2, 7, 14, 28, 91) if len(midnights) <= 8 * n), 182)
         size = max(size, -(-len(midnights) // 8))
-        some = midnights[::size]
+        shown = midnights[::size]
         if end - start > 300 * DAY:
-            return [(t, f"{_date(t):%Y-%m-%d}") for t in some]
-        return [(t, _day(t)) for t in some]
+            return [(t, f"{_date(t):%Y-%m-%d}") for t in shown]
+        return [(t, _day(t)) for t in shown]
     size = next((n for n in SPANS if (end - start) / n <= 8), DAY)
     times = range(-(-start // size) * size, math.ceil(end), size)
     words = [_day(t) if t % DAY == 0 else f"{_date(t):%H:%M}" for t in times]
@@ -134,21 +134,21 @@ def _day(time: int) -> str:
 
 
 def course_data(axis: TimeAxis, nodes: Mapping[str, Sequence[Array]]) -> str:
-    """Return what the script of the page shows: per node its arrivals, its capacity, and what
-    stands in the rows below them, [P] each."""
-    kept = [
+    """Return the data for the page's script: for each node its arrivals, capacity, and the rows
+    below them, [P] each."""
+    values_of_nodes = [
         {"name": name, "values": [[_short(v) for v in values.tolist()] for values in series]}
         for name, series in nodes.items()
     ]
-    whole = {
+    content = {
         "start": axis.start,
         "step": axis.step,
         "zone": axis.zone,
         "unit": axis.unit,
         "days": axis.parts,
-        "nodes": kept,
+        "nodes": values_of_nodes,
     }
-    text = json.dumps(whole, separators=(",", ":")).replace("<", "\\u003c")
+    text = json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")
     return f"<script type='application/json' id='course'>{text}</script>\n"
 
 
@@ -167,7 +167,7 @@ def node_chart(
 ) -> str:
     """Return a chart of one node over time: arrivals [P] against capacity [P].
 
-    Below, a row for each of ``forwarded`` and ``losses``, [P] by policy.
+    Rows for each of ``forwarded`` and ``losses``, [P] by policy, are below.
     """
     top = pen.round_up(float(max(arrivals.max(), capacity.max(), 1)))
     midnights = f'<path class="mark" d="{"".join(f"M{at:.6g} 0V100" for at in axis.lines)}"/>'
@@ -179,12 +179,12 @@ def node_chart(
     parts = [_strip_frame(shapes, axis, top, "tall", f"{title}: arrivals and capacity")]
     number = 2
     for what, curves in (("forwarded", forwarded or {}), ("lost", losses)):
-        most = pen.round_up(float(max([curve.max() for curve in curves.values()] + [1])))
+        maximum = pen.round_up(float(max([curve.max() for curve in curves.values()] + [1])))
         for k, (policy, curve) in enumerate(curves.items()):
             kind = "forwarded" if what == "forwarded" else f"f{k % 4}"
             name = f"{what}, {policy}"
-            shapes = [midnights, _shape("columns", kind, name, curve, most, number, axis)]
-            strip = _strip_frame(shapes, axis, most, "", f"{title}: {name}")
+            shapes = [midnights, _shape("columns", kind, name, curve, maximum, number, axis)]
+            strip = _strip_frame(shapes, axis, maximum, "", f"{title}: {name}")
             parts.append(
                 f"<div{data(policy=policy)}><p class='strip'>{html.escape(name)}</p>{strip}</div>"
             )
@@ -206,7 +206,7 @@ def _strip_frame(shapes: Sequence[str], axis: TimeAxis, top: float, kind: str, l
 def _shape(
     kind: str, css: str, name: str, values: Array, top: float, number: int, axis: TimeAxis
 ) -> str:
-    """Return a curve [P] as a shape: an area, a line, or columns, as high as 100 is ``top``."""
+    """Return a curve [P] as an area, a line, or columns; ``top`` is at height 100."""
     starts = np.arange(0, len(values), axis.joined)
     sizes = np.diff(starts, append=len(values))
     heights = np.add.reduceat(values.astype(np.float64), starts) / sizes / top * 100
@@ -220,28 +220,28 @@ def _shape(
         shape = line(x, 100 - heights)
         if kind == "area":
             shape = f"M{x[0]:.6g} 100L{shape[1:]}L{x[-1]:.6g} 100z"
-    own = data(series=number, kind=kind, top=f"{top:g}", name=name)
-    return f'<path class="{css}" d="{shape}"{own}/>'
+    attributes = data(series=number, kind=kind, top=f"{top:g}", name=name)
+    return f'<path class="{css}" d="{shape}"{attributes}/>'
 
 
-# --- What was learned ----------------------------------------------------------------------------
+# --- Learned policies ----------------------------------------------------------------------------
 
 LEVELS = 24
-"""So many steps from nothing to most can be distinguished."""
+"""Number of shades between nothing and the maximum."""
 
 FAINTEST = 0.1
-"""Opacity of nothing forwarded: to be told from where there were no data."""
+"""Opacity of zero forwarded requests: cells without data stay blank."""
 
 
 def policy_chart(pictures: Sequence[Picture], title: str) -> str:
-    """Return heat maps of what nodes forward, arrivals by capacity, beside the reference.
+    """Return heat maps of forwarded requests, arrivals by capacity, with the reference.
 
-    All have one scale. Where the rows had no such load and capacity, nothing is painted.
+    All have one scale. Cells stay blank if the rows have no such load and capacity.
     """
-    most = max(
+    maximum = max(
         [int(picture.forwarded[_seen(picture)].max(initial=0)) for picture in pictures] + [1]
     )
-    maps = "".join(_map(picture, most) for picture in pictures)
+    maps = "".join(_map(picture, maximum) for picture in pictures)
     blocks = "".join(
         f'<path d="M{value} 0h1v1h-1z" fill-opacity="{_opacity(value)}"/>'
         for value in range(LEVELS + 1)
@@ -249,28 +249,29 @@ def policy_chart(pictures: Sequence[Picture], title: str) -> str:
     scale = (
         "<p class='scale'>forwarded, one scale for these maps: 0 <svg class='shades' "
         f"viewBox='0 0 {LEVELS + 1} 1' preserveAspectRatio='none' aria-hidden='true'>{blocks}"
-        f"</svg> {most:,} requests per step; blank: no such load in these rows; dashed: arrivals = "
+        f"</svg> {maximum:,} requests per step; blank: no such load in these rows; dashed: "
+        "arrivals = "
         "capacity</p>"
     )
     name = html.escape(title)
     return f"<div{data(run=title)}><h3>{name}</h3>{scale}<div class='maps'>{maps}</div></div>\n"
 
 
-def _map(picture: Picture, most: int) -> str:
+def _map(picture: Picture, maximum: int) -> str:
     load, room = picture.arrivals, picture.capacity
     height, width = picture.forwarded.shape
     x_step, y_step = (int(side[-1]) / max(1, len(side) - 1) or 1.0 for side in (load, room))
     seen = _seen(picture)
-    shade = np.ceil(picture.forwarded / most * LEVELS).astype(np.int64)  # 0: nothing
-    # The line a = c: cells are centred on their numbers.
+    shade = np.ceil(picture.forwarded / maximum * LEVELS).astype(np.int64)  # 0: nothing
+    # The line arrivals = capacity: cells are centered on their numbers.
     end = min(load[-1] + x_step / 2, room[-1] + y_step / 2)
     equal = f"M.5 {height - 0.5:g}L{end / x_step + 0.5:.4g} {height - end / y_step - 0.5:.4g}"
     shapes = [_cells(np.where(seen, shade, -1))]
     shapes.append(f'<path class="empty" d="M0 0H{width}V{height}H0z"/>')
     shapes.append(f'<path class="equal" d="{equal}"/>')
     values = [
-        ",".join(str(v) if known else "" for v, known in zip(row, own, strict=True))
-        for row, own in zip(picture.forwarded.tolist(), seen.tolist(), strict=True)
+        ",".join(str(v) if is_seen else "" for v, is_seen in zip(row, seen_row, strict=True))
+        for row, seen_row in zip(picture.forwarded.tolist(), seen.tolist(), strict=True)
     ]
     name = picture.agent if picture.node == picture.agent else f"{picture.agent} {picture.node}"
     name = f"{picture.reference}, all nodes" if picture.reference else name
@@ -289,8 +290,8 @@ def _map(picture: Picture, most: int) -> str:
 
 
 def _seen(picture: Picture) -> Array:
-    every = np.ones(picture.forwarded.shape, dtype=bool)
-    return every if picture.seen is None else picture.seen
+    all_seen = np.ones(picture.forwarded.shape, dtype=bool)
+    return all_seen if picture.seen is None else picture.seen
 
 
 def _ticks(largest: int, step: float, cells: int) -> list[tuple[float, str]]:
@@ -299,7 +300,7 @@ def _ticks(largest: int, step: float, cells: int) -> list[tuple[float, str]]:
 
 
 def _cells(shade: Array) -> str:
-    """Return the cells [Y, X] of a map, one unit each; neighbors of one shade are joined."""
+    """Return the cells [Y, X] of a map, one unit each; equal neighbors in a row are joined."""
     shapes: dict[int, list[str]] = {}
     for row, shades in enumerate(shade.tolist()):
         y, x = len(shade) - 1 - row, 0

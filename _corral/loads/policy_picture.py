@@ -1,9 +1,9 @@
-"""Pictures of what a team has learned: how much each node forwards at which load and capacity.
+"""Pictures of a learned team: the requests that each node forwards, by load and capacity.
 
-A node's observation has two features that vary by the hour, its arrivals and its capacity. A
-picture lays a grid over these two; all other features stand at their means over a real replay, for
-zeros (an empty queue, no neighbour with spare) may be a situation that the team never met. With
-unknown arrivals the last count is that of the step.
+Two features of a node's observation vary from hour to hour: arrivals and capacity. A picture is a
+grid over these two. All other features are at their means over a real replay, because zeros (an
+empty queue, no spare capacity at the neighbors) may be a situation that the team never met. With
+unknown arrivals, the picture uses the last count instead of the arrivals.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from corral.trainers.evaluation.players import Player, as_player
 __all__ = ["Picture", "backgrounds", "policy_picture", "team_pictures"]
 
 LARGEST = 4_000_000
-"""At most so many numbers are observed at once."""
+"""At most this many numbers are observed at once."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class Picture:
     arrivals: Array  # int64 [X] requests per step, evenly spaced from 0
     capacity: Array  # int64 [Y] requests per step, evenly spaced from 0
     forwarded: Array  # int64 [Y, X] requests per step
-    reference: str = ""  # the reference policy that this is, at every node, drawn beside the team
+    reference: str = ""  # name of the reference policy that this shows, for all nodes; "": a team
     seen: Array | None = None
-    """bool [Y, X]: where the rows had such arrivals and capacity, to one cell; None: everywhere."""
+    """bool [Y, X]: cells with such arrivals and capacity in the rows, to one cell; None: all."""
 
 
 def policy_picture(
@@ -57,29 +57,29 @@ def policy_picture(
     """Return a picture of greedy play at ``agent`` over the trace's loads and capacities.
 
     Args:
-        rules: as the team plays them; they give the masks, and what an action forwards.
-        points: at most this many arrivals, and as many capacities, from 0 to the trace's largest.
-        background: float [F], a feature vector of which all but the first two entries are used:
-            see ``backgrounds``. None: that of a replay in which ``policy`` plays every node.
+        rules: the team's rules; they give the masks, and the requests that an action forwards.
+        points: maximum number of arrivals and of capacities, from 0 to the trace's largest.
+        background: float [F], a feature vector without use of its first two entries, see
+            ``backgrounds``. None: that of a replay in which ``policy`` plays every node.
 
-    A recurrent policy is asked as at the start of an episode. Raises ValueError for an unknown
+    A recurrent policy decides as at the start of an episode. Raises ValueError for an unknown
     agent or a background of the wrong length.
     """
     if agent not in rules.agents:
-        raise ValueError(f"agent={agent!r}: give one of {', '.join(rules.agents)}")
+        raise ValueError(f"agent={agent!r}: pass one of {', '.join(rules.agents)}")
     if points < 2:
-        raise ValueError(f"points={points}: give 2 or more")
+        raise ValueError(f"points={points}: pass 2 or more")
     if background is None:
         background = backgrounds(rules, policy)[agent]
     features = rules.features.size
     if np.shape(background) != (features,):
-        raise ValueError(f"background {np.shape(background)}: give {features} features")
+        raise ValueError(f"background {np.shape(background)}: pass {features} features")
     index = rules.agents.index(agent)
-    assert rules.trace.capacity is not None  # the rules have seen to it
+    assert rules.trace.capacity is not None  # checked by the rules
     arrivals = _spread(int(rules.trace.arrivals.max()), points)
     capacity = _spread(int(rules.trace.capacity.max()), points)
     grid = _grid(rules, index, arrivals, capacity)
-    # In parts: rules show every node's view, and N nodes have N * F features in each.
+    # In parts: the rules compute the observation of every node, N * F features for N nodes.
     rows = np.arange(len(grid.trace))
     count = -(-len(rows) * len(rules.agents) * features // LARGEST)
     parts = [
@@ -98,8 +98,8 @@ def policy_picture(
 
 
 def _seen(load: Array, room: Array, arrivals: Array, capacity: Array) -> Array:
-    """Return where on the grid, bool [Y, X], some of ``load`` and ``room`` [R] is in the cell of a
-    point or in one next to it."""
+    """Return the grid points, bool [Y, X], with some of ``load`` and ``room`` [R] in their cell or
+    in a neighboring cell."""
     steps = (int(side[1] - side[0]) if len(side) > 1 else 1 for side in (arrivals, capacity))
     x, y = (
         np.minimum(np.rint(values / step).astype(np.int64), len(side) - 1)
@@ -119,9 +119,9 @@ def _forwarded(
     agent = grid.agents[index]
     state = grid.start_at(rows, [])
     observation = grid.observe(state)[agent]
-    own = 1 if grid.observation == "summary" else 2  # features of the arrivals and the capacity
+    count = 1 if grid.observation == "summary" else 2  # features of the arrivals and the capacity
     features = np.tile(np.asarray(background, dtype=np.float32), (len(rows), 1))
-    features[:, :own] = observation["observation"][:, :own]
+    features[:, :count] = observation["observation"][:, :count]
     if grid.arrivals == "unknown":
         load, capacity, _ = grid.load.at(state, rows)
         scale = grid.load_scale
@@ -151,10 +151,10 @@ def team_pictures(
     agents: Sequence[str] | None = None,
     reference: str = "overflow",
 ) -> list[Picture]:
-    """Return a picture of every node of a team, or of ``agents``, and one of a reference policy.
+    """Return a picture for each node of a team, or for ``agents``, and one of a reference policy.
 
-    ``rules`` are those that the team plays by, with its scales; their rows are replayed once to
-    find the backgrounds.
+    ``rules`` are those of the team, with its scales; their rows are replayed once to compute the
+    backgrounds.
     """
     player = as_player(team, rules.agents)
     means = backgrounds(rules, player)
@@ -164,13 +164,15 @@ def team_pictures(
         )
         for agent in (rules.agents if agents is None else agents)
     ]
-    # A node without neighbours has nothing to choose; all others do the same.
+    # A node with neighbors: the reference policy does the same at all of them.
     linked = rules.agents[int(rules.network.links.any(axis=1).argmax())]
-    other = baseline_team(reference, rules)[linked]
-    beside = policy_picture(rules, other, linked, points, background=means[linked], label=label)
+    reference_policy = baseline_team(reference, rules)[linked]
+    reference_picture = policy_picture(
+        rules, reference_policy, linked, points, background=means[linked], label=label
+    )
     shown = [picture.seen for picture in pictures if picture.seen is not None]
     seen = np.logical_or.reduce(shown) if shown else None
-    return [*pictures, dataclasses.replace(beside, reference=reference, seen=seen)]
+    return [*pictures, dataclasses.replace(reference_picture, reference=reference, seen=seen)]
 
 
 def backgrounds(
@@ -191,25 +193,25 @@ def backgrounds(
 
 
 def _spread(largest: int, points: int) -> Array:
-    """Return 0, s, 2s, ... up to ``largest``, whole numbers, at most ``points`` of them."""
+    """Return 0, s, 2s, ... up to ``largest``: whole numbers, at most ``points``."""
     step = max(1, -(-largest // (points - 1)))
     return np.arange(0, largest + 1, step)
 
 
 def _grid(rules: DfaasRules, index: int, arrivals: Array, capacity: Array) -> DfaasRules:
-    """Return the same rules on a trace whose rows are the points of the grid, for one node."""
+    """Return the rules on a trace with a row for each grid point, for one node."""
     shape = (len(arrivals) * len(capacity), len(rules.agents))
     load, room = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
     sides = np.meshgrid(capacity, arrivals, indexing="ij")  # [Y, X] each
     room[:, index], load[:, index] = (side.ravel() for side in sides)
     trace = Trace(rules.trace.nodes, load, room, np.arange(len(load)), name=rules.trace.name)
     agents = rules.agents
-    own = rules.carried()
-    own.pop("daily_mean", None)  # the points have no time of day; the background has the mean
-    if own["route"] != "choose":  # whoever gets it; "two" would want generators
-        own["route"] = "equal"
-    own["neighbours"] = {
+    settings = rules.carried()
+    settings.pop("daily_mean", None)  # grid points have no time of day; the background has the mean
+    if settings["route"] != "choose":  # recipients do not matter; "two" would need generators
+        settings["route"] = "equal"
+    settings["neighbours"] = {
         agent: [other for j, other in enumerate(agents) if rules.network.links[i, j]]
         for i, agent in enumerate(agents)
     }
-    return DfaasRules(trace, max_cycles=1, queue=rules.queue, **own)
+    return DfaasRules(trace, max_cycles=1, queue=rules.queue, **settings)

@@ -1,10 +1,10 @@
 """Replay a load trace through forwarding policies, and compare each with the optimum.
 
-A replay cuts the rows of a trace into consecutive windows of a day (288 steps where the trace has
-no days) and plays all windows side by side, each beginning with empty queues and no information of
-a last step. Rows that do not fill a window are played as a shorter last one: no row is left out.
+A replay cuts the rows of a trace into consecutive windows of one day (288 steps if the trace has no
+days). All windows are played in parallel; each starts with empty queues and without reports. Rows
+that do not fill a window are played as a shorter last window, so no row is skipped.
 
-No torch, no SB3: what is replayed here are policies, whoever made them.
+Replays need neither torch nor SB3: they play policies from any source.
 """
 
 from __future__ import annotations
@@ -56,65 +56,65 @@ OWN = (
     *("amount", "arrivals", "capacity_scale", "daily_mean", "last_counts", "load_scale"),
     *("max_level", "neighbours", "observation", "route"),
 )
-"""Arguments of dfaas_v0 that a team may bring along: its observations and actions hang on them."""
+"""Arguments of dfaas_v0 that a team may bring: its observations and actions depend on them."""
 
 Entry = str | PlanPolicy | PolicyLike | Mapping[str, PolicyLike] | Player
-"""Entries of a replay: a rule, a policy that plans, one for every node, a team, or a Player."""
+"""Entries of a replay: a rule, a planning policy, a policy for all nodes, a team, or a Player."""
 
 Plays = Player | Planner
-"""What plays an entry: a team by actions, or a planner by plans."""
+"""The player of an entry: a team that takes actions, or a planner that makes plans."""
 
 
 @dataclass(frozen=True)
 class Series:
-    """The course over time, in at most ``SERIES_POINTS`` bins of equal length."""
+    """The counts over time, in at most ``SERIES_POINTS`` bins of equal length."""
 
     rows: Array  # int64 [P] the first row of each bin, counted from the trace's first
     width: int  # steps per bin
     counts: dict[str, Array]  # float64 [P, N] mean requests per step
     served_after: Array | None = None
-    """int64 [K] requests of all steps served after a wait of 0, 1, ...; None: there is no queue."""
+    """int64 [K] requests of all steps served after a wait of 0, 1, ...; None without a queue."""
 
 
 @dataclass(frozen=True)
 class TeamNote:
-    """A team that was replayed: its mode, and what its rules have of its own."""
+    """A replayed team: its mode, and the settings and links that it brought."""
 
     mode: str  # "greedy" or "sampled"
-    settings: dict[str, Any]  # those of ``OWN`` that it brought along
-    unit: int  # requests between two levels of its actions, at most
-    own_links: bool  # whether its nodes forward to others than the replay's neighbours
+    settings: dict[str, Any]  # those of ``OWN`` that it brought
+    unit: int  # largest difference between two action levels, in requests
+    own_links: bool  # whether its nodes have other neighbors than in the replay
     on_levels: tuple[str, float, float] | None = None
-    """Where levels are coarser than a request: the best of the references, its cost as they play,
-    and what it would be on these levels, in shares of the arrivals."""
+    """If levels are coarser than a request: the best reference policy, its cost, and its cost on
+    these levels, as shares of the arrivals."""
 
 
 @dataclass(frozen=True)
 class Replay:
-    """The result of a replay; ``corral.loads.report`` writes it down."""
+    """The result of a replay; ``corral.loads.report`` writes it to files."""
 
     trace: Trace  # with the capacity that was played
     settings: dict[str, Any]  # arguments of dfaas_v0, without trace and route
     rows: tuple[int, int]
     window: int  # steps
-    windows: int  # whole ones
+    windows: int  # number of whole windows
     remainder: int  # steps of the shorter last window
-    optimum_windows: tuple[int, ...]  # those whose optimum was computed; empty: none
+    optimum_windows: tuple[int, ...]  # windows with a computed optimum; empty: none
     optimum_method: str
     scores: list[Score]
     series: dict[str, Series] = field(repr=False)
     seed: int = 0
-    teams: dict[str, TeamNote] = field(default_factory=dict)  # by policy; not the references
+    teams: dict[str, TeamNote] = field(default_factory=dict)  # by policy, without the references
     returns: dict[str, Array] = field(default_factory=dict, repr=False)
-    """float64 [W] the team's in each whole window, by policy."""
+    """float64 [W] team return in each whole window, by policy."""
     sums: dict[str, WindowSums] = field(default_factory=dict, repr=False)  # by policy
-    best_rule: BestRule | None = None  # None: no rule was replayed, or one window alone
+    best_rule: BestRule | None = None  # None: no rule was replayed, or only one window
     seen: frozenset[str] = frozenset()  # policies that learned from some of the rows
-    route: str = "equal"  # of teams that bring none along
+    route: str = "equal"  # of teams that bring no route
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Return a line for each policy and window: its first row, requests (``WindowSums``), and
-        what it costs more than the best rule, which was chosen on other windows, in this one."""
+        """Return one row for each policy and window: its first row, requests (``WindowSums``), and
+        the policy's cost above that of the best rule, which was chosen on other windows."""
         frames = []
         for label, sums in self.sums.items():
             frame = pd.DataFrame(vars(sums))
@@ -134,7 +134,7 @@ class Replay:
 
     @property
     def optimum_is_partial(self) -> bool:
-        """Whether there is an optimum, and not of all windows."""
+        """Whether there is an optimum that covers only some windows."""
         return 0 < len(self.optimum_windows) < self.windows + bool(self.remainder)
 
 
@@ -155,51 +155,51 @@ def replay(
     Args:
         trace: a bundled name, the path of a CSV, or a Trace.
         policies: rules such as "backlog=0.75/least" (``corral.envs.dfaas_v0.plain_rules``); or a
-            mapping from any label to a rule, a policy with ``plan(view)``
-            (``corral.envs.dfaas_v0.planned``), a policy that plays every node by actions, a team
-            (agent -> policy), or a Player. Policies are given batches. They play greedily unless a
-            Player says otherwise, with the ``settings`` of this call unless a Player brings its own
+            mapping from labels to rules, policies with ``plan(view)``
+            (``corral.envs.dfaas_v0.planned``), policies that play every node by actions, teams
+            (agent -> policy), or Players. Policies receive batches. They play greedily, with the
+            ``settings`` of this call, unless a Player has another mode or its own settings
             (``OWN``).
         rows: (low, high), the rows to play; default: all.
-        window: steps of a window; default: a day, or 288 where the trace's clock has none.
-        seed: of policies that draw their actions, and of routes that draw.
-        optimum_windows: how many windows get a linear program where the optimum has no closed form
-            (0: none): all of them, or so many whole ones, evenly spread. The closed form is
-            computed for all.
-        best_rule: the label, among ``policies``, of the pair that was the best on other days, and
-            which days these were, in words; default: for each window the best of all others.
+        window: steps of a window; default: a day, or 288 if the trace's clock has no days.
+        seed: seed of policies and routes that draw.
+        optimum_windows: number of windows with a linear program, if the optimum has no closed form
+            (0: none). Fewer than all are whole windows, evenly spread. A closed form is computed
+            for all windows.
+        best_rule: (label, description of rows): the pair among ``policies`` that was the best on
+            other days, and these days; default: for each window the best of all other windows.
         settings: further arguments of dfaas_v0, such as ``arrivals="unknown"``.
 
     Returns of all policies are in units of the replay's load_scale, whatever scale a team was
-    trained with. Rules forward to the request, whatever the levels of the teams: where these are
-    coarser, the ``TeamNote`` tells what the best rule would lose by them.
+    trained with. Rules forward to the request. If a team's levels are coarser, its ``TeamNote`` has
+    the cost of the best rule on these levels.
 
-    Intervals are those of ``corral.trainers.evaluation.intervals``; where windows are days, with
-    the weekday told.
+    Intervals are those of ``corral.trainers.evaluation.intervals``; if windows are days, with
+    their weekday.
 
-    Raises what ``DfaasRules`` and ``PlainRule.of`` raise; ScaleError names the policy whose scales
-    the trace exceeds, ActionError the one whose actions are malformed. ValueError: a team does not
-    fit the nodes of the trace, or the best rule is no pair among ``policies``.
+    Raises the errors of ``DfaasRules`` and ``PlainRule.of``. ScaleError and ActionError name the
+    policy with too small scales or malformed actions. ValueError: a team does not fit the nodes of
+    the trace, or the best rule is not a pair among ``policies``.
     """
     load = load_trace(trace)
     route = settings.pop("route", "equal")
-    named = _named(policies)
-    if best_rule is not None and not isinstance(named.get(best_rule[0]), str):
-        raise ValueError(f"best_rule={best_rule[0]!r}: give the label of a pair among the policies")
+    entries = _named(policies)
+    if best_rule is not None and not isinstance(entries.get(best_rule[0]), str):
+        raise ValueError(f"best_rule={best_rule[0]!r}: pass the label of a pair among the policies")
     low, high = rows if rows is not None else (0, len(load))
     if window is not None and window < 1:
-        raise ValueError(f"window={window}: give 1 step or more")
+        raise ValueError(f"window={window}: pass 1 step or more")
     length = min(window or load.steps_per_day or DEFAULT_WINDOW, high - low)
     section: dict[str, Any] = {"rows": (low, high), **settings}
-    # Fails early, whatever the policies. Rules go by the report of every node.
+    # Fails early for invalid settings. Rules need the reports of every node.
     base = DfaasRules(load, **{**section, "observation": "every"}, route=route)
     section["max_cycles"] = length
-    plans = {label: plan_of(label, entry, base, section) for label, entry in named.items()}
+    plans = {label: plan_of(label, entry, base, section) for label, entry in entries.items()}
     windows: dict[str, tuple[EndedEpisodes, float]] = {}
     series: dict[str, Series] = {}
     teams: dict[str, TeamNote] = {}
     for label, plan in plans.items():
-        rules, player = ready(base, *plan)  # one at a time: a long trace is large
+        rules, player = ready(base, *plan)  # one at a time: a long trace needs much memory
         if isinstance(player, Player):
             own_links = bool((rules.network.links != base.network.links).any())
             teams[label] = TeamNote(player.mode, dict(player.settings), rules.unit, own_links)
@@ -207,7 +207,7 @@ def replay(
             teams[label] = TeamNote("planned", {}, unit=1, own_links=False)
         show = functools.partial(progress, label)
         try:
-            with warnings.catch_warnings():  # they are counted, and the report says so
+            with warnings.catch_warnings():  # they are counted, and shown in the report
                 warnings.simplefilter("ignore", IllegalActionWarning)
                 played, course = play_windows(rules, player, length, seed, show)
         except ActionError as error:
@@ -273,8 +273,8 @@ def _on_levels(
     base: DfaasRules,
     seed: int,
 ) -> dict[str, TeamNote]:
-    """Return the notes of teams whose levels are coarser than a request, with what these levels
-    cost the best of the references: it is played once more, on each kind of levels."""
+    """Return the notes of teams with levels coarser than a request, completed with the cost of
+    these levels for the best reference policy, which is played again on each set of levels."""
     coarse = {label: note for label, note in teams.items() if note.unit > 1}
     references = [score for score in scores if score.policy not in teams]
     if not coarse or not references:
@@ -292,37 +292,37 @@ def _on_levels(
             rules = DfaasRules(base.trace, **{**arguments, **levels})
             team = baseline_team(amount, rules)
             played, _ = play_windows(rules, team, rules.max_cycles, seed)
-            found, load = rules.shares({key: n.sum(axis=1) for key, n in played.infos.items()})
-            costs[str(levels)] = float(found["cost"].sum()) / max(1, int(load.sum()))
+            shares, load = rules.shares({key: n.sum(axis=1) for key, n in played.infos.items()})
+            costs[str(levels)] = float(shares["cost"].sum()) / max(1, int(load.sum()))
         on_levels = (best.policy, best.cost, costs[str(levels)])
         notes[label] = dataclasses.replace(note, on_levels=on_levels)
     return notes
 
 
 def _named(policies: Sequence[str] | Mapping[str, Entry]) -> dict[str, Entry]:
-    """Return what plays, by its label."""
+    """Return the entries by label."""
     if isinstance(policies, str):
         policies = [policies]
     named: dict[str, Entry] = {}
     named.update(policies if isinstance(policies, Mapping) else {pair: pair for pair in policies})
     if not named:
-        raise ValueError("give one policy or more")
+        raise ValueError("pass at least one policy")
     if "optimum" in named:
-        raise ValueError("the label 'optimum' is taken by the optimum's own row; give another")
+        raise ValueError("the label 'optimum' is reserved for the optimum's row; pass another")
     return named
 
 
 def plan_of(
     label: str, entry: Entry, base: DfaasRules, section: Mapping[str, Any]
 ) -> tuple[dict[str, Any], Plays]:
-    """Return the arguments of an entry's rules, and who plays it."""
-    shared = {**section, "capacity": None}  # the trace of ``base`` has it already
+    """Return the arguments of an entry's rules, and its player."""
+    shared = {**section, "capacity": None}  # already in the trace of ``base``
     if isinstance(entry, str):
         rule = PlainRule.of(entry)
         if rule.route == "choose":
             raise ValueError(
-                f"policy {label}: a plain rule names no neighbour; give "
-                f"{rule.amount_text}/all-to-shortest, which forwards to the largest spare as well"
+                f"policy {label}: a plain rule cannot choose a neighbor; pass "
+                f"{rule.amount_text}/all-to-shortest, which also forwards to the largest spare"
             )
         return {**shared, "route": rule.route, "observation": "every"}, RulePlanner([rule])
     if isinstance(entry, PlanPolicy):
@@ -334,22 +334,22 @@ def plan_of(
     foreign = sorted(set(player.settings) - set(OWN))
     if foreign:
         raise ValueError(
-            f"policy {label}: settings {foreign} belong to the replay, the same for all; "
-            f"a team brings only {', '.join(OWN)}"
+            f"policy {label}: settings {foreign} belong to the replay and are the same for all; "
+            f"a team may bring only {', '.join(OWN)}"
         )
-    known = player.settings.get("arrivals", base.arrivals)
-    if known != base.arrivals:
+    trained_arrivals = player.settings.get("arrivals", base.arrivals)
+    if trained_arrivals != base.arrivals:
         raise ValueError(
-            f"policy {label} was trained with arrivals {known}, and this replay has arrivals "
-            f"{base.arrivals}; give arrivals={known!r}"
+            f"policy {label} was trained with arrivals {trained_arrivals}, but this replay has "
+            f"arrivals {base.arrivals}; pass arrivals={trained_arrivals!r}"
         )
     arguments = {**shared, "route": base.route, **player.settings}
     try:
-        DfaasRules(base.trace, **arguments)  # fails before anything is played
+        DfaasRules(base.trace, **arguments)  # fails before the replay starts
     except ScaleError as error:
         raise ScaleError(
-            f"policy {label}: {error} where the team is trained; a team is replayed with the "
-            "scales that it has learned"
+            f"policy {label}: {error} when training the team; a replay uses the scales of the "
+            "training"
         ) from None
     return arguments, player
 
@@ -357,7 +357,7 @@ def plan_of(
 def ready(
     base: DfaasRules, arguments: Mapping[str, Any], player: Plays
 ) -> tuple[DfaasRules, Plays]:
-    """Return the rules of an entry, and who plays it."""
+    """Return the rules of an entry, and its player."""
     return DfaasRules(base.trace, **arguments), player
 
 
@@ -372,8 +372,8 @@ def play_windows(
     progress: Callable[[int, int], None] = lambda done, total: None,
     on_turn: Callable[[Turn], None] = lambda turn: None,
 ) -> tuple[EndedEpisodes, Series]:
-    """Play the section of ``rules`` in consecutive windows of so many steps, side by side; return
-    them in order, and the course of it all.
+    """Play the section of ``rules`` in consecutive windows of ``window`` steps, in parallel; return
+    the ended windows in order, and the counts over time.
 
     Agent i draws from ``generator(seed, "policy", i)``, in a shorter last window from that of
     ``seed + 1``. ``on_turn`` is called after each step.
@@ -385,9 +385,11 @@ def play_windows(
     ended: list[EndedEpisodes] = []
     done = 0
     for number, (first, steps) in enumerate(parts if rest else parts[:1]):
-        own, team = with_team(rules, player, seed + number)
+        window_rules, team = with_team(rules, player, seed + number)
         greedy = dict.fromkeys(rules.agents, team.deterministic)
-        windows = Changed(own, max_cycles=steps, start=functools.partial(own.start_at, first))
+        windows = Changed(
+            window_rules, max_cycles=steps, start=functools.partial(window_rules.start_at, first)
+        )
         once = np.ones(len(first), dtype=np.int64)
         for turn in play(windows, team.team, greedy, quota=once, seed=seed + number):
             for i, key in enumerate(COUNTS):
@@ -395,7 +397,7 @@ def play_windows(
             on_turn(turn)
             done += 1
             progress(done, window + rest)
-        ended.append(turn.ended)  # all of them: a window is as long as the others
+        ended.append(turn.ended)  # all windows: they have the same length
     width = -(-length // SERIES_POINTS)
     means = {key: binned(counts[:, i], width) for i, key in enumerate(COUNTS)}
     course = Series(np.arange(*rules.rows, width), width, means)
@@ -414,7 +416,7 @@ def play_windows(
 def with_team(
     rules: DfaasRules, player: Plays | Mapping[str, PolicyLike], seed: int
 ) -> tuple[DfaasRules, Player]:
-    """Return rules in which a team plays as ``player`` does; a planner draws by ``seed``."""
+    """Return rules in which a team plays like ``player``; a planner draws by ``seed``."""
     if isinstance(player, Mapping):
         return rules, Player(player)
     if isinstance(player, Player):
@@ -424,7 +426,7 @@ def with_team(
 
 
 class _OnlyAction(Heuristic):
-    """Takes the one action that there is where nodes follow plans."""
+    """Takes the only action, for nodes that follow plans."""
 
     def choose(self, observation: Observation, rng: np.random.Generator | None) -> Array:
         return np.zeros(np.asarray(observation[MASK]).shape[:-1], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Write a replay down: report.html (one self-contained file), results.json, results.csv."""
+"""Write a replay to files: report.html (one self-contained file), results.json, results.csv."""
 
 from __future__ import annotations
 
@@ -42,28 +42,27 @@ from corral.trainers.runs.run_config import versions
 __all__ = ["evaluation_of", "write_report"]
 
 MOST_NODES = 12
-"""The course over time is drawn for at most this many nodes: those that lose most."""
+"""The time charts show at most this many nodes: those with the highest loss."""
 
 MOST_RUNS = 8
-"""Losses over time are drawn of at most this many learned teams: those that cost least."""
+"""The time charts show losses of at most this many learned teams: the cheapest ones."""
 
-LEARNING = """The team's return per episode as the runs played while they learned: the sum of all
-nodes' rewards, in episodes of the training rows. One line for each run."""
+LEARNING = """The team's return per episode during training: the sum of all nodes' rewards, in
+episodes of the training rows. One line for each run."""
 
 
 HOW_TO_READ = """<h2>How to read this</h2>
 <p>A policy is <em>amount/route</em>: how much a node forwards, and how that is split over its
-neighbours. <b>Served</b>, <b>lost</b> and <b>forwarded</b> are shares of all arrivals; requests
-that still wait at a window's end are neither served nor lost. Forwarded counts what was offered,
-also what was refused; the optimum's counts what was accepted, for it offers nothing in vain, and
-its served counts what waits at a window's end.
-<b>Waiting</b> is the mean number of requests that a node holds from one step to the next;
-<b>cost</b> is lost + forward_cost * forwarded + wait_cost * waiting, as a share of the arrivals, or
-in requests a day. <b>Above the best rule</b> is what a policy costs more than the best of the
-amounts and routes in the same windows, which was chosen on others; the interval is that of this
-difference: where it excludes 0, the two can be told apart, though their own intervals may overlap.
-<b>Of optimum</b> is what a policy gains (arrivals minus cost) over what the optimum gains, in the
-windows that the optimum covers.</p>
+neighbors. <b>Served</b>, <b>lost</b> and <b>forwarded</b> are shares of all arrivals. Requests that
+still wait at a window's end are neither served nor lost; the optimum counts them as served.
+Forwarded counts all offers, including refused ones; the optimum counts only accepted ones, because
+it makes no offer in vain. <b>Waiting</b> is the mean number of requests that a node keeps in its
+queue from one step to the next. <b>Cost</b> is lost + forward_cost * forwarded + wait_cost *
+waiting, as a share of the arrivals, or in requests a day. <b>Above the best rule</b> is the cost of
+a policy minus that of the best rule in the same windows; the best rule was chosen on other windows.
+The interval is that of this difference: if it excludes 0, the difference is significant, even if
+the policies' own intervals overlap. <b>Of optimum</b> is the gain of a policy (arrivals minus cost)
+divided by that of the optimum, in the windows that the optimum covers.</p>
 """
 
 
@@ -84,15 +83,15 @@ def write_report(
     Each file is written whole or not at all.
 
     Args:
-        learning: how the runs learned; a section of the page where there are any.
-        levels: returns to compare the curves with, by name (random, local, ...), in the units of
-            the curves: per episode as the runs played it, not per window of the replay.
-        pictures: what the teams have learned, as ``corral.loads.policy_picture`` draws it.
-        notes: sentences on what was played, besides those of ``describe``.
-        verdict: sentences at the top of the page, the first of them in large letters; none: what
-            ``paired`` says of the teams, and of the rules.
-        texts: headings, and lines that stand as they are, below the tables of requests.
-        title: of the page, before the name of the trace.
+        learning: learning curves of the runs; a section of the page, if there are any.
+        levels: reference returns for the curves, by name (random, local, ...), in the units of the
+            curves: per episode of the training, not per window of the replay.
+        pictures: the policies that the teams learned, from ``corral.loads.policy_picture``.
+        notes: sentences about the replay, in addition to those of ``describe``.
+        verdict: sentences at the top of the page, the first one in large letters; default: the
+            sentences of ``paired`` about the teams and the rules.
+        texts: headings, each with preformatted lines, below the tables of requests.
+        title: start of the page's title, before the name of the trace.
     """
     text = _page(replay, learning, levels or {}, pictures, notes, verdict, texts, title)
     path = write_file(folder / "report.html", text, folder=folder)
@@ -100,7 +99,7 @@ def write_report(
 
 
 def evaluation_of(replay: Replay, notes: Sequence[str] = ()) -> Evaluation:
-    """Return the scores of a replay, from the least cost to the largest, as an Evaluation."""
+    """Return the scores of a replay as an Evaluation, lowest cost first."""
     return Evaluation(
         "dfaas_v0",
         ordered(replay.scores),
@@ -130,13 +129,13 @@ def evaluation_of(replay: Replay, notes: Sequence[str] = ()) -> Evaluation:
 
 
 def _best_rule(replay: Replay) -> dict[str, Any] | None:
-    """Return which rule was the best, and of what size and kind its windows are."""
+    """Return the best rule with statistics of its windows, as JSON values."""
     rule = replay.best_rule
     if rule is None:
         return None
     counts = {name: rule.labels.count(name) for name in rule.names}
-    found = {"windows": counts, "chosen_on": rule.chosen_on, "among": rule.among}
-    return {**found, "lag_1": rule.lag_1, "largest_part": rule.largest_part}
+    summary = {"windows": counts, "chosen_on": rule.chosen_on, "among": rule.among}
+    return {**summary, "lag_1": rule.lag_1, "largest_part": rule.largest_part}
 
 
 # --- The page ------------------------------------------------------------------------------------
@@ -157,11 +156,11 @@ def _page(
     learned = learning_section(learning, levels, LEARNING) + _learned(replay, pictures)
     returns, lines = returns_table(replay)
     day = "a day" if replay.trace.steps_per_day else "a window"
-    said, *more = [*describe(replay), *notes]
-    body = f"""{note(said)}
+    trace_note, *more = [*describe(replay), *notes]
+    body = f"""{note(trace_note)}
 <h2>Requests {day}</h2>
 {table(*request_lines(replay), kinds=kinds)}{controls()}{_bars(scores)}
-<h2>What each policy served and lost</h2>
+<h2>Served and lost by policy</h2>
 {_score_table(scores, replay, kinds)}
 {_paired_html(replay, kinds)}{_optimum_html(replay, kinds)}{_texts(texts)}
 <h2>Load and loss over time</h2>
@@ -182,14 +181,14 @@ def _texts(texts: Sequence[tuple[str, Sequence[str]]]) -> str:
 
 
 def _glossary() -> str:
-    """Return the amounts of the reference policies, as ``dfaas_v0.baselines`` explains them."""
+    """Return a table of the amounts of the reference policies, from ``dfaas_v0.baselines``."""
     rows = re.findall(r"^\| ([\w-]+) \| (.+) \|$", baselines.__doc__ or "", re.MULTILINE)
     cells = [f"<tr><td>{html.escape(a)}</td><td>{html.escape(b)}</td></tr>" for a, b in rows]
     return f"<div class='wide'><table class='words'>{''.join(cells)}</table></div>"
 
 
 def _kinds(replay: Replay) -> dict[str, str]:
-    """Return which lines of a table stand out: those of learned teams, and of the optimum."""
+    """Return the table lines that stand out: learned teams, and the optimum."""
     return {"optimum": "optimum"} | dict.fromkeys(replay.teams, "team")
 
 
@@ -222,37 +221,37 @@ def _score_table(scores: list[Score], replay: Replay, kinds: Mapping[str, str]) 
 
 
 def _of_all_windows(scores: list[Score], replay: Replay) -> list[Score]:
-    """Return the scores over all windows: without the optimum, where it covers some of them."""
+    """Return the scores over all windows, without an optimum that covers only some of them."""
     return [s for s in scores if not (replay.optimum_is_partial and s.policy == "optimum")]
 
 
 def _paired_html(replay: Replay, kinds: Mapping[str, str]) -> str:
-    """Return what policies cost beside the best rule; nothing where there is none."""
+    """Return the costs compared with the best rule; "" without a best rule."""
     if replay.best_rule is None:
         return ""
-    said = "".join(f"<p>{html.escape(line)}</p>" for line in verdicts(replay).values())
+    sentences = "".join(f"<p>{html.escape(line)}</p>" for line in verdicts(replay).values())
     headings = [heading.replace("\n", " ") for heading in paired_headings(replay)]
     why = note(without_intervals(replay)) if without_intervals(replay) else ""
-    return f"""<h2>Beside the best rule, in the same windows</h2>
-{said}{table(["policy", *headings], paired_lines(replay), kinds=kinds)}
+    return f"""<h2>Compared with the best rule, in the same windows</h2>
+{sentences}{table(["policy", *headings], paired_lines(replay), kinds=kinds)}
 {why}"""
 
 
 def _optimum_html(replay: Replay, kinds: Mapping[str, str]) -> str:
-    """Return policies beside an optimum that covers some of the windows, in these; else nothing."""
+    """Return the comparison with an optimum that covers only some windows; else ""."""
     if not replay.optimum_is_partial:
         return ""
     lines = [
         [s.policy, _percent(s.cost_in_optimum_windows), _percent(s.share_of_optimum)]
         for s in beside_optimum(replay)
     ]
-    return f"""<h2>Beside the optimum, in {optimum_part(replay)}</h2>
+    return f"""<h2>Compared with the optimum, in {optimum_part(replay)}</h2>
 {table(["policy", "cost %", "of optimum %"], lines, kinds=kinds)}
 """
 
 
 def _losses_html(replay: Replay, kinds: Mapping[str, str]) -> str:
-    """Return what each node lost; nothing for one node, whose losses are all there are."""
+    """Return the losses of each node; "" for a single node."""
     if len(replay.trace.nodes) < 2:
         return ""
     headings, lines = losses_table(replay)
@@ -262,11 +261,11 @@ def _losses_html(replay: Replay, kinds: Mapping[str, str]) -> str:
 
 
 def _waits_html(replay: Replay, kinds: Mapping[str, str]) -> str:
-    """Return how long requests waited until they were served; nothing without a queue."""
+    """Return the waiting times of served requests; "" without a queue."""
     if not replay.settings.get("queue"):
         return ""
     headings, lines = waits_lines(ordered(replay.scores))
-    return f"""<h2>Wait of the requests that were served</h2>
+    return f"""<h2>Waiting time of served requests</h2>
 {table(["policy", *headings], lines, kinds=kinds)}
 """
 
@@ -287,9 +286,9 @@ def _bars(scores: list[Score]) -> str:
 
 
 def _with_mode(score: Score) -> str:
-    """Return the policy's name and how it played, where the name does not say so itself."""
-    said = score.policy.endswith(score.mode)  # always, where there is no mode
-    return score.policy if said else f"{score.policy}, {score.mode}"
+    """Return the policy's name with its mode, unless the name ends with it."""
+    named_with_mode = score.policy.endswith(score.mode)  # always, if the mode is ""
+    return score.policy if named_with_mode else f"{score.policy}, {score.mode}"
 
 
 def _learned(replay: Replay, pictures: Sequence[Picture]) -> str:
@@ -297,27 +296,27 @@ def _learned(replay: Replay, pictures: Sequence[Picture]) -> str:
         return ""
     agents = {f"node_{i}" for i in _worst_nodes(replay)}
     text = (
-        "How many requests a node forwards, greedily, at each load and capacity; queue and "
-        "neighbours stand at their means over the rows that it was trained on. Below the dashed "
-        "line a node has more arrivals than it can serve. Nothing is painted where these rows had "
-        "no such load and capacity."
+        "Number of requests that a node forwards with greedy play, by load and capacity. Queue and "
+        "neighbors are at their means over the training rows. Below the dashed line a node has "
+        "more arrivals than it can serve. Blank: the training rows have no such load and "
+        "capacity."
     )
     parts = ["<h2>What was learned</h2>", note(text), *_about_nodes(replay)]
     for label in dict.fromkeys(picture.policy for picture in pictures):
-        own = [p for p in pictures if p.policy == label and (p.agent in agents or p.reference)]
-        parts.append(policy_chart(own, label))
+        shown = [p for p in pictures if p.policy == label and (p.agent in agents or p.reference)]
+        parts.append(policy_chart(shown, label))
     return "".join(parts)
 
 
 def _drawn_teams(replay: Replay) -> list[str]:
-    """Return the learned teams, the cheapest first; of a run that played in two ways the better."""
+    """Return the learned teams, cheapest first; for a run in two modes, only the cheaper one."""
     teams = [score for score in ordered(replay.scores) if score.policy in replay.teams]
     runs = {score.policy.removesuffix(f", {score.mode}"): score.policy for score in reversed(teams)}
     return [score.policy for score in teams if score.policy in runs.values()]
 
 
 def _drawn(replay: Replay) -> list[str]:
-    """Return whose losses are drawn over time: the teams, the best reference and local play."""
+    """Return the policies in the charts of losses: the teams, the best reference and local play."""
     others = [s.policy for s in ordered(replay.scores) if s.policy not in replay.teams]
     references = [policy for policy in others if policy != "optimum"]
     local = [policy for policy in references if policy.partition("/")[0] == "local"]
@@ -326,7 +325,7 @@ def _drawn(replay: Replay) -> list[str]:
 
 
 def _worst_nodes(replay: Replay) -> list[int]:
-    """Return the nodes that lose most under the last policy drawn, in the trace's order."""
+    """Return the nodes with the highest loss under the last policy drawn, in the trace's order."""
     lost = replay.series[_drawn(replay)[-1]].counts["lost"]
     worst = np.argsort(-lost.sum(axis=0), kind="stable")[:MOST_NODES]
     return sorted(worst.tolist())
@@ -334,27 +333,27 @@ def _worst_nodes(replay: Replay) -> list[int]:
 
 def _about_nodes(replay: Replay) -> list[str]:
     some = len(replay.trace.nodes) > MOST_NODES
-    return [note(f"The {MOST_NODES} nodes that lose most.")] if some else []
+    return [note(f"Only the {MOST_NODES} nodes with the highest loss.")] if some else []
 
 
 def _course(replay: Replay) -> str:
-    """Return charts of load against capacity, node by node, and what policies made of it."""
+    """Return time charts of load, capacity and losses for each node."""
     drawn, nodes = _drawn(replay), _worst_nodes(replay)
     first = replay.series[drawn[0]]
     assert replay.trace.capacity is not None  # a replay's trace has one
     capacity = binned(replay.trace.capacity[slice(*replay.rows)], first.width)
     counts = {policy: replay.series[policy].counts for policy in drawn}
     team = [policy for policy in drawn if policy in replay.teams][:1]
-    losses = f"Losses are shown of {' and of '.join(drawn)}"
-    said = f"{losses}; forwarded requests of {team[0]}." if team else f"{losses}."
+    losses = f"Losses are shown for {' and for '.join(drawn)}"
+    text = f"{losses}; forwarded requests for {team[0]}." if team else f"{losses}."
     more = len(_drawn_teams(replay)) - MOST_RUNS
-    said += f" {more} more that cost more are not drawn." if more > 0 else ""
-    clock = "Times are in UTC, lines stand at midnight" if replay.trace.clock == "utc" else ""
+    text += f" {more} more expensive teams are not drawn." if more > 0 else ""
+    clock = "Times are in UTC, lines mark midnight" if replay.trace.clock == "utc" else ""
     parts = [
-        note(said),
+        note(text),
         note(
-            f"{clock}{'. ' * bool(clock)}A node has a scale of its own, told at the left in "
-            "requests per step; its rows of losses share one."
+            f"{clock}{'. ' * bool(clock)}Each node has its own scale, shown at the left in "
+            "requests per step; its rows of losses share one scale."
         ),
         *_about_nodes(replay),
         "<div id='zoom'></div>",
@@ -364,7 +363,7 @@ def _course(replay: Replay) -> str:
     if drawn_width > 1:
         finer = "each" if first.width == 1 else f"the means of {first.width}"
         parts.append(
-            note(f"Drawn are means of {drawn_width} steps; a single {axis.unit} shows {finer}.")
+            note(f"Points are means of {drawn_width} steps; a single {axis.unit} shows {finer}.")
         )
     kept = {}
     for i in nodes:

@@ -1,4 +1,4 @@
-"""The scores of a replay: policies beside the optimum."""
+"""The scores of a replay: each policy compared with the optimum and the best rule."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ __all__ = ["Best", "Score", "WindowSums", "best_of", "optimum_score", "ordered",
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """One row of the table. Fractions are of all arrivals unless they say otherwise."""
+    """One row of the table. Fractions are of all arrivals, unless stated otherwise."""
 
     policy: str
     mode: str  # "greedy", "sampled"; "" for reference policies and the optimum
     return_team: float | None = None  # mean over whole windows of the sum of all agents' rewards
     low: float | None = None  # 95 % interval of return_team over whole windows
     high: float | None = None
-    returns: dict[str, float] = field(default_factory=dict)  # of each agent; empty: the optimum's
+    returns: dict[str, float] = field(default_factory=dict)  # of each agent; empty for the optimum
     episodes: int  # windows played
     illegal_actions: int
     served: float
@@ -41,49 +41,50 @@ class Score:
     cost: float  # lost + forward_cost * forwarded + wait_cost * waiting
     cost_low: float | None = None
     cost_high: float | None = None
-    lost_per_window: float | None = None  # requests in as many steps as a whole window has
+    lost_per_window: float | None = None  # requests, scaled to the steps of a whole window
     cost_per_window: float | None = None
     difference: float | None = None
-    """``cost`` minus that of the best rule in the same windows: see ``loads.best_rule``."""
+    """``cost`` minus that of the best rule in the same windows, see ``loads.best_rule``."""
     difference_low: float | None = None  # 95 % interval of the paired difference
     difference_high: float | None = None
     difference_lag_1: float | None = None  # correlation of the difference with the next window's
     share_of_optimum: float | None
-    """(arrivals - cost) of the policy over that of the optimum, in the windows that this covers."""
+    """Gain (arrivals - cost) of the policy over the optimum's, in the windows of the optimum."""
     cost_in_optimum_windows: float | None = None
-    """``cost`` in the windows that the optimum covers, in shares of their arrivals."""
+    """``cost`` in the windows of the optimum, as a share of their arrivals."""
     lost_by_node: dict[str, float] = field(default_factory=dict)
-    """Share of its own arrivals that each node lost, wherever they were lost; not the optimum's."""
-    forwarded_by_node: dict[str, float] = field(default_factory=dict)  # the same, of offers
-    mean_wait: float | None = None  # steps that served requests waited; None: there is no queue
-    p95_wait: int | None = None  # steps within which 95 % of the served were served
-    mean_wait_s: float | None = None  # the same in seconds, where the trace has a clock
+    """Share of each node's own arrivals that was lost, at any node; empty for the optimum."""
+    forwarded_by_node: dict[str, float] = field(default_factory=dict)  # the same for offers
+    mean_wait: float | None = None  # steps that served requests waited; None without a queue
+    p95_wait: int | None = None  # steps within which 95 % of the served requests were served
+    mean_wait_s: float | None = None  # the same in seconds, if the trace has a clock
     p95_wait_s: float | None = None
 
 
 def ordered(scores: Iterable[Score]) -> list[Score]:
-    """Return the policies from the least cost to the largest; the optimum, if there, at the end."""
+    """Return the scores sorted by cost, lowest first; the optimum last."""
     return sorted(scores, key=lambda score: (score.policy == "optimum", score.cost))
 
 
 @dataclass(frozen=True)
 class Best:
-    """The optimum of some windows: K of them, by their number among all."""
+    """The optimum of K windows, with their numbers."""
 
     windows: list[int]
-    method: str  # how it was found, or why it was not
+    method: str  # of the optimum, or the reason for its absence
     arrivals: Array  # float64 [K] requests
     optima: list[Optimum]
-    node_steps: int  # nodes x steps of those windows
+    node_steps: int  # nodes x steps of these windows
 
     def sum(self, what: str) -> float:
         return float(sum(getattr(optimum, what) for optimum in self.optima))
 
 
 def best_of(rules: DfaasRules, window: int, sampled: int, progress: Progress) -> Best:
-    """Return the least cost of all windows where there is a closed form, else of some of them."""
+    """Return the least cost of all windows if there is a closed form, else of ``sampled`` windows
+    by linear programs."""
     section = rules.trace.section(*rules.rows)
-    assert section.capacity is not None  # the rules have seen to it
+    assert section.capacity is not None  # checked by the rules
     limits: dict[str, Any] = {
         "queue": rules.queue,
         "link_limit": rules.link_limit,
@@ -92,10 +93,10 @@ def best_of(rules: DfaasRules, window: int, sampled: int, progress: Progress) ->
     starts = range(0, len(section), window)
     windows, method = list(range(len(starts))), "closed form"
     if not (sampled or has_closed_form(**limits)):
-        return Best([], "none was asked for", np.zeros(0), [], 0)
+        return Best([], "not requested", np.zeros(0), [], 0)
     if not has_closed_form(**limits):
         method = "linear program"
-        if sampled < len(starts):  # whole ones; a shorter last one weighs less than they do
+        if sampled < len(starts):  # whole windows; a shorter last one has less weight
             whole = max(1, len(section) // window)
             spread = np.linspace(0, whole - 1, min(sampled, whole))
             windows = sorted(set(spread.round().astype(int).tolist()))
@@ -136,8 +137,8 @@ class WindowSums:
     def of(cls, played: EndedEpisodes, rules: DfaasRules) -> WindowSums:
         sums = {key: values.sum(axis=1) for key, values in played.infos.items()}  # int64 [W]
         amounts, load = rules.shares(sums)
-        own = {name: sums[name] for name in ("waiting", "illegal_actions")}
-        return cls(arrivals=load, **amounts, **own)
+        counts = {name: sums[name] for name in ("waiting", "illegal_actions")}
+        return cls(arrivals=load, **amounts, **counts)
 
 
 def score_of(
@@ -151,14 +152,16 @@ def score_of(
     rule: BestRule | None,
     season: int,
 ) -> Score:
-    """Return a policy's row, of the windows ``played``, W of them: shares and their intervals over
-    all, returns over the first ``whole`` ones, in units of ``scale`` times those played; windows
-    ``season`` apart are of one kind."""
+    """Return a policy's row for the W windows ``played``.
+
+    Shares and their intervals are over all windows, returns over the first ``whole`` ones, scaled
+    by ``scale``. Windows ``season`` apart are of one kind.
+    """
     returns = played.returns.sum(axis=1) * scale  # [W] of the team
-    each = played.returns[:whole].mean(axis=0) * scale
+    agent_returns = played.returns[:whole].mean(axis=0) * scale
     load, cost = sums.arrivals, sums.cost
     every = max(1, int(load.sum()))
-    # What is not served is the share that is small, and that no interval may take below 0.
+    # The share that is not served is small, and its interval must not go below 0.
     missed = share_interval(load - sums.served, load, season=season)
     low, high = difference_interval(returns[:whole], np.ones(whole), season=season)
     cost_low, cost_high = share_interval(cost, load, season=season)
@@ -169,7 +172,7 @@ def score_of(
         return_team=float(returns[:whole].mean()),
         low=low,
         high=high,
-        returns=dict(zip(played.agents, each.tolist(), strict=True)),
+        returns=dict(zip(played.agents, agent_returns.tolist(), strict=True)),
         episodes=len(load),
         illegal_actions=int(sums.illegal_actions.sum()),
         served=int(sums.served.sum()) / every,
@@ -196,30 +199,30 @@ def score_of(
 
 
 def _beside(cost: Array, load: Array, rule: BestRule | None, season: int) -> dict[str, Any]:
-    """Return what a policy costs more than the best rule in the same windows [W]."""
+    """Return the cost of a policy above that of the best rule in the same windows [W]."""
     if rule is None:
         return {}
-    more = cost - rule.cost
-    low, high = difference_interval(more, load, season=season)
+    excess = cost - rule.cost
+    low, high = difference_interval(excess, load, season=season)
     ends = {"difference_low": low, "difference_high": high}
-    share = float(more.sum()) / max(1, int(load.sum()))
-    return {"difference": share, **ends, "difference_lag_1": lag_1(more, season)}
+    share = float(excess.sum()) / max(1, int(load.sum()))
+    return {"difference": share, **ends, "difference_lag_1": lag_1(excess, season)}
 
 
 def _by_node(played: EndedEpisodes, what: str) -> dict[str, float]:
-    """Return ``what`` of each node over all windows, as shares of its arrivals."""
+    """Return the sum of ``what`` of each node over all windows, as a share of its arrivals."""
     load, part = (played.infos[key].sum(axis=0) for key in ("arrivals", what))  # int64 [N]
     return dict(zip(played.agents, (part / np.maximum(load, 1)).tolist(), strict=True))
 
 
 def _share(arrivals: Array, cost: Array, best: Best) -> float | None:
-    """Return what a policy gains, arrivals - cost, over the optimum's gain in the same windows."""
+    """Return a policy's gain (arrivals - cost) over the optimum's gain in the same windows."""
     reachable = float(best.arrivals.sum()) - best.sum("cost")
     return float((arrivals - cost).sum()) / reachable if best.optima and reachable > 0 else None
 
 
 def optimum_score(best: Best) -> Score:
-    """Return the optimum's row, of its own windows; what waits at their end counts as served."""
+    """Return the optimum's row for its windows; requests waiting at their end count as served."""
     load = max(1.0, float(best.arrivals.sum()))
     return Score(
         policy="optimum",

@@ -1,4 +1,4 @@
-"""A replay in words: what was played, by whom, and the table of its scores."""
+"""A replay as text: sentences about the settings, and the tables of scores."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ __all__ = [
 ]
 
 UNIX = 10**9
-"""Integers from here on look like seconds since 1970: the year 2001."""
+"""Integers from here on look like seconds since 1970: this is the year 2001."""
 
 MOST_NAMES = 12
-"""Names of so many nodes are listed."""
+"""At most this many node names are listed."""
 
 FEW_AMOUNTS = 6
-"""Lists of so many entries are written out."""
+"""Lists of up to this many entries are written out."""
 
 
 def describe(replay: Replay) -> list[str]:
-    """Return what was played and how, in sentences."""
+    """Return sentences about the trace, the policies and the meaning of the figures."""
     trace, (low, high) = replay.trace, replay.rows
     settings = _words(replay.settings)
     windows = replay.windows + bool(replay.remainder)
@@ -60,17 +60,17 @@ def describe(replay: Replay) -> list[str]:
         played += f" and one of {replay.remainder}"
     intervals = without_intervals(replay)
     if not intervals:
-        kinds = ", each beside those of its weekday" if replay.days and windows >= 14 else ""
-        intervals = f"95 % intervals are Student's over {counted(windows, 'window')}{kinds}."
+        kinds = ", compared by weekday" if replay.days and windows >= 14 else ""
+        intervals = f"95 %: Student's t intervals over {counted(windows, 'window')}{kinds}."
     lines = [
         f"Trace {trace.name}: rows {low}:{high} of {len(trace)}, "
         f"{counted(len(trace.nodes), 'node')} "
         f"({trace.clock_text(low)} to {trace.clock_text(high - 1)}).",
         *about_clock(trace),
         *_about_names(trace.nodes),
-        f"Played as {played}; queues and reports of other nodes start empty in each. {intervals}",
+        f"Played as {played}; each starts with empty queues and without reports. {intervals}",
         about_knowledge(replay.settings),
-        "Served, lost and forwarded (refused offers included) in % of the arrivals; waiting in "
+        "Served, lost and forwarded (with refused offers) in % of the arrivals; waiting in "
         f"requests per node and step.{_about_rest(replay)}",
         *_about_cost(replay),
         *about_best_rule(replay),
@@ -81,39 +81,40 @@ def describe(replay: Replay) -> list[str]:
 
 
 def about_knowledge(settings: Mapping[str, Any]) -> str:
-    """Return whether nodes knew the arrivals of a step before they chose."""
+    """Return a sentence on whether nodes knew a step's arrivals before the step."""
     if settings.get("arrivals", "known") == "unknown":
         return (
-            "Arrivals: unknown until a step is over, as to a gateway. Rules count as requests come."
+            "Arrivals: unknown until the end of a step, as for a gateway. Rules count requests as "
+            "they arrive."
         )
-    return "Arrivals: known to each node before a step, which no gateway knows."
+    return "Arrivals: known to each node before a step, unlike in a real gateway."
 
 
 def about_clock(trace: Trace) -> list[str]:
-    """Return a sentence where times are integers that are seconds since 1970, it seems."""
+    """Return a hint if the trace's integer times look like seconds since 1970."""
     unix = trace.clock == "integer" and trace.times[0] >= UNIX
-    said = "These times look like Unix times: written as ISO-8601, such as 2026-01-05T00:05:00Z, "
-    return [f"{said}they have days, which are the windows of a replay."] if unix else []
+    advice = "These times look like Unix times. Write them as ISO-8601 (2026-01-05T00:05:00Z): "
+    return [f"{advice}the replay then uses days as windows."] if unix else []
 
 
 def _about_names(nodes: tuple[str, ...]) -> list[str]:
-    """Return which server is which node, where servers have other names than their nodes."""
+    """Return the mapping of nodes to server names, if they differ."""
     named = [f"node_{i} {name}" for i, name in enumerate(nodes) if name != f"node_{i}"]
     more = f" and {len(named) - MOST_NAMES} more" if len(named) > MOST_NAMES else ""
     return [f"Nodes: {', '.join(named[:MOST_NAMES])}{more}."] if named else []
 
 
 def _about_choice(replay: Replay) -> list[str]:
-    """Return a sentence where policies cannot differ, and one where windows cannot."""
+    """Return a sentence if all policies must do the same, and one if all steps are equal."""
     played = replay.trace.section(*replay.rows)
     neighbours = replay.settings.get("neighbours")
     links = adjacency([f"node_{i}" for i in range(len(played.nodes))], played.nodes, neighbours)
-    why = no_choice(played, links)
-    lines = [f"{played.name}: {why}, so that all policies serve and lose the same."] if why else []
+    reason = no_choice(played, links)
+    lines = [f"{played.name}: {reason}, so all policies serve and lose the same."] if reason else []
     loads = (played.arrivals, played.capacity)
     if len(played) > 1 and all((load == load[:1]).all() for load in loads if load is not None):
         lines.append(
-            "Load and capacity are the same in every step: no interval tells of other days."
+            "Load and capacity are equal in all steps: an interval says nothing about other days."
         )
     return lines
 
@@ -122,92 +123,94 @@ def _about_rest(replay: Replay) -> str:
     if not replay.settings.get("queue"):
         return ""
     return (
-        " What waits at a window's end is neither served nor lost. Requests that a node forwards "
-        "do not wait."
+        " Requests waiting at a window's end are neither served nor lost. Forwarded requests do "
+        "not wait."
     )
 
 
 def _about_cost(replay: Replay) -> list[str]:
-    """Return what cost and the share of the optimum are, where there is such a column."""
+    """Return sentences about the columns for cost and share of the optimum, if they are shown."""
     shown = has_costs(replay) or replay.optimum_is_partial
     lines = [f"Cost: {' + '.join(_costs(replay))}, in % of the arrivals."] * shown
     if replay.optimum_windows:
         less = "cost" if has_costs(replay) else "lost"
         lines.append(
-            f"Of opt.: what a policy gains (arrivals minus {less}) in % of what the optimum gains."
+            f"Of opt.: gain of a policy (arrivals minus {less}) in % of the optimum's gain."
         )
     return lines
 
 
 def _about_returns(replay: Replay) -> str:
-    """Return what a reward is in this replay, and what is made of it."""
-    what = " + ".join(_costs(replay))
+    """Return a sentence about the rewards and returns in this replay."""
+    cost = " + ".join(_costs(replay))
     scale = _as_played(replay)["load_scale"]
     largest = max(1, int(replay.trace.arrivals.max()))
-    said = f"; {scale:g} is the largest load of a node" if scale == largest else " (load_scale)"
-    over = f"({what})" if "+" in what else what
-    whose = "the team's mean of " if replay.settings.get("reward") == "team" else ""
+    scale_note = (
+        f"; {scale:g} is the largest load of a node" if scale == largest else " (load_scale)"
+    )
+    over = f"({cost})" if "+" in cost else cost
+    team_mean = "the team's mean of " if replay.settings.get("reward") == "team" else ""
     return (
-        f"Return: the sum of a node's rewards in a window, on average; team: the sum over nodes. A "
-        f"reward is minus {whose}{over} / {scale:g}{said}."
+        "Return: the mean over windows of the sum of a node's rewards; team: the sum over nodes. A "
+        f"reward is minus {team_mean}{over} / {scale:g}{scale_note}."
     )
 
 
 def _costs(replay: Replay) -> list[str]:
-    """Return what counts as cost in a replay: "lost", "0.1 forwarded", ..."""
+    """Return the parts of a cost: "lost", "0.1 x forwarded", ..."""
     prices = {what: replay.settings.get(name) for name, what in COSTS.items()}
     return ["lost", *(f"{price:g} x {what}" for what, price in prices.items() if price)]
 
 
 def _about_teams(replay: Replay) -> list[str]:
-    """Return how policies that are no references played, and illegal actions of any."""
+    """Return how teams and user policies played, and the illegal actions of all policies."""
     lines: list[str] = []
     if replay.teams:
-        lines.append("Greedy play takes the likeliest action, sampled play draws one.")
+        lines.append("Greedy play takes the most likely action; sampled play draws one.")
     played = _as_played(replay)
     brought: dict[str, list[str]] = {}
     for label, note in replay.teams.items():
-        own = {k: v for k, v in note.settings.items() if not _same(v, played[k])}
-        brought.setdefault(_words(own), []).append(label)
+        differing = {k: v for k, v in note.settings.items() if not _same(v, played[k])}
+        brought.setdefault(_words(differing), []).append(label)
     for words, labels in brought.items():
         if words:
-            lines.append(f"Trained with {words}, and replayed so: {'; '.join(labels)}.")
+            lines.append(f"Trained with {words}, and replayed with it: {'; '.join(labels)}.")
     for label, note in replay.teams.items():
         if note.own_links:
             lines.append(
-                f"{label} forwards along links of its own, not the replay's: no optimum bounds it."
+                f"{label} forwards along other links than the replay's: no optimum bounds it."
             )
     lines += _about_levels(replay)
     illegal = {s.policy: s.illegal_actions for s in replay.scores if s.illegal_actions}
     if illegal:
         counts = "; ".join(f"{label} {number}" for label, number in illegal.items())
-        lines.append(f"Illegal actions, each of which forwarded all arrivals: {counts}.")
+        lines.append(f"Illegal actions, which forwarded all arrivals: {counts}.")
     return lines
 
 
 def _about_levels(replay: Replay) -> list[str]:
-    """Return what teams lose by forwarding in levels that are coarser than a request."""
+    """Return the loss of teams from action levels that are coarser than a request."""
     what = "cost" if has_costs(replay) else "lose"
-    said: dict[tuple[int, str], list[str]] = {}
+    lines_of: dict[tuple[int, str], list[str]] = {}
     for label, note in replay.teams.items():
         if note.unit == 1:
             continue
-        beside = ""
+        reference = ""
         if note.on_levels is not None:
             best, cost, coarse = note.on_levels
-            beside = (
-                f" {best} would {what} {100 * coarse:.2f} % of the arrivals on these levels; to "
-                f"the request, as references play, {100 * cost:.2f} %."
+            reference = (
+                f" With these levels {best} would {what} {100 * coarse:.2f} % of the arrivals; "
+                f"forwarding to the request, as the rules do, {100 * cost:.2f} %."
             )
-        said.setdefault((note.unit, beside), []).append(label)
+        lines_of.setdefault((note.unit, reference), []).append(label)
     return [
-        f"Levels of action are up to {unit} requests apart in {'; '.join(labels)}.{beside}"
-        for (unit, beside), labels in said.items()
+        f"Action levels are up to {unit} requests apart in {'; '.join(labels)}.{reference}"
+        for (unit, reference), labels in lines_of.items()
     ]
 
 
 def _words(settings: Mapping[str, Any]) -> str:
-    """Return settings as "queue 5, route two", long lists by their ends."""
+    """Return settings as "queue 5, route two"; long lists are shortened."""
 
     def word(value: Any) -> str:
         if np.ndim(value) > 1:
@@ -221,14 +224,14 @@ def _words(settings: Mapping[str, Any]) -> str:
 
 
 def _same(value: Any, other: Any) -> bool:
-    """Return whether two settings are equal; tables may be lists or arrays."""
+    """Whether two settings are equal; tables may be lists or arrays."""
     if np.ndim(value) > 1 or np.ndim(other) > 1:
         return bool(np.array_equal(value, other))
     return bool(value == other)
 
 
 def _as_played(replay: Replay) -> dict[str, Any]:
-    """Return the settings that a team may bring, as they are where it brings none."""
+    """Return the settings of the replay that a team may override, with their defaults."""
     trace = replay.trace
     assert trace.capacity is not None  # a replay's trace has one
     defaults = inspect.signature(DfaasRules).parameters
@@ -251,27 +254,27 @@ def _about_optimum(replay: Replay) -> str:
         )
         shown = any(s.policy.partition("/")[0] == best for s in replay.scores)
         reach = f"{best} reaches it" if shown else f"{best} would reach it"
-        reach = "a bound, which no policy need reach" if best is None else reach
+        reach = "a bound that policies may not reach" if best is None else reach
         return f"Optimum: closed form, over all windows; {reach}."
     queue = bool(replay.settings.get("queue"))
-    waits = ", and what waits at a window's end as served" if queue else ""
-    which = "all windows"
+    waits = ", and requests waiting at a window's end as served" if queue else ""
+    covered = "all windows"
     if replay.optimum_is_partial:
-        every = replay.windows + bool(replay.remainder)
+        total = replay.windows + bool(replay.remainder)
         part = counted(len(replay.optimum_windows), "window")
-        which = f"{part} of {every}, as are the shares of it"
+        covered = f"{part} of {total}, and so are the shares of the optimum"
     return (
-        f"Optimum: {replay.optimum_method} over {which}. It knows the future: a bound, no policy. "
-        f"Its row counts accepted forwards alone{waits}."
+        f"Optimum: {replay.optimum_method} over {covered}. It knows the future: a bound, not a "
+        f"policy. Its row counts only accepted forwards{waits}."
     )
 
 
 def optimum_part(replay: Replay) -> str:
-    """Return which windows the optimum covers, where these are not all: "1 window of 2, ..."."""
+    """Return the windows of a partial optimum: "1 window of 2 (number 1)"."""
     places = ", ".join(str(k + 1) for k in replay.optimum_windows)
-    every = replay.windows + bool(replay.remainder)
+    total = replay.windows + bool(replay.remainder)
     count = counted(len(replay.optimum_windows), "window")
-    return f"{count} of {every} (number {places})"
+    return f"{count} of {total} (number {places})"
 
 
 def counted(number: int, what: str) -> str:
@@ -283,7 +286,7 @@ def counted(number: int, what: str) -> str:
 
 
 def score_tables(result: Replay) -> Iterator[Table]:
-    """Yield the tables of a replay, for 80 columns."""
+    """Yield the tables of a replay, at most 80 columns wide."""
     yield _score_table(result)
     if result.best_rule is not None:
         yield _paired_table(result)
@@ -302,28 +305,28 @@ def score_tables(result: Replay) -> Iterator[Table]:
 
 
 def losses_table(result: Replay) -> tuple[list[str], list[list[str]]]:
-    """Return headings and lines of what share of its own arrivals each node lost."""
+    """Return headings and lines: the lost share of each node's own arrivals."""
     scores = [score for score in ordered(result.scores) if score.policy != "optimum"]
     shares: list[Mapping[str, float]] = [
         {node: 100 * share for node, share in score.lost_by_node.items()} for score in scores
     ]
     headings, cells = returns_by_agent(shares)
-    lines = [[s.policy, *own] for s, own in zip(scores, cells, strict=True)]
+    lines = [[s.policy, *row] for s, row in zip(scores, cells, strict=True)]
     return [heading.replace("\n", " ") for heading in headings], lines
 
 
 def returns_table(result: Replay) -> tuple[list[str], list[list[str]]]:
-    """Return headings and lines of what policies earned per whole window: team and agents."""
+    """Return headings and lines: the return of team and agents per whole window."""
     scores = [score for score in ordered(result.scores) if score.policy != "optimum"]
     headings, cells = returns_by_agent([score.returns for score in scores])
     teams = [f"{score.return_team:.4g}" for score in scores]
-    lines = [[s.policy, team, *own] for s, team, own in zip(scores, teams, cells, strict=True)]
+    lines = [[s.policy, team, *row] for s, team, row in zip(scores, teams, cells, strict=True)]
     return ["team", *(heading.replace("\n", " ") for heading in headings)], lines
 
 
 def _score_table(result: Replay) -> Table:
-    """Return what policies served and lost over all windows; with costs, these are the main figure.
-    The optimum has a row where it covers all windows, too."""
+    """Return the table of served and lost requests over all windows. With costs, the cost is the
+    main figure. The optimum has a row if it covers all windows."""
     costs = has_costs(result)
     main_figure = "cost" if costs else "served"
     headings = ["served\n%"] * costs + [f"{main_figure}\n%"]
@@ -354,12 +357,12 @@ def _score_table(result: Replay) -> Table:
 
 
 def _style(result: Replay, policy: str) -> str:
-    """Return how a line stands out in a terminal: that of a learned team does."""
+    """Return the style of a line in a terminal: lines of learned teams stand out."""
     return LEARNED if policy in result.teams else ""
 
 
 def _paired_table(result: Replay) -> Table:
-    """Return what policies cost, and more than the best rule in the same windows."""
+    """Return the table of costs, and of the differences to the best rule in the same windows."""
     table = table_of("\npolicy", paired_headings(result))
     for policy, *cells in paired_lines(result):
         table.add_row(policy, *cells, style=_style(result, policy))
@@ -367,7 +370,7 @@ def _paired_table(result: Replay) -> Table:
 
 
 def _with_reason(table: Table, result: Replay) -> Table:
-    """Return a table that says below why it has no intervals, where it has none."""
+    """Add the reason for missing intervals below the table, if they are missing."""
     if without_intervals(result):
         reason = f"no intervals: fewer than {FEWEST_WINDOWS} windows"
         table.caption, table.caption_justify = reason, "left"
@@ -375,7 +378,7 @@ def _with_reason(table: Table, result: Replay) -> Table:
 
 
 def _optimum_table(result: Replay) -> Table:
-    """Return policies beside the optimum, in the windows that it covers."""
+    """Return the table of policies and optimum in the windows that the optimum covers."""
     heading = f"in {optimum_part(result)}"
     table = table_of(heading, ["cost %", "of opt. %"])
     for score in beside_optimum(result):
@@ -387,7 +390,7 @@ def _optimum_table(result: Replay) -> Table:
 
 
 def beside_optimum(result: Replay) -> list[Score]:
-    """Return all scores by their cost in the windows that the optimum covers; it stands last."""
+    """Return all scores by their cost in the windows that the optimum covers; the optimum last."""
 
     def cost(score: Score) -> float:
         assert score.cost_in_optimum_windows is not None  # there is an optimum

@@ -1,8 +1,8 @@
-"""How long the requests waited that a replay served: exact, from what was served and what waited.
+"""Compute the waiting times of served requests exactly, from the counts of a replay.
 
-Nodes serve oldest first. So the n-th request that a node lets into its queue or serves is the n-th
-that it serves: it came at the first step at which n had come, and is served at the first at which n
-were served. Requests that neighbours serve do not wait.
+Nodes serve the oldest request first. So the n-th request that enters a node is the n-th that it
+serves: it entered at the first step at which n requests had entered, and is served at the first
+step at which n were served. Requests that neighbors serve do not wait.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ __all__ = ["served_after", "waits_lines", "with_waits"]
 
 
 def served_after(served_local: Array, served_remote: Array, waiting: Array, window: int) -> Array:
-    """Return how many requests were served after waiting for 0, 1, 2, ... steps: int64 [K].
+    """Return the number of requests served after waiting for 0, 1, 2, ... steps: int64 [K].
 
-    All are int64 [T, N], of windows of so many steps, each of which begins with empty queues. What
-    waits at the end of one is served never.
+    All arguments are int64 [T, N], in windows of ``window`` steps, which begin with empty queues.
+    Requests still waiting at the end of a window are never served.
     """
     steps, nodes = served_local.shape
     last = np.arange(1, steps + 1) % window == 0
     last[-1] = True
-    # Windows and nodes in one row: each goes on from what had come when the one before it ended.
+    # All windows and nodes in one row: each continues the counts of the one before it.
     done = served_local.T.ravel().cumsum()  # [N * T]
-    stays = np.where(last, waiting.T, 0).ravel()  # at the end of windows, for good
+    stays = np.where(last, waiting.T, 0).ravel()  # still waiting at the end of a window
     done += stays.cumsum() - stays
     came = done + waiting.T.ravel()
-    # Between two of these numbers, all requests came together, and were served together.
+    # Requests between two of these numbers entered together and were served together.
     number = np.unique(np.concatenate([done, came]))
     many = np.diff(number, prepend=0)
     begin, end = np.searchsorted(came, number), np.searchsorted(done, number)
@@ -47,24 +47,24 @@ def served_after(served_local: Array, served_remote: Array, waiting: Array, wind
 
 
 def with_waits(scores: list[Score], after: Mapping[str, Array | None], trace: Trace) -> list[Score]:
-    """Return ``scores`` with the waiting times of the policies of which ``after`` tells them."""
-    found = []
+    """Return ``scores`` with the waiting times of the policies in ``after``."""
+    with_waiting = []
     for score in scores:
         times = after.get(score.policy)
         if times is not None and times.sum():
             steps = np.arange(len(times))
             mean = float(times @ steps / times.sum())
             p95 = int(np.searchsorted(times.cumsum(), 0.95 * times.sum()))
-            own: dict[str, float | None] = {"mean_wait": mean, "p95_wait": p95}
+            fields: dict[str, float | None] = {"mean_wait": mean, "p95_wait": p95}
             if trace.clock == "utc":
-                own |= {"mean_wait_s": mean * trace.step, "p95_wait_s": float(p95 * trace.step)}
-            score = dataclasses.replace(score, **own)  # type: ignore[arg-type]
-        found.append(score)
-    return found
+                fields |= {"mean_wait_s": mean * trace.step, "p95_wait_s": float(p95 * trace.step)}
+            score = dataclasses.replace(score, **fields)  # type: ignore[arg-type]
+        with_waiting.append(score)
+    return with_waiting
 
 
 def waits_lines(scores: list[Score]) -> tuple[list[str], list[list[str]]]:
-    """Return headings and lines of how long requests waited: steps, and time by the clock."""
+    """Return headings and lines of waiting times, in steps and by the clock."""
     lines, clock = [], any(score.mean_wait_s is not None for score in scores)
     for score in scores:
         if score.mean_wait is None:

@@ -84,7 +84,7 @@ def test_a_server_that_is_killed_answers_as_before_when_it_is_back(team: Run) ->
         assert said.endswith(f"POST http://127.0.0.1:{port}/decide\n")
         assert ask(port, {"nodes": nodes})["forward"]["site-0"] == right["site-0"]
         output = within("serve", team.folder, "--port", str(port), code=2)  # a second one
-        said = f"port {port} of 127.0.0.1: Address already in use; --port takes another one"
+        said = f"port {port} of 127.0.0.1: Address already in use; pass another --port"
         assert said in " ".join(output.split())
         with socket.socket() as other:  # it listens on loopback alone
             other.settimeout(2)
@@ -264,15 +264,15 @@ def test_what_is_no_run_of_servers_is_told(team: Run, tmp_path: Path) -> None:
     ("options", "said"),
     [
         (["--rule", "overflw"], "no reference policy named 'overflw'; did you mean 'overflow'?"),
-        (["--rule", "random"], "random/equal: no rule to decide by"),
+        (["--rule", "random"], "random/equal: not a rule for decisions"),
         (["--fallback", "overflow/nobody"], "no route named 'nobody'"),
-        (["--nodes", "a,,b"], "--nodes ['a', '', 'b']: give \"run\", \"any\", or a list of names"),
-        (["--allow-host", "http://a"], "--allow-host 'http://a': give a name or an address"),
-        (["--allow-origin", "a.example"], "--allow-origin 'a.example': give scheme and host"),
-        (["--margin", "-1"], "--margin -1.0: give a number, 0 or more"),
+        (["--nodes", "a,,b"], "--nodes ['a', '', 'b']: pass \"run\", \"any\", or a list of names"),
+        (["--allow-host", "http://a"], "--allow-host 'http://a': pass a name or an address"),
+        (["--allow-origin", "a.example"], "--allow-origin 'a.example': pass scheme and host"),
+        (["--margin", "-1"], "--margin -1.0: pass a number, 0 or more"),
         (["--shadow", "/nowhere/log"], "No such file or directory: '/nowhere/log'"),
-        (["--host", "no.such.host.invalid"], "--host no.such.host.invalid: no such address"),
-        (["--port", "99999"], "--port 99999: give 1 to 65535, or 0 for a free one"),
+        (["--host", "no.such.host.invalid"], "--host no.such.host.invalid: unknown address"),
+        (["--port", "99999"], "--port 99999: pass 1 to 65535, or 0 for a free port"),
     ],
 )
 def test_mistakes_are_told(team: Run, options: list[str], said: str) -> None:

@@ -51,7 +51,7 @@ def test_a_replay_says_so(trace: Trace, settings: dict[str, Any], values: tuple[
 
 
 def test_a_load_that_never_changes_is_said_to() -> None:
-    said = "every step"
+    said = "equal in all steps"
     steady = replay(load(arrivals=9), ["local"], window=20)
     assert sum(said in line for line in describe(steady)) == 1
     assert not any(said in line for line in describe(replay(load(), ["local"], window=20)))

@@ -77,7 +77,7 @@ def test_differences_are_told_apart_where_the_policies_own_intervals_overlap() -
     assert mine.difference == pytest.approx(-0.1)
     assert mine.difference_high < 0
     assert set(verdicts(result)) == {"mine"}
-    shown(verdicts(result)["mine"], "mine", "10 points", "less", "local", "4 requests", "4 to 4")
+    shown(verdicts(result)["mine"], "mine", "10 %", "less", "local", "4 requests", "4 to 4")
 
 
 def test_every_window_has_its_figures() -> None:
@@ -101,7 +101,7 @@ def test_results_hold_every_window_and_the_verdicts(tmp_path: Path) -> None:
     assert kept["best_rule"]["windows"] == {"best": 6}
     assert kept["best_rule"]["among"] == 1
     page = paths["report.html"].read_text()
-    section = page.partition("Beside the best rule, in the same windows</h2>")[2]
+    section = page.partition("Compared with the best rule, in the same windows</h2>")[2]
     section = section.partition("<h2>")[0]
     assert f"<p>{verdicts(result)['mine']}</p>" in section
     cells = re.findall(r"<td>(.*?)</td>", section)
@@ -150,10 +150,10 @@ def test_of_few_windows_the_tables_say_why_there_is_no_interval() -> None:
     assert not any("interval" in heading for heading in paired_headings(result))
     said = printed(result)
     assert said.count("no intervals: fewer than 6 windows") == 2  # below both tables
-    shown(said, "5 windows", "fewer than 6")
+    shown(said, "5 windows", 6)
     assert "narrow" not in said
     said = verdicts(result)["mine"]
-    shown(said, "mine", "10 points", "more", "overflow", "4 requests", "5 windows", "chance")
+    shown(said, "mine", "10 %", "more", "overflow", "4 requests", "5 windows", "chance")
     six = printed(replay(uneven([1, 1, 1, 3, 3, 3]), ["overflow", "local"]))
     assert "fewer" not in six
 
@@ -174,9 +174,12 @@ def test_days_that_are_alike_and_large_days_are_told() -> None:
 @pytest.mark.parametrize(
     ("amounts", "said"),
     [
-        ({1: 1, 2: 1, 3: 1}, r"costs 10 points of the arrivals less than the best rule, local: 4"),
+        ({1: 1, 2: 1, 3: 1}, r"costs 10 % of the arrivals less than the best rule, local: 4"),
         # 2 and 4 more, and the others less.
-        ({1: 1, 3: 0, 2: 5}, r"cannot be told apart from the best rule, local: \d requests a day"),
+        (
+            {1: 1, 3: 0, 2: 5},
+            r"difference between mine and the best rule, local: \d requests a day",
+        ),
         ({}, r"mine costs the same as the best rule, local, in every window\."),
     ],
 )
@@ -195,7 +198,7 @@ def test_both_ends_are_told_where_nothing_can_be_told_apart() -> None:
     score = result.scores[1]
     assert score.difference_low < 0 < score.difference_high, said
     assert re.fullmatch(
-        r"mine cannot be told apart from the best rule, local: \d+ requests a day "
+        r"No significant difference between mine and the best rule, local: \d+ requests a day "
         r"(less|more) \(95 %: \d+ less to \d+ more\)\.",
         said,
     )

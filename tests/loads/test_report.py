@@ -152,8 +152,8 @@ def test_a_teams_page_has_learning_and_what_was_learned(tmp_path: Path) -> None:
     headings = re.findall(r"<h2>(.*?)</h2>", page)
     assert headings == [
         "Requests a day",
-        "What each policy served and lost",
-        "Beside the best rule, in the same windows",
+        "Served and lost by policy",
+        "Compared with the best rule, in the same windows",
         "Load and loss over time",
         "Learning",
         "What was learned",
@@ -292,7 +292,7 @@ def test_of_many_nodes_those_that_lose_most_are_drawn(tmp_path: Path) -> None:
     page = write_report(result, tmp_path, pictures=pictures)["report.html"].read_text()
     counts = [page.count(f"<b>node_{i} n{i}</b>") for i in range(nodes)]
     assert counts == [0, 0] + [2] * 12  # a heat map and a course over time
-    assert page.count("The 12 nodes that lose most.") == 2
+    assert page.count("Only the 12 nodes with the highest loss.") == 2
 
 
 def test_a_name_that_tells_the_mode_is_not_told_it_twice(tmp_path: Path) -> None:
@@ -309,7 +309,7 @@ def test_a_page_shows_an_optimum_of_some_windows_apart(tmp_path: Path) -> None:
     result = replay("edge3", POLICIES, rows=(0, 600), queue=9, optimum_windows=1)
     paths = write_report(result, tmp_path)
     page = paths["report.html"].read_text()
-    before, apart = page.split("<h2>Beside the optimum, in 1 window of 3 (number 1)</h2>")
+    before, apart = page.split("<h2>Compared with the optimum, in 1 window of 3 (number 1)</h2>")
     assert "optimum</td>" not in before
     assert ">optimum</span>" not in page  # nor a bar among those of all windows
     table = apart.partition("</table>")[0]

@@ -1,1 +1,1 @@
-"""What to run on a load, and what it saves: a verdict, and what it rests on."""
+"""Advice for operators: the policy to run on a load, its saving, and the evidence."""

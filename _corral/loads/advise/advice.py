@@ -1,4 +1,4 @@
-"""An advice in words and as advice.json; docs/advise.md explains its layout."""
+"""The advice as text and as advice.json; docs/advise.md explains the layout."""
 
 from __future__ import annotations
 
@@ -40,47 +40,47 @@ HEADINGS = {"post_mortem": "The costliest day", "rule_of_thumb": "A rule of thum
 
 @dataclass(frozen=True)
 class Advice(Result):
-    """What to run on the nodes of a load, what it saves, and how sure that is."""
+    """The policy to run on the nodes of a load, its saving, and how certain that is."""
 
     json_file = ADVICE
 
-    verdict: tuple[str, ...]  # what to run; what it saves; what it asks; then all else
-    pseudo_code: tuple[str, ...]  # of the rule that is recommended
+    verdict: tuple[str, ...]  # policy to run, its saving, its requirements; then all else
+    pseudo_code: tuple[str, ...]  # of the recommended rule
     chosen: Chosen
     book: Textbook = field(repr=False)
-    replay: Replay = field(repr=False)  # of a shortlist of rules, on all days
+    replay: Replay = field(repr=False)  # of the shortlist of rules, on all days
     must_save: Worth
     team: Team | None = None
-    decision: Decision | None = None  # of the team; None: none was judged
-    no_team: str = ""  # why there is none
+    decision: Decision | None = None  # about a team; None: undecided
+    no_team: str = ""  # reason for a missing team
     bound: Bound | None = None
     trend: Trend | None = None
     what_ifs: Sequence[WhatIf] = ()
-    notes: Sequence[str] = ()  # how it was judged, and what is in doubt
+    notes: Sequence[str] = ()  # method and doubts
     not_considered: Sequence[str] = ()
     more: Mapping[str, Any] = field(default_factory=dict)
-    """What else was found out about the team, by its name in advice.json: each has ``lines()`` and
-    ``to_json()``."""
+    """Further results (post-mortem, rule of thumb) by their key in advice.json. Each has
+    ``lines()`` and ``to_json()``."""
     folder: Path = Path()
 
     @property
     def run(self) -> str:
-        """What to run: "team" or "rule"."""
+        """The kind of policy to run: "team" or "rule"."""
         worth_it = self.decision is not None and self.decision.answer == "worth it"
         return "team" if worth_it else "rule"
 
     @property
     def worth(self) -> float:
-        """Points that a team must save."""
+        """The least saving of a team worth running, in points."""
         return self.must_save.points
 
     @property
     def arrivals(self) -> str:
-        """Whether nodes know the arrivals of a step before it: "known" or "unknown"."""
+        """Whether nodes know a step's arrivals before the step: "known" or "unknown"."""
         return knowledge(self.replay.settings)
 
     def table(self) -> Table:
-        """Return the shortlist of rules on all days, and the team on those held out, for 80
+        """Return the shortlist of rules on all days, and the team on the held-out days, for 80
         columns."""
         tried = self.book.tried
         title = f"arrivals {self.arrivals}\nbest of {tried:,} rule{'s' * (tried != 1)}"
@@ -93,12 +93,12 @@ class Advice(Result):
         places = [*range(len(paired_headings(self.replay)))]
         table = self._paired(title, places)
         while len(places) > 1 and _width(table) > COLUMNS:
-            del places[1 if len(places) > 3 else -1]  # lost next to cost, then the interval
+            del places[1 if len(places) > 3 else -1]  # the lost column first, then the interval
             table = self._paired(title, places)
         return table
 
     def _paired(self, title: str, places: Sequence[int]) -> Table:
-        """Return the table of rules and the team, with some of the figures."""
+        """Return the table of rules and the team, with the columns ``places`` only."""
         headings = paired_headings(self.replay)
         table = table_of(title, [headings[k] for k in places])
         for policy, *cells in paired_lines(self.replay):
@@ -112,36 +112,36 @@ class Advice(Result):
         return table
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Return a line for each rule of the shortlist, on all days."""
+        """Return one row for each rule of the shortlist, on all days."""
         return evaluation_of(self.replay).to_dataframe()
 
     def lines(self) -> list[str]:
-        """Return all of it in words; the verdict comes last."""
-        found = [line for each in self.more.values() for line in each.lines()]
-        return [*found, *(line for _, part in self.sections() for line in part)]
+        """Return the whole advice as text; the verdict comes last."""
+        lines = [line for part in self.more.values() for line in part.lines()]
+        return [*lines, *(line for _, part in self.sections() for line in part)]
 
     def sections(self) -> Iterator[tuple[str, list[str]]]:
-        """Yield headings and sentences, as they are printed after what is in ``more``; the verdict
-        is the last."""
+        """Yield headings and sentences in printed order, after the parts in ``more``; the verdict
+        is last."""
         if self.what_ifs:
-            yield "What if", [line for each in self.what_ifs for line in each.lines()]
+            yield "What if", [line for what_if in self.what_ifs for line in what_if.lines()]
         yield "How it was judged", list(self.notes)
         yield "Not considered", list(self.not_considered)
         yield "Verdict", list(self.verdict)
 
     def files(self) -> list[str]:
-        """Return the places of all files, in lines."""
-        found = [f"Report: {self.folder / 'report.html'}", f"Advice: {self.folder / ADVICE}"]
+        """Return one line for each written file, and the command that serves the advice."""
+        lines = [f"Report: {self.folder / 'report.html'}", f"Advice: {self.folder / ADVICE}"]
         if self.team is not None:
-            found[1:1] = [f"Report of the rules on all days: {self.folder / 'rules/report.html'}"]
+            lines[1:1] = [f"Report of the rules on all days: {self.folder / 'rules/report.html'}"]
             folder = pasted(self.team.run.folder)
-            found.append(f"The team: {folder} (corral evaluate {folder}@best)")
+            lines.append(f"The team: {folder} (corral evaluate {folder}@best)")
         if len(self.replay.trace.nodes) > 1:
-            found.append(f"Put it to work: corral serve {pasted(self.folder)}")
-        return found
+            lines.append(f"To deploy it: corral serve {pasted(self.folder)}")
+        return lines
 
     def to_json(self) -> dict[str, Any]:
-        """Return what advice.json holds, as JSON values."""
+        """Return the content of advice.json as JSON values."""
         trace, (low, high) = self.replay.trace, self.replay.rows
         decision, parts = self.decision, {"bound": self.bound, "trend": self.trend}
         team = None if self.team is None or decision is None else self.team.to_json()
@@ -150,7 +150,7 @@ class Advice(Result):
             team["too_short"] = decision.reason
         season = 7 if self.replay.days else 1
         forwarded = {score.policy: score.forwarded for score in self.replay.scores}
-        found = {
+        values = {
             "format": FORMAT,
             "verdict": list(self.verdict),
             "run": self.run,
@@ -172,10 +172,10 @@ class Advice(Result):
             "tried": self.book.tried,
             "fitted": {"rule": self.book.rule, "rows": list(self.book.fitted_on)},
             "rules": self.book.to_json(season, forwarded),
-            "what_ifs": [each.to_json() for each in self.what_ifs],
+            "what_ifs": [what_if.to_json() for what_if in self.what_ifs],
             "notes": list(self.notes),
             "not_considered": list(self.not_considered),
-            **{name: found.to_json() for name, found in self.more.items()},
+            **{name: part.to_json() for name, part in self.more.items()},
             "trace": {
                 "name": trace.name,
                 "digest": trace.digest,
@@ -187,11 +187,11 @@ class Advice(Result):
             "settings": {k: v for k, v in self.replay.settings.items() if k != "trace"},
             "versions": versions(learning=self.team is not None),
         }
-        told: dict[str, Any] = plain(found)
-        return told
+        plain_values: dict[str, Any] = plain(values)
+        return plain_values
 
     def write(self, folder: str | Path | None = None) -> dict[str, Path]:
-        """Write advice.json into a folder (default: its own); return its path by its name."""
+        """Write advice.json into a folder (default: the advice's folder); return {name: path}."""
         return super().write(self.folder if folder is None else folder)
 
 
@@ -201,12 +201,12 @@ def _width(table: Table) -> int:
 
 def written(advice: Advice) -> Advice:
     """Write reports and advice.json; return the advice. Raises OSError, FileError."""
-    asked = [f"What if: {line}" for each in advice.what_ifs for line in each.lines()]
-    stated = about_knowledge(advice.replay.settings)  # on each page anyway
-    notes = [line for line in advice.notes if line != stated]
+    what_if_lines = [f"What if: {line}" for part in advice.what_ifs for line in part.lines()]
+    knowledge_line = about_knowledge(advice.replay.settings)  # every report has it already
+    notes = [line for line in advice.notes if line != knowledge_line]
     notes += [f"Not considered: {line}" for line in advice.not_considered]
     texts = [("The rule as pseudo-code", list(advice.pseudo_code))] * bool(advice.pseudo_code)
-    texts += [(HEADINGS[name], found.lines()) for name, found in advice.more.items()]
+    texts += [(HEADINGS[name], part.lines()) for name, part in advice.more.items()]
     team, days = advice.team, advice.replay.windows
     unit = "day" if advice.replay.days else "window"
     some = f"the best of {advice.book.tried:,} rules on all {days} {unit}s"
@@ -214,26 +214,30 @@ def written(advice: Advice) -> Advice:
         write_report(
             advice.replay,
             advice.folder,
-            verdict=[*advice.verdict, *asked],
+            verdict=[*advice.verdict, *what_if_lines],
             notes=notes,
             texts=texts,
             title="Advice for",
         )
     else:
         require_no_links(advice.folder / "rules", advice.folder)
-        place = f"Below are {some}; the team is on the days held out, in ../report.html."
-        lines = [*advice.verdict, *asked, place]
+        place = f"This report shows {some}. The report on the held-out {unit}s is ../report.html."
+        lines = [*advice.verdict, *what_if_lines, place]
         write_report(advice.replay, advice.folder / "rules", verdict=lines, notes=notes)
     if team is not None:
         from corral.loads.judge import learning_curves
         from corral.loads.policy_picture import team_pictures
 
-        below = f"Below are the {team.saving.windows} {unit}s held out"
+        below = f"This report covers the {team.saving.windows} held-out {unit}s"
         rules_of_it: Any = team.run.config.env_config.rules(reward_fn=None)
         write_report(
             team.replay,
             advice.folder,
-            verdict=[*advice.verdict, *asked, f"{below}; {some} are in rules/report.html."],
+            verdict=[
+                *advice.verdict,
+                *what_if_lines,
+                f"{below}; rules/report.html shows {some}.",
+            ],
             notes=notes,
             texts=texts,
             title="Advice for",

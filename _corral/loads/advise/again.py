@@ -1,5 +1,4 @@
-"""Play an entry of a replay once more, in some windows alone, to look at what the replay did not
-keep: its steps."""
+"""Play an entry of a replay again in single windows, to see its steps: a replay keeps only sums."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ class Again:
     seed: int
 
     def on_rows(self, rows: tuple[int, int]) -> Again:
-        """Return the same with other rows of the trace, and with the levels that it has."""
+        """Return the entry on other rows of the trace, with the same action levels."""
         rules = changed(self.rules, rows=rows)
         rules._prepare_section()
         return Again(self.label, rules, self.player, self.seed)
@@ -46,19 +45,19 @@ class Again:
         on_turn: Callable[[Turn], None],
         episode: tuple[int, int] | None = None,
     ) -> None:
-        """Play ``steps`` from each of the rows ``first`` [B] of the section, side by side.
+        """Play ``steps`` from each of the rows ``first`` [B] of the section, in parallel.
 
-        ``episode``: seed and environment of the window of the replay, for routes that draw. Raises
+        ``episode``: (seed, environment index) of the replay's window, for routes that draw. Raises
         ActionError for malformed actions.
         """
 
         def start(rngs: Any) -> Any:
-            own = (
+            start_rngs = (
                 rngs
                 if episode is None
                 else [generator(episode[0], "env", episode[1]) for _ in first]
             )
-            return rules.start_at(first, own)
+            return rules.start_at(first, start_rngs)
 
         rules, team = with_team(self.rules, self.player, self.seed)
         windows: Any = Changed(rules, max_cycles=steps, start=start)
@@ -74,21 +73,22 @@ class Again:
 
 
 def again(result: Replay, label: str, entry: Entry | Run | None = None, **changes: Any) -> Again:
-    """Return what the replay calls ``label``, ready to play.
+    """Return the entry ``label`` of the replay, ready to play.
 
     Args:
-        entry: what it was played as; a run for its greedy or sampled team. None: the pair of that
-            name.
-        changes: arguments of dfaas_v0 that differ from those of the replay, ``rows`` among them.
+        entry: the policy that was replayed, or its run, which plays greedily or sampled as in the
+            replay. None: the rule with the name ``label``.
+        changes: arguments of dfaas_v0 that differ from those of the replay, such as ``rows``.
 
-    Raises ValueError where the entry is missing, fits no node, or is a run of another environment.
+    Raises ValueError if the entry is missing, does not fit the nodes, or is a run of another
+    environment.
     """
     settings = {key: v for key, v in result.settings.items() if key not in CAPACITY}
     section = {"rows": result.rows, "max_cycles": result.window, **settings, **changes}
     base = DfaasRules(result.trace, **{**section, "observation": "every", "route": result.route})
     if entry is None:
         if label in result.teams:
-            raise ValueError(f"policy {label} is a team: give it, or its run, as well")
+            raise ValueError(f"policy {label} is a team: pass it, or its run, as entry")
         entry = label
     if isinstance(entry, Run):
         entry = player_of(entry, result.teams[label].mode if label in result.teams else "greedy")
@@ -96,13 +96,13 @@ def again(result: Replay, label: str, entry: Entry | Run | None = None, **change
 
 
 def player_of(run: Run, mode: str = "greedy") -> Player:
-    """Return the team of a run. Raises ValueError where it is of another environment."""
+    """Return the team of a run. Raises ValueError if the run is of another environment."""
     as_trained([run], {})
-    found = {player.mode: player for player in players(run)}
-    return found.get(mode, found["greedy"])
+    by_mode = {player.mode: player for player in players(run)}
+    return by_mode.get(mode, by_mode["greedy"])
 
 
 def require_label(result: Replay, label: str) -> None:
-    """Raise ValueError where the replay has played no such policy."""
+    """Raise ValueError if the replay has no policy ``label``."""
     if label not in result.sums:
-        raise ValueError(f"policy {label!r} was not replayed; there are {', '.join(result.sums)}")
+        raise ValueError(f"policy {label!r} was not replayed; choose from {', '.join(result.sums)}")

@@ -1,5 +1,5 @@
-"""How much the optimum, which knows the future, costs less than the best plain rule: a bound on
-the saving of any team, known before one is trained."""
+"""Bound the saving of any team before training: the optimum, which knows the future, compared with
+the best plain rule."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from corral.progress import Progress
 __all__ = ["MOST", "Bound", "bound_of"]
 
 MOST = 12
-"""Windows that linear programs are solved for, at most, spread over the history."""
+"""At most this many windows get a linear program; they are spread over the history."""
 
 
 @dataclass(frozen=True)
@@ -28,19 +28,19 @@ class Bound:
 
     share: float
     windows: int
-    enough: bool  # for a team to be worth it; then the last windows are left out
+    enough: bool  # whether a team could be worth it; the remaining windows are then skipped
 
     def to_json(self) -> dict[str, Any]:
-        """Return its values."""
+        """Return the fields as JSON values."""
         return asdict(self)
 
 
 def bound_of(replay: Replay, cost: Array, worth: float, show: Progress) -> Bound | None:
-    """Return the bound; None if there is none (no SciPy, or the program fails).
+    """Return the bound; None without SciPy, or if a linear program fails.
 
     Args:
         replay: of the load.
-        cost: float64 [W] of the rule, in requests of each window.
+        cost: float64 [W], requests that the rule costs in each window.
         worth: least saving of a team worth running, as a share of the arrivals.
     """
     settings = {**replay.settings, "observation": "every", "rows": replay.rows}
@@ -74,6 +74,6 @@ def bound_of(replay: Replay, cost: Array, worth: float, show: Progress) -> Bound
             return None
         saved += max(0.0, float(cost[window]) - best.cost)
         show("optimum", done, len(parts))
-        if saved > worth * every:  # what is left cannot lower it
+        if saved > worth * every:  # the remaining windows cannot lower it
             return Bound(saved / every, done, True)
     return Bound(saved / every, len(parts), False)

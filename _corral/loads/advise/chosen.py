@@ -1,8 +1,8 @@
-"""The plain rule that is recommended: fitted on some days, judged on all, and a shortlist to show.
+"""Choose the recommended plain rule: fitted on some days, judged on all days.
 
-The textbook is fitted to the days that are not held out. The rules that were played on all of these
-are played on the days held out as well. The rule of least cost on all days is recommended; each day
-is judged by the rule that was the best on the others.
+The catalog of plain rules is fitted to the days that are not held out. The rules that were played
+on all of these days are then played on the held-out days. The rule of least cost on all days is
+recommended. The figures for each day are those of the rule that was the best on the other days.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ __all__ = [
 ]
 
 SHOWN = 6
-"""Rules that are replayed for figures, but for the rule of today and local play."""
+"""Rules that are replayed for figures, not counting the rule of today and local play."""
 
 LATER = 40
-"""Rules that are played on the days held out as well: those that did best on the others."""
+"""Rules that are also played on the held-out days: the best ones of the other days."""
 
 BALANCERS = ("equal", "weighted", "least")
-"""Routes of common load balancers, which are always among the rules that are compared."""
+"""Routes of common load balancers, which are always compared."""
 
 
 def today_rule(text: str) -> str:
-    """Return the rule that runs today, as tables name it: ``text`` is a rule such as
-    "overflow/equal", or a route such as "least", which then forwards the overflow.
+    """Return the full name of the rule that runs today.
 
-    Raises UnknownNameError, ArgumentError.
+    ``text`` is a rule such as "overflow/equal", or a route such as "least", which stands for
+    "overflow/least". Raises UnknownNameError, ArgumentError.
     """
     routes = [name for name in ROUTE_NAMES if name != "choose"]
     if text in routes:
@@ -64,52 +64,53 @@ def today_rule(text: str) -> str:
 
 
 def familiar(queue: int, route: str | None) -> list[str]:
-    """Return rules that are compared in any case: local play, and common load balancers."""
+    """Return the rules that are always compared: local play and common load balancers."""
     amount = "patient" if queue else "overflow"
     routes = BALANCERS if route is None else (route,)
-    return [LOCAL, *(str(PlainRule.of(f"{amount}/{each}")) for each in routes)]
+    return [LOCAL, *(str(PlainRule.of(f"{amount}/{balancer}")) for balancer in routes)]
 
 
 @dataclass(frozen=True)
 class Textbook:
-    """Plain rules on all days, and how they were found."""
+    """Plain rules with their costs on all days, and the best fitted one."""
 
-    rule: str  # the best on the rows ``fitted_on``
+    rule: str  # the best one on the rows ``fitted_on``
     fitted_on: tuple[int, int]
-    tried: int  # rules that were played on some day
+    tried: int  # number of rules that were played on any day
     costs: dict[str, Array] = field(repr=False)  # float64 [W] requests, on all days
     lost: dict[str, Array] = field(repr=False)  # int64 [W]
     arrivals: Array = field(repr=False)  # int64 [W]
 
     def ranked(self) -> list[str]:
-        """Return the rules that were played on all days, the best first."""
+        """Return the rules that were played on all days, best first."""
         return sorted(self.costs, key=lambda label: float(self.costs[label].sum()))
 
     def shortlist(self, *more: str) -> list[str]:
-        """Return the rules to replay: those that are the best of the other days, the best of each
+        """Return the rules to replay: the best of the other days for each day, the best of each
         further route or amount, and ``more``."""
         best, ranked = best_of_others(self.costs), self.ranked()
-        found = list(dict.fromkeys([ranked[0], *(best.names if best else [])]))
+        selected = list(dict.fromkeys([ranked[0], *(best.names if best else [])]))
         for label in ranked:
-            if len(found) >= SHOWN:
+            if len(selected) >= SHOWN:
                 break
-            rule, listed = PlainRule.of(label), [PlainRule.of(each) for each in found]
-            new_amount = rule.amount not in {each.amount for each in listed}
-            new_route = rule.route not in {each.route for each in listed}
-            alike = any((self.costs[label] == self.costs[each]).all() for each in found)
-            if label not in found and (new_amount or new_route) and not alike:
-                found.append(label)
-        return list(dict.fromkeys([*found, *more]))
+            rule, listed = PlainRule.of(label), [PlainRule.of(name) for name in selected]
+            new_amount = rule.amount not in {shown.amount for shown in listed}
+            new_route = rule.route not in {shown.route for shown in listed}
+            duplicate = any((self.costs[label] == self.costs[name]).all() for name in selected)
+            if label not in selected and (new_amount or new_route) and not duplicate:
+                selected.append(label)
+        return list(dict.fromkeys([*selected, *more]))
 
     def with_replay(self, replay: Replay) -> Textbook:
-        """Return it with the costs of a replay of all days, in which routes drew again."""
+        """Return the textbook with the costs of a replay of all days, in which random routes drew
+        again."""
         costs = self.costs | {label: sums.cost for label, sums in replay.sums.items()}
         lost = self.lost | {label: sums.lost for label, sums in replay.sums.items()}
         return dataclasses.replace(self, costs=costs, lost=lost)
 
     def to_json(self, season: int, forwarded: Mapping[str, float]) -> list[dict[str, Any]]:
-        """Return all rules on all days, the best first; ``forwarded`` of those that were
-        replayed."""
+        """Return all rules on all days as JSON values, best first; ``forwarded`` has the shares of
+        the replayed rules."""
         every = max(1, int(self.arrivals.sum()))
         best = best_of_others(self.costs)
         rows = []
@@ -141,7 +142,7 @@ def read_textbook(
     show: Progress,
     **settings: Any,
 ) -> Textbook:
-    """Fit the textbook to the rows before ``cut``, and play its last rules on the others."""
+    """Fit the textbook to the rows before ``cut``, and play the best rules on the other rows."""
     plan: dict[str, Any] = {"window": window, "seed": seed, "progress": show, **settings}
     fitted = fit(load, rows=(0, cut), route=route, always=always, **plan)
     costs = {k: cost for k, cost in fitted.costs.items() if k in always or _goes_by(k, route)}
@@ -151,18 +152,18 @@ def read_textbook(
     if cut < len(load):
         later = play_rules(load, [*costs], rows=(cut, len(load)), **plan)
         costs = {k: np.concatenate([cost, later[k].cost]) for k, cost in costs.items()}
-        lost = {k: np.concatenate([each, later[k].lost]) for k, each in lost.items()}
+        lost = {k: np.concatenate([losses, later[k].lost]) for k, losses in lost.items()}
         arrivals = np.concatenate([arrivals, next(iter(later.values())).arrivals])
     return Textbook(str(fitted.rule), (0, cut), fitted.tried, costs, lost, arrivals)
 
 
 def _goes_by(label: str, route: str | None) -> bool:
-    """Return whether a rule has the only route that may be used, if there is one."""
+    """Whether a rule has the required ``route``; True if no route is required."""
     return route is None or PlainRule.of(label).route == canonical_route(route)
 
 
 def without_choice(load: Trace, rules: Sequence[str], **plan: Any) -> Textbook:
-    """Return some rules alone, for a load on which all rules do the same."""
+    """Return a textbook of ``rules`` only, for a load on which all rules do the same."""
     sums = play_rules(load, rules, **plan)
     costs, lost = ({k: getattr(s, what) for k, s in sums.items()} for what in ("cost", "lost"))
     return Textbook(rules[0], (0, len(load)), len(rules), costs, lost, sums[rules[0]].arrivals)
@@ -178,13 +179,13 @@ def replayed(
     show: Progress,
     **settings: Any,
 ) -> Replay:
-    """Return the replay of a shortlist on all days; its best rule is the best of all tried."""
+    """Replay a shortlist on all days; its best rule counts as the best of all rules tried."""
     plan: dict[str, Any] = {"window": window, "seed": seed, "optimum_windows": 0}
-    found = engine.replay(load, rules, progress=show, **plan, **settings)
-    if found.best_rule is None:
-        return found
+    result = engine.replay(load, rules, progress=show, **plan, **settings)
+    if result.best_rule is None:
+        return result
     return dataclasses.replace(
-        found, best_rule=dataclasses.replace(found.best_rule, among=book.tried)
+        result, best_rule=dataclasses.replace(result.best_rule, among=book.tried)
     )
 
 
@@ -193,69 +194,71 @@ def replayed(
 
 @dataclass(frozen=True)
 class Chosen:
-    """The rule that is recommended, and its cost on days it was not chosen on."""
+    """The recommended rule, and its cost on days on which it was not chosen."""
 
     rule: str  # of least cost over all days
-    cost: float  # share of the arrivals, each day by the rule that was the best on the others
+    cost: float  # share of the arrivals, each day by the best rule of the other days
     lost: float
-    days: Mapping[str, int]  # rule -> days whose others chose it; one day alone: empty
+    days: Mapping[str, int]  # rule -> number of days for which it was chosen; empty for one day
     today: str  # the rule that runs today
-    alike: Sequence[str] = ()  # other rules that cost the same on every day
-    beside_local: Saving | None = None  # None: the rule is local play
-    beside_today: Saving | None = None  # None: the rule runs today
+    alike: Sequence[str] = ()  # other rules with the same cost on every day
+    beside_local: Saving | None = None  # saving compared with local play; None: it is local play
+    beside_today: Saving | None = None  # saving compared with today's rule; None: it is that rule
     saved: Array = field(default_factory=lambda: np.zeros(0), repr=False)
-    """float64 [W] requests by which it costs less than the rule of today, day by day."""
-    runner_up: tuple[str, Saving] | None = None  # if it is local play: the best other one
+    """float64 [W] requests by which it costs less than the rule of today, in each window."""
+    runner_up: tuple[str, Saving] | None = None  # the best other rule, if ``rule`` is local play
 
     def to_json(self) -> dict[str, Any]:
-        """Return its values."""
-        other = None
+        """Return the fields as JSON values."""
+        runner_up_values = None
         if self.runner_up is not None:
-            other = {"rule": self.runner_up[0], "saving": self.runner_up[1].to_json()}
+            runner_up_values = {"rule": self.runner_up[0], "saving": self.runner_up[1].to_json()}
         plain = {k: getattr(self, k) for k in ("rule", "cost", "lost", "today")}
         lists = {"days": dict(self.days), "alike": list(self.alike)}
         pairs = {"beside_local": self.beside_local, "beside_today": self.beside_today}
-        savings = {k: None if each is None else each.to_json() for k, each in pairs.items()}
-        return {**plain, **lists, **savings, "runner_up": other}
+        savings = {
+            k: None if saving_of is None else saving_of.to_json() for k, saving_of in pairs.items()
+        }
+        return {**plain, **lists, **savings, "runner_up": runner_up_values}
 
 
 def choose(base: Replay, book: Textbook, today: str, choice: bool) -> Chosen:
-    """Return the rule of least cost, and its figures on days it was not chosen on.
+    """Return the rule of least cost, with its figures on days on which it was not chosen.
 
     Args:
         base: the replay of the shortlist on all days.
-        choice: whether rules can differ; else all of them cost the same.
+        choice: whether rules can differ; False: all of them cost the same.
     """
     sums, costs = base.sums, {label: s.cost for label, s in base.sums.items()}
     if not choice:
         costs = {LOCAL: costs[LOCAL]}
     rule = min(costs, key=lambda label: float(costs[label].sum()))  # of equal ones the first
     load = sums[rule].arrivals
-    own, days = both(sums[rule]), {}
+    figures, days = both(sums[rule]), {}
     if base.best_rule is not None and choice:
         labels = base.best_rule.labels
         lost = np.array([sums[label].lost[w] for w, label in enumerate(labels)])
-        own = base.best_rule.cost, lost
+        figures = base.best_rule.cost, lost
         days = {label: labels.count(label) for label in base.best_rule.names}
     every = max(1.0, float(load.sum()))
     runner_up = None
     if rule == LOCAL and len(costs) > 1:
         other = min(costs.keys() - {LOCAL}, key=lambda label: (float(costs[label].sum()), label))
-        runner_up = other, saving(base, own, both(sums[other]), load)
+        runner_up = other, saving(base, figures, both(sums[other]), load)
     same = [k for k, cost in book.costs.items() if k != rule and (cost == book.costs[rule]).all()]
 
     def beside(label: str) -> Saving | None:
-        return None if rule == label else saving(base, both(sums[label]), own, load)
+        return None if rule == label else saving(base, both(sums[label]), figures, load)
 
     return Chosen(
         rule=rule,
-        cost=float(own[0].sum()) / every,
-        lost=float(own[1].sum()) / every,
+        cost=float(figures[0].sum()) / every,
+        lost=float(figures[1].sum()) / every,
         days=days,
         today=today,
         alike=same * choice,
         beside_local=beside(LOCAL),
         beside_today=beside(today),
-        saved=sums[today].cost - own[0],
+        saved=sums[today].cost - figures[0],
         runner_up=runner_up,
     )

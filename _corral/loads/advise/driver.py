@@ -1,13 +1,14 @@
-"""From a load to an answer: which policy to run, how many requests that saves, how sure that is.
+"""Advise on a load: which policy to run, how many requests that saves, and how certain that is.
 
     advice = corral.advise("loads.csv", minutes=5)
     print(*advice.verdict)
 
-1. The textbook is fitted to the days that are not held out. The rules that are left play all days;
-   each day is judged by the rule that was the best on the others.
-2. A few of them are replayed for figures, and under what-ifs: a server down, more load, ...
-3. A team is trained (``corral.from_rule``), unless it cannot win. It is judged on the days held
-   out, day by day, compared with the rule that was fitted without these days.
+1. The textbook of plain rules is fitted to the days that are not held out. The best rules then play
+   all days; the figures for each day are those of the best rule of the other days.
+2. A few rules are replayed for figures, and the recommended one under what-ifs: a server down, more
+   load, ...
+3. A team is trained (``corral.from_rule``), unless it cannot win. It is judged on the held-out
+   days, day by day, compared with the rule that was fitted without these days.
 4. The verdict. Everything is in the folder: report.html, advice.json, the team's run.
 """
 
@@ -77,7 +78,7 @@ from corral.trainers.runs.run import Run
 __all__ = ["TEAM", "advise"]
 
 TEAM = "team"
-"""Folder of the team's run, in that of the advice."""
+"""Folder of the team's run, inside the folder of the advice."""
 
 
 def advise(
@@ -100,42 +101,41 @@ def advise(
     begins: Callable[[str], None] = lambda part: None,
     **settings: Any,
 ) -> Advice:
-    """Return the policy to run for a load, its saving, and how sure that is.
+    """Return the policy to run for a load, its saving, and how certain that is.
 
     Writes report.html, results.json, results.csv and advice.json; the run of the team is in the
-    folder ``team`` next to them. To resume an advice that was stopped, call it again with the same
-    ``out``.
+    folder ``team`` next to them. To resume a stopped advice, call it again with the same ``out``.
 
     Args:
         trace: a bundled name, the path of a CSV, or a Trace.
-        arrivals: whether nodes know the requests of a step before it: "unknown" until the step is
-            over, as to a gateway, or "known".
+        arrivals: whether nodes know a step's arrivals before the step: "known", or "unknown", as
+            for a gateway, until the step is over.
         today: the rule that runs today: local, round-robin, weighted, least, two-choices, or any
             rule such as overflow/equal. A route alone forwards the overflow.
-        minutes: minutes that training a team may take; default: 5, or none where even the optimum,
-            which knows the future, would not be worth it.
-        steps: env steps of training, in place of minutes: the same team each time.
+        minutes: time budget for training a team; default: 5, or none if even the optimum, which
+            knows the future, would not be worth it.
+        steps: env steps of training, instead of ``minutes``; the result is reproducible.
         worth: least saving of a team worth running, compared with the best plain rule, in % of
             the requests; default: 0.1, or a tenth of the saving of 20 % more capacity if that is
             more.
-        train: whether a team is trained at all.
+        train: whether a team may be trained.
         out: a folder; default: a new one, runs/advice.
-        overwrite: replace the advice in the folder.
+        overwrite: replace an existing advice in the folder.
         seed: seed of training, and of routes that draw.
         capacity: replaces the trace's: requests per step, or "1.25x" of each node's mean load.
-        window: steps of a window; default: a day, or 288 if the trace's clock has none.
-        training: settings of the training, as ``corral.from_rule`` takes them.
+        window: steps of a window; default: a day, or 288 if the trace's clock has no days.
+        training: training settings of ``corral.from_rule``.
         progress: as in ``corral.train``.
-        show: called with the name of a part, how much of it is done, and of how much.
-        begins: called first with the plan, then with each part as it begins.
-        settings: further arguments of dfaas_v0; a route leaves only the rules with it.
+        show: called with the name of a part, the work done, and the total work.
+        begins: called first with the plan, then with each part when it begins.
+        settings: further arguments of dfaas_v0; a ``route`` restricts the rules to that route.
 
-    Raises what ``fit``, ``replay`` and ``corral.from_rule`` raise; ValueError for a folder that
-    holds an advice, or a team for another load.
+    Raises the errors of ``fit``, ``replay`` and ``corral.from_rule``; ValueError for a folder with
+    an existing advice, or with a team for another load.
     """
     one_of("arrivals", arrivals, ("known", "unknown"))
     if worth is not None and not (math.isfinite(worth) and worth >= 0):
-        raise ValueError(f"worth={worth}: give % of the arrivals, 0 or more")
+        raise ValueError(f"worth={worth}: pass % of the arrivals, 0 or more")
     load = with_capacity(load_trace(trace), capacity, None)
     late = arrivals == "unknown" and settings.get("report_delay") == 0
     if late:
@@ -143,61 +143,63 @@ def advise(
     rule = today_rule(today)
     if arrivals == "unknown" and PlainRule.of(rule).route in BY_COUNT:
         raise ArgumentError(
-            f"today={today!r}: {rule} divides the requests of a step: their number must be known "
-            "before. Give arrivals='known', or overflow/weighted"
+            f"today={today!r}: {rule} divides the requests of a step, so it must know their number "
+            "before the step. Pass arrivals='known', or today='overflow/weighted'"
         )
     question = Question(load, arrivals, rule, window, seed, worth, late, settings)
     lasts = {"minutes": None if steps else minutes or MINUTES, "steps": steps}
     if out is not None:
         _require_room(Path(out), train, overwrite, question)
-    asked = minutes is not None or steps is not None
+    train_requested = minutes is not None or steps is not None
     trains = counted(steps, "env step") if steps else _minutes(lasts["minutes"] or MINUTES)
-    begins(question.beginning(_of_team(out, trains, asked) if train else ""))
-    found = _of_rules(question, show, begins)
+    begins(question.beginning(_of_team(out, trains, train_requested) if train else ""))
+    results = _of_rules(question, show, begins)
     why, decision = _no_team(question, train), None
     if not why:
-        cost = found.base.sums[found.chosen.rule].cost
-        found = dataclasses.replace(
-            found, bound=bound_of(found.base, cost, found.worth.share, show)
+        cost = results.base.sums[results.chosen.rule].cost
+        results = dataclasses.replace(
+            results, bound=bound_of(results.base, cost, results.worth.share, show)
         )
-        if found.bound is not None and not found.bound.enough:
-            if asked:
-                begins(f"{_cannot_win(found, found.bound)} One is trained as asked.")
+        if results.bound is not None and not results.bound.enough:
+            if train_requested:
+                begins(f"{_cannot_win(results, results.bound)} A team is trained as requested.")
             else:
-                why = f"No learned team was trained. {_cannot_win(found, found.bound)}"
+                why = f"No learned team was trained. {_cannot_win(results, results.bound)}"
                 decision = Decision("not worth it")
     folder = new_folder("advice")[0] if out is None else Path(out)
     division = divide(len(load), question.steps)
     if why or division is None:
-        advice = found.advice(folder, why, decision)
-        rule = found.chosen.rule
+        advice = results.advice(folder, why, decision)
+        rule = results.chosen.rule
         if question.nothing:
             return written(advice)
-        return written(_explained(advice, found.base, rule, None, show))
-    written(found.advice(folder, "A learned team is in training: this is of plain rules alone."))
+        return written(_explained(advice, results.base, rule, None, show))
+    written(results.advice(folder, "A learned team is in training: only plain rules so far."))
     begins(f"a team trains for {trains}")
     run = trained(
         load,
         folder / TEAM,
         division,
-        found.book.rule,
+        results.book.rule,
         question.game(),
         {**lasts, **(training or {})},
         seed=seed,
         progress=progress,
         show=show,
     )
-    begins("the team is judged on the days held out, and looked into")
-    team = judge(run, [*found.base.sums], question.today, show)
-    decision = decide(team.saving, found.worth.share, team.training)
-    advice = found.advice(folder, "", decision, team)
+    begins("the team is judged on the held-out days and explained")
+    team = judge(run, [*results.base.sums], question.today, show)
+    decision = decide(team.saving, results.worth.share, team.training)
+    advice = results.advice(folder, "", decision, team)
     return written(_explained(advice, team.replay, "team", team.run, show))
 
 
-def _of_team(out: str | Path | None, trains: str, asked: bool) -> str:
+def _of_team(out: str | Path | None, trains: str, train_requested: bool) -> str:
     if out is not None and plan_of(Path(out) / TEAM) is not None:
         return "then the team is resumed"
-    return f"then a team trains for {trains}{'' if asked else ', if that can be worth it'}"
+    return (
+        f"then a team trains for {trains}{'' if train_requested else ', if that can be worth it'}"
+    )
 
 
 def _minutes(minutes: float) -> str:
@@ -209,15 +211,15 @@ def _require_room(folder: Path, train: bool, overwrite: bool, question: Question
     if train and plan_of(folder / TEAM) is not None:
         require_the_same(folder / TEAM, question.load, question.game())
     elif (folder / ADVICE).exists() and not overwrite:
-        raise ValueError(f"{folder / ADVICE} exists: give another out=, or overwrite=True")
+        raise ValueError(f"{folder / ADVICE} exists: pass another out=, or overwrite=True")
 
 
 # --- Rules ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Found:
-    """The figures of plain rules, and all that is known before a team is trained."""
+class RuleResults:
+    """The results of plain rules, before a team is trained."""
 
     question: Question
     book: Textbook
@@ -225,14 +227,14 @@ class Found:
     chosen: Chosen
     worth: Worth
     what_ifs: list[WhatIf]
-    left_out: list[str]  # what-ifs that could not be played
+    left_out: list[str]  # what-ifs that cannot be played
     trend: Trend | None
     bound: Bound | None = None
 
     def advice(
         self, folder: Path, no_team: str, decision: Decision | None = None, team: Team | None = None
     ) -> Advice:
-        """Return the advice: of the rules alone, or with a team."""
+        """Return the advice, on rules alone or with a team."""
         runs = team is not None and decision is not None and decision.answer == "worth it"
         rule, settings = self.chosen.rule, self.base.settings
         code = [] if runs else pseudo_code_of(PlainRule.of(rule), settings).splitlines()
@@ -270,40 +272,38 @@ class Found:
             saves = saves_sentence(
                 team.lost, chosen.today, team.beside_today, costs=costs, days=days
             )
-            said = [TEAM_RUNS, _joined(saves, capacity_sentence(more, chosen.rule))]
-            said.append(asks_of_team(base.settings))
+            sentences = [TEAM_RUNS, _joined(saves, capacity_sentence(more, chosen.rule))]
+            sentences.append(asks_of_team(base.settings))
         else:
             saves = saves_sentence(chosen.lost, chosen.today, chosen.beside_today, costs=costs)
-            said = [
+            sentences = [
                 run_sentence(chosen.rule, base.settings),
                 _joined(saves, capacity_sentence(more, None)),
             ]
-            said.append(asks_of_rule(chosen.rule, base.settings, code))
+            sentences.append(asks_of_rule(chosen.rule, base.settings, code))
         if self.trend is not None:
-            what = f"what {chosen.rule} saves" if runs else "the saving above"
+            what = f"the saving of {chosen.rule}" if runs else "the saving above"
             what_of = None if chosen.beside_today is None else what
-            said.append(trend_sentences(self.trend, a_day(base), what_of))
+            sentences.append(trend_sentences(self.trend, a_day(base), what_of))
         if team is not None and decision is not None:
-            said.append(
+            sentences.append(
                 team_sentences(
                     team.saving, decision, self.worth, team.rule, team.training, costs=costs
                 )
             )
-        return [*said, no_team] if no_team else said
+        return [*sentences, no_team] if no_team else sentences
 
     def _doubts(self) -> list[str]:
-        late = (
-            "Arrivals are unknown, so that reports come a step late: report_delay 0 is played as 1."
-        )
+        late = "Arrivals are unknown, so reports are one step old: report_delay 0 is played as 1."
         return [*self.left_out, *([late] if self.question.late else [])]
 
 
 def _joined(*sentences: str) -> str:
-    return " ".join(each for each in sentences if each)
+    return " ".join(sentence for sentence in sentences if sentence)
 
 
-def _of_rules(question: Question, show: Progress, begins: Callable[[str], None]) -> Found:
-    """Return the figures of plain rules."""
+def _of_rules(question: Question, show: Progress, begins: Callable[[str], None]) -> RuleResults:
+    """Return the results of plain rules."""
     load, plan, nothing = question.load, question.plan(), question.nothing
     route, today = question.settings.get("route"), question.today
     if nothing:
@@ -318,63 +318,63 @@ def _of_rules(question: Question, show: Progress, begins: Callable[[str], None])
     base = replayed(load, book, book.shortlist(today, LOCAL), show=show, **plan)
     book = book.with_replay(base)
     chosen = choose(base, book, today, not nothing)
-    asked: tuple[list[WhatIf], list[str]] = ([], [])
+    what_if_results: tuple[list[WhatIf], list[str]] = ([], [])
     if not nothing:
-        begins(f"the best plain rule is {chosen.rule}: what if the days were others?")
-        asked = what_ifs(base, chosen.rule, show)
-    more = capacity_saving(asked[0])
+        begins(f"the best plain rule is {chosen.rule}: now playing the what-ifs")
+        what_if_results = what_ifs(base, chosen.rule, show)
+    more = capacity_saving(what_if_results[0])
     worth = worth_of(question.worth, None if more is None else 100 * more.share)
-    whole, times = base.windows, per_day(base)
-    arrived, saved = (times * each[:whole] for each in (book.arrivals, chosen.saved))
+    whole, per_unit = base.windows, per_day(base)
+    arrived, saved = (per_unit * daily[:whole] for daily in (book.arrivals, chosen.saved))
     trend = trend_of(arrived, saved, days=base.days)
-    return Found(question, book, base, chosen, worth, *asked, trend)
+    return RuleResults(question, book, base, chosen, worth, *what_if_results, trend)
 
 
 def _no_team(question: Question, train: bool) -> str:
-    """Return why no team is trained, whatever rules cost; "" if one may be."""
+    """Return the reason why no team is trained, whatever the rules cost; "" if one may be."""
     unit = question.unit
     if why := question.nothing:
         return f"No rule and no learned team can make a difference ({why})."
     if not train:
-        return "No learned team was asked for."
+        return "No learned team was requested."
     if question.windows < FEWEST:
         return (
             f"No learned team was trained: {counted(question.windows, unit)} cannot be divided "
-            f"into {unit}s to learn from, to validate on and to judge on. {FEWEST} can, and from "
-            f"{PLENTY} on there are intervals."
+            f"into {unit}s for training, validation and judging. At least {FEWEST} are needed; "
+            f"with {PLENTY} or more there are intervals."
         )
     if question.constant:
         return (
-            "No learned team was trained: load and capacity are the same in every step, so that "
-            f"no other {unit} is left to judge it on."
+            "No learned team was trained: load and capacity are equal in all steps, so "
+            f"no different {unit} remains for judging it."
         )
     return ""
 
 
-def _cannot_win(found: Found, bound: Bound) -> str:
-    """Return that not even the optimum would save enough."""
-    unit, every = found.question.unit, len(found.book.arrivals)
+def _cannot_win(results: RuleResults, bound: Bound) -> str:
+    """Return the sentence that even the optimum would save too little."""
+    unit, every = results.question.unit, len(results.book.arrivals)
     much = f"save {percent(bound.share)} of requests" if bound.share > 1e-9 else "save no request"
     days = f"all {unit}s" if bound.windows == every else f"{bound.windows} of {every} {unit}s"
     return (
         "A learned team would not be worth it: the optimum, which knows the future, would "
-        f"{much} compared with {found.chosen.rule} on {days}."
+        f"{much} compared with {results.chosen.rule} on {days}."
     )
 
 
 def _explained(
     advice: Advice, played: Replay, label: str, run: Run | None, show: Progress
 ) -> Advice:
-    """Return the advice with a post-mortem of the costliest day of ``label``, a rule or the team of
-    ``run``, and the team's rule of thumb."""
+    """Return the advice with a post-mortem of the costliest day of ``label`` (a rule, or the team
+    of ``run``), and with the team's rule of thumb."""
     more: dict[str, Any] = {}
     notes = list(advice.notes)
     if played.sums[label].cost.any():
-        rules = [each for each in played.sums if each not in played.teams]
+        rules = [label for label in played.sums if label not in played.teams]
         more["post_mortem"] = post_mortem(played, label, run, rules=rules, progress=show)
     if run is not None:
         try:
             more["rule_of_thumb"] = rule_of_thumb(played, label, run, progress=show)
-        except (MissingExtraError, ValueError) as error:  # ValueError: it plays against its masks
+        except (MissingExtraError, ValueError) as error:  # ValueError: most actions are illegal
             notes.append(f"No rule of thumb: {error}")
     return dataclasses.replace(advice, more=more, notes=notes)

@@ -1,4 +1,4 @@
-"""Whether a team was trained long enough for an answer that speaks against it."""
+"""Decide whether a team was trained long enough to be rejected."""
 
 from __future__ import annotations
 
@@ -15,34 +15,35 @@ from corral.trainers.runs.run import Run
 __all__ = ["FEWEST_UPDATES", "Reason", "Training", "fall_of", "training_of"]
 
 FEWEST_UPDATES = 60
-"""Updates below which a team is not judged to be of no use. On the load of ``make demo`` the costs
-of validation stay within 0.1 points of their end from about so many on, known and unknown."""
+"""A team with fewer updates is not rejected. On the load of ``make demo`` validation costs stay
+within 0.1 points of their final value from about this many updates, with arrivals known and
+unknown."""
 
 LATER = 2 / 3
-"""Checkpoints from this part of the env steps on are the last third of a training."""
+"""Fraction of the env steps after which the last third of a training begins."""
 
 FALLING_LEVEL = 0.95
-"""Level of the one-sided test that the costs of validation still fall."""
+"""Confidence level of the one-sided test that validation costs still fall."""
 
 LONGER = 10
-"""A fall counts if so many more of its kind would make the team worth it."""
+"""A fall counts if this many further falls of its size would make the team worth it."""
 
 Reason = Literal["updates", "falling"]
 
 
 @dataclass(frozen=True)
 class Training:
-    """How long a team was trained, and how its costs of validation ended."""
+    """How long a team was trained, and whether its validation costs still fell at the end."""
 
     updates: int
     env_steps: int
     fall: float | None  # over the last third, a share of the arrivals; None: too few checkpoints
-    falls: bool  # whether that is more than chance
+    falls: bool  # whether the fall is statistically significant
 
     def too_short(self, missing: float) -> Reason | None:
-        """Return why the training was too short; None if it was not.
+        """Return the reason why the training was too short; None if it was long enough.
 
-        ``missing``: how much more the team would have to save, as a share of the arrivals.
+        ``missing``: additional saving that the team needs, as a share of the arrivals.
         """
         if self.updates < FEWEST_UPDATES:
             return "updates"
@@ -51,12 +52,12 @@ class Training:
         return None
 
     def to_json(self) -> dict[str, Any]:
-        """Return its values."""
+        """Return the fields as JSON values."""
         return asdict(self)
 
 
 def training_of(run: Run) -> Training:
-    """Return how long a run of ``corral.from_rule`` was trained."""
+    """Return the training length and the final fall of a run of ``corral.from_rule``."""
     progress = run.progress
     fall, falls = None, False
     if (run.folder / HISTORY).is_file():
@@ -66,20 +67,21 @@ def training_of(run: Run) -> Training:
 
 
 def fall_of(costs: Mapping[int, Sequence[float]], arrivals: float) -> tuple[float | None, bool]:
-    """Return by how much the costs of validation fall over the last third of a training, along a
-    straight line, as a share of the ``arrivals``; and whether that is more than chance.
+    """Return the fall of validation costs over the last third of a training, and whether it is
+    significant. The fall is that of a linear fit, as a share of the ``arrivals``.
 
-    ``costs``: requests of each window by env steps. Fewer than three checkpoints tell nothing.
+    ``costs``: requests of each window, by env steps. Returns (None, False) for fewer than three
+    checkpoints.
     """
     last = max(costs, default=0)
     steps = np.array(sorted(step for step in costs if step >= LATER * last), dtype=np.float64)
     if len(steps) < 3 or not arrivals:
         return None, False
     total = np.array([sum(costs[int(step)]) for step in steps]) / arrivals
-    apart = steps - steps.mean()
-    slope = float(apart @ total) / float(apart @ apart)
-    rest = total - total.mean() - slope * apart
+    centered = steps - steps.mean()
+    slope = float(centered @ total) / float(centered @ centered)
+    residuals = total - total.mean() - slope * centered
     degrees = len(steps) - 2
-    error = float(np.sqrt(rest @ rest / degrees / (apart @ apart)))
+    error = float(np.sqrt(residuals @ residuals / degrees / (centered @ centered)))
     falls = -slope > student_quantile(FALLING_LEVEL, degrees) * error
     return -slope * float(steps[-1] - steps[0]), bool(falls and slope < 0)

@@ -1,4 +1,4 @@
-"""The cost of rules in one window of a replay, step by step: all rules of a route at once."""
+"""Compute the cost of rules in each step of one window of a replay."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["costs_of_rules", "reads_reports"]
 
 
 def reads_reports(pair: str) -> bool:
-    """Return whether a rule goes by what the others reported."""
+    """Whether a rule uses the reports of other nodes."""
     rule = PlainRule.of(pair)
     margin = rule.margin is not None or rule.amount.endswith("margin")
     return margin or rule.route not in ("equal", "capacity", "weighted")
@@ -35,28 +35,28 @@ def costs_of_rules(
     show: Progress,
     **changes: Any,
 ) -> dict[str, Array]:
-    """Return the cost of each step of the ``rows`` among ``changes``, requests of all nodes,
-    float64 [T], by pair.
+    """Return the cost of each step, float64 [T], by pair: requests summed over all nodes.
 
-    ``episode`` is as of ``Again.play``. Raises ValueError for "random", which is no rule.
+    ``changes`` must contain ``rows``. ``episode`` is as for ``Again.play``. Raises ValueError for
+    "random", which draws its actions.
     """
     by_route: dict[Route, dict[str, PlainRule]] = {}
     for pair in pairs:
         rule = PlainRule.of(pair)
         if rule.amount == "random":
-            raise ValueError(f"{pair}: what is drawn at random is no rule")
+            raise ValueError(f"{pair}: random actions are not a rule; pass deterministic rules")
         by_route.setdefault(rule.route, {})[pair] = rule
-    found: dict[str, Array] = {}
-    for done, (route, listed) in enumerate(by_route.items()):
-        one = again(result, f"local/{route}", **changes)
-        one = dataclasses.replace(one, player=RulePlanner([*listed.values()]))
-        low, high = one.rules.rows
-        costs = np.zeros((len(listed), high - low))
+    costs_by_pair: dict[str, Array] = {}
+    for done, (route, route_rules) in enumerate(by_route.items()):
+        entry = again(result, f"local/{route}", **changes)
+        entry = dataclasses.replace(entry, player=RulePlanner([*route_rules.values()]))
+        low, high = entry.rules.rows
+        costs = np.zeros((len(route_rules), high - low))
 
-        def keep(turn: Turn, rules: DfaasRules = one.rules, costs: Array = costs) -> None:
+        def keep(turn: Turn, rules: DfaasRules = entry.rules, costs: Array = costs) -> None:
             costs[:, turn.t] = cost_of(rules, turn.step.info).sum(axis=1)
 
-        one.play(np.zeros(len(listed), dtype=np.int64), high - low, keep, episode)
-        found |= dict(zip(listed, costs, strict=True))
+        entry.play(np.zeros(len(route_rules), dtype=np.int64), high - low, keep, episode)
+        costs_by_pair |= dict(zip(route_rules, costs, strict=True))
         show("post-mortem", done + 1, len(by_route))
-    return found
+    return costs_by_pair

@@ -1,22 +1,23 @@
-"""The post-mortem of a day: its costliest steps, and why they cost so much.
+"""The post-mortem of a day: its costliest steps, and the reasons for their cost.
 
-A day is played again by a policy, by the best rule (of so many, on that very day, in hindsight), by
-the best rule that has the freshest reports of the others' spare, and compared with the clairvoyant
-optimum. The cost of a step is the sum of four differences:
+The day is played again by the policy, by the best plain rule of that day (chosen in hindsight), and
+by the best rule with the freshest reports of spare capacity. The clairvoyant optimum is computed as
+well. The cost of a step is the sum of four differences:
 
-    play          policy - best rule             another rule would have saved it
-    late reports  best rule - best rule, fresh   to know the present spare would have
-    clairvoyance  best rule, fresh - optimum     to know more: others' choices, the future
-    unavoidable   optimum                        no policy saves it
+    play          policy - best rule             avoidable with another rule
+    late reports  best rule - best rule, fresh   avoidable with fresher reports
+    clairvoyance  best rule, fresh - optimum     avoidable with knowledge of the future and of the
+                                                 other nodes' choices
+    unavoidable   optimum                        no policy avoids it
 
-The freshest reports are of the present step (``report_delay=0``). With unknown arrivals they are of
-the last one, for the spare of a step tells its arrivals; with ``report_delay=1`` the second part is
-left out there.
+The freshest reports are those of the present step (``report_delay=0``). With unknown arrivals they
+are those of the last step, because the spare capacity of a step reveals its arrivals; with
+``report_delay=1`` the second part is then omitted.
 
-Each may be below 0, if a policy that knows less did better in that step. The difference of two
-costs is exact for the day. For a step it is exact without a queue: its cost then depends on the
-choices of this step alone. With a queue a step inherits what earlier steps left; its figures
-are those of four different days, side by side, and of the optimum there may be several.
+A part may be negative, if a policy with less knowledge did better in that step. The sums over the
+day are exact. The parts of a step are exact without a queue, because its cost then depends only on
+the choices of this step. With a queue a step starts with the requests that earlier steps left; its
+figures then compare four separate plays of the day, and the optimum may not be unique.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ PARTS = {
     "clairvoyance": "clair-\nvoyance",
     "unavoidable": "unavoid-\nable",
 }
-"""The parts of a cost, and what heads their columns."""
+"""The parts of a cost, with their column headings."""
 
 SCALES = (
     (1, "requests"),
@@ -62,23 +63,23 @@ SCALES = (
     (1_000_000_000, "billions of requests"),
 )
 LARGEST = 100_000
-"""Tables hold smaller numbers, so that they fit the screen."""
+"""Numbers in tables are smaller than this, so that they fit the screen."""
 
 
 @dataclass(frozen=True)
 class Moment:
-    """A step of the day: requests, summed over nodes, but for the ``node`` that cost most."""
+    """A step of the day. Requests are summed over all nodes, except for ``node_cost``."""
 
     row: int  # of the trace
     time: str  # by the trace's clock, in UTC
-    node: str  # the trace's name of it
+    node: str  # the node with the highest cost, by its name in the trace
     node_cost: float
     arrivals: int
     capacity: int
     cost: float  # play + late_reports + clairvoyance + unavoidable
     play: float
     late_reports: float
-    clairvoyance: float | None  # None, and unavoidable too: the optimum was not computed
+    clairvoyance: float | None  # None, like unavoidable: the optimum was not computed
     unavoidable: float | None
 
 
@@ -87,7 +88,7 @@ class PostMortem:
     """A day of a replay, step by step: costs in requests, float64 [T] each."""
 
     policy: str
-    mode: str  # "greedy", "sampled"; "" of a rule
+    mode: str  # "greedy", "sampled"; "" for a rule
     day: int  # number of the window in the replay, from 0
     days: int  # windows of the replay
     is_day: bool  # whether windows are days
@@ -96,20 +97,20 @@ class PostMortem:
     nodes: tuple[str, ...]  # [N]
     arrivals: Array = field(repr=False)  # int64 [T]
     capacity: Array = field(repr=False)  # int64 [T]
-    costs: Array = field(repr=False)  # float64 [T, N] the policy's
+    costs: Array = field(repr=False)  # float64 [T, N], of the policy
     rule: str  # the best rule of that day
     rule_cost: Array = field(repr=False)
     informed: str  # the best rule with the freshest reports
     informed_cost: Array = field(repr=False)
     optimum_cost: Array | None = field(repr=False)
-    optimum_method: str  # or why there is none
-    compared: int  # rules that the best were taken from
+    optimum_method: str  # or the reason for a missing optimum
+    compared: int  # number of rules from which the best ones were chosen
     report_delay: int
-    fresh: int  # the delay of the freshest reports; 1: arrivals are unknown
+    fresh: int  # the delay of the freshest reports; 1 if arrivals are unknown
     queue: int
     replayed: float  # the policy's cost of that day in the replay
     illegal_actions: int
-    most: int = 10
+    most: int = 10  # number of costliest steps to list
 
     @property
     def cost(self) -> Array:
@@ -118,32 +119,32 @@ class PostMortem:
 
     @property
     def exact_by_step(self) -> bool:
-        """Whether steps can be compared one by one: without a queue."""
+        """Whether the parts of single steps are exact: nodes have no queue."""
         return self.queue == 0
 
     @property
     def parts(self) -> dict[str, Array]:
-        """The parts that the cost of each step is the sum of, float64 [T]. Without an optimum the
-        last two are missing, and the second if no reports could be fresher."""
-        found = {"play": self.cost - self.rule_cost}
+        """The parts of each step's cost, float64 [T]. The last two are missing without an optimum,
+        and "late_reports" if no reports could be fresher."""
+        parts = {"play": self.cost - self.rule_cost}
         if self.report_delay > self.fresh or not self.fresh:
-            found["late_reports"] = self.rule_cost - self.informed_cost
+            parts["late_reports"] = self.rule_cost - self.informed_cost
         if self.optimum_cost is not None:
-            found["clairvoyance"] = self.informed_cost - self.optimum_cost
-            found["unavoidable"] = self.optimum_cost
-        return found
+            parts["clairvoyance"] = self.informed_cost - self.optimum_cost
+            parts["unavoidable"] = self.optimum_cost
+        return parts
 
     @property
     def worst(self) -> list[Moment]:
-        """The costliest steps, the costliest first; of equal ones the earliest. Fewer than ``most``
-        where the others cost nothing."""
+        """The costliest steps, costliest first, of equal ones the earliest first. Fewer than
+        ``most`` if the other steps cost nothing."""
         table = self.to_dataframe()
         table = table[table["cost"] > 0]
         table = table.sort_values("cost", ascending=False, kind="stable").head(self.most)
         return [Moment(**row) for row in table.to_dict("records")]  # type: ignore[arg-type]
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Return all steps of the day, a ``Moment`` each."""
+        """Return one row for each step of the day, with the fields of ``Moment``."""
         dearest = self.costs.argmax(axis=1)
         return pd.DataFrame(
             {
@@ -160,12 +161,12 @@ class PostMortem:
         )
 
     def lines(self) -> list[str]:
-        """Return it in words and figures, of at most 80 characters each."""
+        """Return the post-mortem as text, in lines of at most 80 characters."""
         kind = "day" if self.is_day else "window"
         total, arrived = float(self.cost.sum()), int(self.arrivals.sum())
         share = f" ({100 * total / arrived:.2f} %)" if arrived else ""
         which = f"{kind} {self.day} of {self.days}, from 0; rows {self.rows[0]}:{self.rows[1]}"
-        found = [
+        lines = [
             f"Post-mortem of {self.policy}",
             f"{self.times[0]} to {self.times[-1]} ({which})",
             f"It cost {number(total)} of {arrived:,} requests{share}:",
@@ -174,10 +175,10 @@ class PostMortem:
         ]
         worst = self.worst
         if not worst:
-            return wrapped([*found, "No step of it cost anything."])
+            return wrapped([*lines, "No step cost anything."])
         largest = max(worst[0].cost, *(moment.arrivals for moment in worst))
-        scale, unit = next(each for each in SCALES if largest < LARGEST * each[0])
-        found.append(f"The {len(worst)} costliest steps, in {unit}:")
+        scale, unit = next(candidate for candidate in SCALES if largest < LARGEST * candidate[0])
+        lines.append(f"The {len(worst)} costliest steps, in {unit}:")
         head = ["time", "worst\nnode", "arrivals\nof all", "cost\nof all"]
         head += [PARTS[key] for key in self.parts]
         dates = {text.partition(" ")[0] for text in self.times}
@@ -188,55 +189,55 @@ class PostMortem:
             time = time if clock else moment.time  # a clock without dates
             figures = [moment.arrivals, moment.cost]
             figures += [getattr(moment, key) for key in self.parts]
-            cells = [number(None if each is None else each / scale) for each in figures]
+            cells = [number(None if figure is None else figure / scale) for figure in figures]
             rows.append([time, one_line(moment.node), *cells])
-        return [*wrapped(found), *columns(head, rows, names=2), "", *wrapped(self.notes())]
+        return [*wrapped(lines), *columns(head, rows, names=2), "", *wrapped(self.notes())]
 
     def _about_parts(self) -> list[str]:
-        late = "reports that come late"
+        late = "late reports"
         if self.report_delay:
             late = f"reports {self.report_delay} step{'s' * (self.report_delay != 1)} late"
-        others = "this step's arrivals, " * (self.fresh > 0) + "others' choices"
-        others += " and the future" * (self.queue > 0)
+        unknown_facts = "this step's arrivals, " * (self.fresh > 0) + "other nodes' choices"
+        unknown_facts += " and the future" * (self.queue > 0)
         with_fresh = "present spare" if self.fresh == 0 else "reports of the last step"
-        why = {
-            "play": f"play: above the best rule of the {'day' if self.is_day else 'window'}, "
+        reasons = {
+            "play": f"play: cost above the best rule of the {'day' if self.is_day else 'window'}, "
             f"{self.rule}",
-            "late_reports": f"{late}: {self.informed} with {with_fresh} saves it",
-            "clairvoyance": f"clairvoyance: it takes knowing {others}",
-            "unavoidable": "unavoidable: the clairvoyant optimum costs as much",
+            "late_reports": f"{late}: saved by {self.informed} with {with_fresh}",
+            "clairvoyance": f"clairvoyance: saved by knowing {unknown_facts}",
+            "unavoidable": "unavoidable: cost of the clairvoyant optimum",
         }
         sums = {key: number(float(values.sum())) for key, values in self.parts.items()}
         width = max(map(len, sums.values()))
-        return [f"  {text:>{width}}  {why[key]}" for key, text in sums.items()]
+        return [f"  {text:>{width}}  {reasons[key]}" for key, text in sums.items()]
 
     def notes(self) -> list[str]:
-        """Return what the figures mean, and where they are not exact; sentences of any length."""
-        said = [
-            f"The rules are the best of {self.compared}, chosen on this very "
-            f"{'day' if self.is_day else 'window'}, in hindsight. Below 0: it did better there "
-            "than what it is compared with."
+        """Return sentences about the meaning of the figures and their accuracy."""
+        notes = [
+            f"The best rules were chosen out of {self.compared} on this very "
+            f"{'day' if self.is_day else 'window'}, in hindsight. A negative figure: the policy "
+            "did better in that step than the one it is compared with."
         ]
         if self.optimum_cost is None:
-            said.append(f"No optimum: {self.optimum_method}.")
+            notes.append(f"No optimum: {self.optimum_method}.")
         if not self.exact_by_step:
-            said.append(
-                "Nodes have queues: what a step costs depends on the steps before it, which differ "
-                "between the policies. The sums are exact, the parts of a step are not: they "
-                "compare the same step of separate plays of the day."
+            notes.append(
+                "Nodes have queues: the cost of a step depends on earlier steps, which differ "
+                "between the policies. The sums are exact. The parts of a single step are not: "
+                "they compare the same step of separate plays of the day."
             )
         if not np.isclose(self.replayed, self.cost.sum()):
-            said.append(
-                f"Its actions were drawn anew: in the replay it cost {number(self.replayed)}."
+            notes.append(
+                f"Its actions were sampled again: in the replay it cost {number(self.replayed)}."
             )
         if self.illegal_actions:
-            said.append(
-                f"{self.illegal_actions:,} of its actions were illegal, and forwarded all arrivals."
+            notes.append(
+                f"{self.illegal_actions:,} of its actions were illegal and forwarded all arrivals."
             )
-        return said
+        return notes
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON takes it: sums of the day, and the costliest steps."""
+        """Return the sums of the day and the costliest steps as JSON values."""
         return {
             "policy": self.policy,
             "mode": self.mode,
@@ -270,50 +271,53 @@ def post_mortem(
     steps: int = 10,
     progress: Progress = lambda what, done, total: None,
 ) -> PostMortem:
-    """Play one window of a replay once more, and list its costliest steps, with the reasons.
+    """Play one window of a replay again, and list its costliest steps with the reasons.
 
     Args:
-        result: what ``replay`` returned, for instance ``corral.evaluate(...).replay``.
+        result: the return value of ``replay``, or ``corral.evaluate(...).replay``.
         label: the policy, as the replay names it.
-        entry: its entry in the replay, or its run; needed unless ``label`` is an amount/route pair.
-        day: the number of the window, from 0, or the date that it begins on, "2026-01-05";
-            default: the one that cost ``label`` most.
-        rules: amount/route pairs, of which the best are taken, see the module; default: those
-            without a number, and those that were replayed.
-        steps: how many of the costliest steps are listed.
-        progress: called with each rule as it is played.
+        entry: its entry in the replay, or its run; required unless ``label`` is an amount/route
+            pair.
+        day: the number of the window, from 0, or its first date, "2026-01-05"; default: the window
+            that cost ``label`` most.
+        rules: amount/route pairs from which the best rules are chosen; default: the rules without
+            a number, and the replayed rules.
+        steps: the number of costliest steps to list.
+        progress: called for each rule when it is played.
 
-    A team's own neighbours are those of the rules and the optimum as well. Raises ValueError for a
-    policy or a day that was not replayed, and what ``again`` raises.
+    Rules and optimum use the neighbors of the policy's team, if they differ from the replay's.
+    Raises ValueError for a policy or a day that was not replayed, and the errors of ``again``.
     """
     require_label(result, label)
     if isinstance(rules, str) or (rules is not None and not rules):
-        raise ValueError(f"rules={rules!r}: give one amount/route pair or more, in a list")
+        raise ValueError(f"rules={rules!r}: pass a list of at least one amount/route pair")
     if steps < 1:
-        raise ValueError(f"steps={steps}: give 1 or more")
+        raise ValueError(f"steps={steps}: pass 1 or more")
     place = _window(result, label, day)
     first = result.rows[0] + place * result.window
     end = min(first + result.window, result.rows[1])
-    # As in the replay, whose shorter last window is played by itself.
+    # As in the replay, which plays a shorter last window separately.
     episode = (result.seed, place) if place < result.windows else (result.seed + 1, 0)
-    own = again(result, label, entry)
-    costs, illegal = _played(own, episode, first - result.rows[0], end - first)
+    policy = again(result, label, entry)
+    costs, illegal = _played(policy, episode, first - result.rows[0], end - first)
 
     if rules is None:
-        rules = _rules(result, own.rules.queue)
-    delay, fresh = own.rules.report_delay, freshest(result.settings)
-    # Rules need no rows but those of the day: they act on requests alone.
-    shared: dict[str, Any] = {"rows": (first, end), "neighbours": own.rules.neighbours}
+        rules = _rules(result, policy.rules.queue)
+    delay, fresh = policy.rules.report_delay, freshest(result.settings)
+    # Rules need only the rows of the day: they act on request counts, which need no scale.
+    shared: dict[str, Any] = {"rows": (first, end), "neighbours": policy.rules.neighbours}
     late_costs = costs_of_rules(result, rules, episode, progress, **shared)
-    told = [pair for pair in rules if delay > fresh and reads_reports(pair)]
+    report_rules = [pair for pair in rules if delay > fresh and reads_reports(pair)]
     costs_now = dict(late_costs)
-    if told:
-        costs_now |= costs_of_rules(result, told, episode, progress, **shared, report_delay=fresh)
+    if report_rules:
+        costs_now |= costs_of_rules(
+            result, report_rules, episode, progress, **shared, report_delay=fresh
+        )
     rule = min(rules, key=lambda pair: float(late_costs[pair].sum()))
     informed = min(rules, key=lambda pair: float(costs_now[pair].sum()))
     section = result.trace.section(first, end)
     assert section.capacity is not None  # a replay's trace has one
-    best_cost, method = _optimum(own, section.arrivals, section.capacity)
+    best_cost, method = _optimum(policy, section.arrivals, section.capacity)
     note = result.teams.get(label)
     return PostMortem(
         policy=label,
@@ -336,7 +340,7 @@ def post_mortem(
         compared=len(rules),
         report_delay=delay,
         fresh=fresh,
-        queue=own.rules.queue,
+        queue=policy.rules.queue,
         replayed=float(result.sums[label].cost[place]),
         illegal_actions=illegal,
         most=steps,
@@ -344,35 +348,37 @@ def post_mortem(
 
 
 def _rules(result: Replay, queue: int) -> list[str]:
-    """Return the rules without a number that can be carried out, and those that were replayed.
+    """Return the rules without a number that can be played, and the replayed rules.
 
-    Without a queue, to be patient is to forward the overflow.
+    "patient" rules need a queue: without one they are equal to "overflow".
     """
     known = result.settings.get("arrivals", "known") == "known"
     plain = [pair for pair in TODAY if queue or not pair.startswith("patient")]
     plain = [pair for pair in plain if known or PlainRule.of(pair).route not in BY_COUNT]
-    own = [label for label in result.sums if label not in result.teams]
-    return list(dict.fromkeys([*plain, *(each for each in own if not each.startswith("random"))]))
+    replayed = [label for label in result.sums if label not in result.teams]
+    return list(
+        dict.fromkeys([*plain, *(rule for rule in replayed if not rule.startswith("random"))])
+    )
 
 
-def _played(one: Again, episode: tuple[int, int], first: int, steps: int) -> tuple[Array, int]:
-    """Return the cost of each step and node, float64 [T, N], and illegal actions of a window."""
-    costs = np.zeros((steps, len(one.rules.agents)))
+def _played(entry: Again, episode: tuple[int, int], first: int, steps: int) -> tuple[Array, int]:
+    """Return the cost of each step and node, float64 [T, N], and the number of illegal actions."""
+    costs = np.zeros((steps, len(entry.rules.agents)))
     illegal = np.zeros(1, dtype=np.int64)
 
     def keep(turn: Turn) -> None:
-        costs[turn.t] = cost_of(one.rules, turn.step.info)[0]
+        costs[turn.t] = cost_of(entry.rules, turn.step.info)[0]
         illegal[:] += turn.step.info["illegal_actions"].sum()
 
-    one.play(np.array([first]), steps, keep, episode)
+    entry.play(np.array([first]), steps, keep, episode)
     return costs, int(illegal[0])
 
 
-def _optimum(one: Again, arrivals: Array, capacity: Array) -> tuple[Array | None, str]:
-    """Return the optimum's cost by step, [T], and how it was found, or why it was not."""
-    rules = one.rules
+def _optimum(entry: Again, arrivals: Array, capacity: Array) -> tuple[Array | None, str]:
+    """Return (the optimum's cost of each step, [T]; its method), or (None, reason of a failure)."""
+    rules = entry.rules
     try:
-        found = optimum(
+        best = optimum(
             arrivals,
             capacity,
             queue=rules.queue,
@@ -383,7 +389,7 @@ def _optimum(one: Again, arrivals: Array, capacity: Array) -> tuple[Array | None
         )
     except (MissingExtraError, OptimumError) as error:
         return None, str(error)
-    return found.cost_by_step, found.method
+    return best.cost_by_step, best.method
 
 
 # --- Which day -----------------------------------------------------------------------------------
@@ -394,7 +400,7 @@ def _windows(result: Replay) -> int:
 
 
 def _window(result: Replay, label: str, day: int | str | None) -> int:
-    """Return the number of a window. Raises ValueError where there is no such one."""
+    """Return the number of a window. Raises ValueError for a window that was not replayed."""
     if day is None:
         return int(result.sums[label].cost.argmax())
     count = _windows(result)
@@ -408,12 +414,12 @@ def _window(result: Replay, label: str, day: int | str | None) -> int:
             return dates.index(str(day))
         names = f"or a date from {dates[0]} to {dates[-1]}"
     else:
-        names = "or the date that it begins on"
+        names = "or its first date"
     if isinstance(day, bool) or not 0 <= number < count:
         last = f"0 to {count - 1}" if count > 1 else "0"
         if result.trace.clock == "integer":
-            names = "for the trace's clock has no dates"
+            names = "because the trace's clock has no dates"
         raise ValueError(
-            f"day={day!r} was not replayed: give the number of a window, {last}, {names}"
+            f"day={day!r} was not replayed: pass the number of a window, {last}, {names}"
         )
     return number

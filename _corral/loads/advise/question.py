@@ -1,4 +1,4 @@
-"""A load, and the question about it."""
+"""A load, and the settings for an advice."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ __all__ = ["Question"]
 
 @dataclass(frozen=True)
 class Question:
-    """A load, and the question about it."""
+    """A load, and the settings for an advice."""
 
     load: Trace  # with capacity
     arrivals: str
     today: str  # the rule that runs today
-    window: int | None  # steps, as given
+    window: int | None  # steps; None: default
     seed: int
-    worth: float | None  # points, as given
-    late: bool  # whether fresh reports were asked for that unknown arrivals do not allow
+    worth: float | None  # points; None: default
+    late: bool  # whether the caller wanted reports of the same step, but arrivals are unknown
     settings: Mapping[str, Any]  # further arguments of dfaas_v0
 
     @property
     def steps(self) -> int:
         """Steps of a window."""
-        own = self.window or self.load.steps_per_day or DEFAULT_WINDOW
-        return min(own, len(self.load))
+        steps = self.window or self.load.steps_per_day or DEFAULT_WINDOW
+        return min(steps, len(self.load))
 
     @property
     def windows(self) -> int:
@@ -47,7 +47,7 @@ class Question:
 
     @property
     def nothing(self) -> str | None:
-        """Why it makes no difference what nodes do; None if it does."""
+        """The reason why all policies do the same on this load; None if policies can differ."""
         agents = [f"node_{i}" for i in range(len(self.load.nodes))]
         links = adjacency(agents, self.load.nodes, self.settings.get("neighbours"))
         return no_choice(self.load, links)
@@ -57,25 +57,25 @@ class Question:
         """Whether load and capacity are the same in every step."""
         assert self.load.capacity is not None
         columns = self.load.arrivals, self.load.capacity
-        return all(bool((each == each[:1]).all()) for each in columns)
+        return all(bool((column == column[:1]).all()) for column in columns)
 
     def game(self) -> dict[str, Any]:
-        """Return the arguments of dfaas_v0 that a team is trained with."""
+        """Return the arguments of dfaas_v0 for training a team."""
         return {**self.settings, "arrivals": self.arrivals, "max_cycles": self.steps}
 
     def plan(self) -> dict[str, Any]:
-        """Return the arguments with which rules are played."""
-        own = {key: value for key, value in self.settings.items() if key != "route"}
-        return {"window": self.steps, "seed": self.seed, "arrivals": self.arrivals, **own}
+        """Return the arguments for playing rules."""
+        settings = {key: value for key, value in self.settings.items() if key != "route"}
+        return {"window": self.steps, "seed": self.seed, "arrivals": self.arrivals, **settings}
 
     def beginning(self, team: str) -> str:
-        """Return the plan, as far as it is known beforehand; ``team``: its part of it."""
-        said = f"arrivals {self.arrivals}: "
+        """Return the plan of the advice as a sentence; ``team``: the part about a team."""
+        text = f"arrivals {self.arrivals}: "
         count = counted(self.windows, self.unit)
         if self.nothing:
-            return f"{said}{LOCAL} plays {count}"
-        asked = counted(
+            return f"{text}{LOCAL} plays {count}"
+        what_if_count = counted(
             how_many(self.load, {**self.settings, "arrivals": self.arrivals}), "what-if"
         )
-        said += f"plain rules are fitted to {count}, with {asked}"
-        return f"{said}; {team}" if team and self.windows >= FEWEST and not self.constant else said
+        text += f"plain rules are fitted to {count}, with {what_if_count}"
+        return f"{text}; {team}" if team and self.windows >= FEWEST and not self.constant else text

@@ -1,9 +1,9 @@
-"""A rule of thumb for what a team has learned: a tree of three questions, replayed beside it.
+"""Approximate a team by a rule of thumb: a tree of at most three questions for each policy.
 
-The team plays the days that it was trained on; for each of its policies a tree is fitted to what
-its nodes forwarded (``thumb_tree``). The trees then play the windows of a replay, with the
-observations, levels and route of the team. What they serve there says how much of the team is this
-rule.
+The team plays the days on which it was trained. For each of its policies a tree is fitted to the
+number of requests that its nodes forwarded (``thumb_tree``). The trees then play the windows of a
+replay, with the observations, action levels and route of the team. Comparing the served requests
+shows how well the rule of thumb approximates the team.
 """
 
 from __future__ import annotations
@@ -41,96 +41,106 @@ __all__ = ["RuleOfThumb", "rule_of_thumb"]
 
 LABEL = "rule of thumb"
 DECISIONS = 60_000
-"""Decisions that trees are fitted to, at most, but for one window of each node."""
+"""Trees are fitted to at most this many decisions, but to at least one window of each node."""
 NODES = 16
-"""Nodes of one policy whose decisions are looked at, at most."""
+"""At most this many nodes of one policy contribute decisions."""
 TREES = 8
-"""Trees that are printed."""
+"""At most this many trees are printed."""
 
 
 @dataclass(frozen=True)
 class RuleOfThumb:
-    """Trees of a team, and what they do in its place."""
+    """The trees of a team, and their results in its place."""
 
-    label: str  # the team's
-    trees: dict[tuple[str, ...], Tree]  # by the nodes (of the trace) that play by it
+    label: str  # of the team
+    trees: dict[tuple[str, ...], Tree]  # by the trace's names of the nodes that use the tree
     queue: int
-    known: bool  # whether nodes know the arrivals of a step before it
-    train: tuple[int, int]  # rows that they were fitted on
-    decisions: int
-    alike: float  # share of these decisions in which the tree forwards as many requests
+    known: bool  # whether nodes know a step's arrivals before the step
+    train: tuple[int, int]  # rows to which the trees were fitted
+    decisions: int  # number of decisions to which they were fitted
+    alike: float  # share of these decisions in which the tree forwards the same number of requests
     illegal: float  # share of the team's decisions that were illegal
     team: Score
     thumb: Score
-    rule: str | None  # the best rule, where one was replayed
-    rule_cost: float | None  # its cost in the same windows, in shares of the arrivals
-    difference: float  # cost of the tree minus the team's in the same windows, in shares
+    rule: str | None  # the best rule, if one was replayed
+    rule_cost: float | None  # its cost in the same windows, as a share of the arrivals
+    difference: float  # cost of the trees minus that of the team in the same windows, as a share
     low: float | None  # 95 % interval of it
     high: float | None
     per_window: float  # that difference in requests per window
     unit: str  # "day" or "window"
-    costs: bool  # whether anything costs something beside lost requests
-    overlap: bool  # whether it was fitted on rows that it is judged on
+    costs: bool  # whether forwarding or waiting has a cost
+    overlap: bool  # whether some of the judged rows were used for fitting
     policy: Player = field(repr=False)
-    """Plays it: ``replay(trace, {"rule of thumb": found.policy})``."""
+    """The trees as a team: ``replay(trace, {"rule of thumb": result.policy})``."""
 
     @property
     def said(self) -> str:
-        """How much of the team this rule is, in a sentence."""
-        own, team = (f"{100 * score.served:.1f}" for score in (self.thumb, self.team))
-        if own == team:
-            return f"This rule serves {own} % of the arrivals, as {self.label} does."
+        """A sentence that compares the requests served by the trees and by the team."""
+        thumb, team = (f"{100 * score.served:.1f}" for score in (self.thumb, self.team))
+        if thumb == team:
+            return f"The rule of thumb serves {thumb} % of the arrivals, the same as {self.label}."
         if self.thumb.served > self.team.served:
             return (
-                f"This rule serves {own} % of the arrivals, more than the {team} % of {self.label}."
+                f"The rule of thumb serves {thumb} % of the arrivals, more than the {team} % of "
+                f"{self.label}."
             )
-        return f"{own} of the {team} % of the arrivals that {self.label} serves is this rule."
+        return (
+            f"The rule of thumb serves {thumb} % of the arrivals, less than the {team} % of "
+            f"{self.label}."
+        )
 
     def lines(self) -> list[str]:
-        """Return it in words, as plain if-lines; of at most 80 characters each."""
+        """Return the rule of thumb as if-lines of at most 80 characters."""
         low, high = self.train
         head = (
-            f"Rule of thumb of {self.label}, fitted to {self.decisions:,} of its decisions on rows "
-            f"{low}:{high}; in {np.floor(1000 * self.alike) / 10:g} % of them it forwards as much."
+            f"Rule of thumb for {self.label}, fitted to {self.decisions:,} of its decisions on "
+            f"rows {low}:{high}. It forwards the same number of requests in "
+            f"{np.floor(1000 * self.alike) / 10:g} % of them."
         )
-        found = wrapped([head])
+        lines = wrapped([head])
         for nodes, tree in list(self.trees.items())[:TREES]:
             if len(self.trees) > 1:
-                found += wrapped([f"At {', '.join(nodes)}:"])
-            found += wrapped(tree_lines(tree, self.queue, 2, self.known))
+                lines += wrapped([f"At {', '.join(nodes)}:"])
+            lines += wrapped(tree_lines(tree, self.queue, 2, self.known))
         if len(self.trees) > TREES:
-            found.append(f"  ... and {len(self.trees) - TREES:,} more trees")
-        return [*found, *wrapped(self._about())]
+            lines.append(f"  ... and {len(self.trees) - TREES:,} more trees")
+        return [*lines, *wrapped(self._about())]
 
     def _about(self) -> list[str]:
         what = "costs" if self.costs else "loses"
-        found = [self.said, f"It {what} as much as the team."]
+        lines = [self.said, f"It {what} as much as the team."]
         if self.difference:
             interval = ""
             if self.low is not None and self.high is not None:
                 interval = f" (95 %: {100 * self.low:+.2f} to {100 * self.high:+.2f})"
             more = f"{'+' * (self.per_window > 0)}{number(self.per_window)}"
-            found[1] = (
-                f"It {what} {100 * self.difference:+.2f} points of the arrivals beside the team"
+            lines[1] = (
+                f"Compared with the team it {what} {100 * self.difference:+.2f} % of the arrivals"
                 f"{interval}: {more} requests a {self.unit}."
             )
         if self.rule is not None and self.rule_cost is not None:
-            each = (self.thumb.cost, self.team.cost, self.rule_cost)
-            own, team, best = (f"{100 * cost:.2f} %" for cost in each)
-            found.append(f"Cost: {own}; of the team {team}; of the best rule, {self.rule}, {best}.")
+            costs = (self.thumb.cost, self.team.cost, self.rule_cost)
+            thumb, team, best = (f"{100 * cost:.2f} %" for cost in costs)
+            lines.append(
+                f"Cost: rule of thumb {thumb}; team {team}; best rule, {self.rule}, {best}."
+            )
         if self.policy.settings["observation"] == "summary":
-            found.append("A summary tells ratios: requests are as if capacities were their means.")
+            lines.append(
+                "The observation is a summary of ratios: numbers of requests here assume mean "
+                "capacities."
+            )
         if self.illegal:
-            found.append(
-                f"{100 * self.illegal:.1f} % of the team's decisions were illegal, and forwarded "
+            lines.append(
+                f"{100 * self.illegal:.1f} % of the team's decisions were illegal and forwarded "
                 "all arrivals."
             )
         if self.overlap:
-            found.append("It was fitted on some of the rows that it is judged on.")
-        return found
+            lines.append("It was fitted to some of the rows on which it is judged.")
+        return lines
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON takes it."""
+        """Return the fields as JSON values."""
         return {
             "team": self.label,
             "trees": [
@@ -157,11 +167,11 @@ class RuleOfThumb:
 
 
 def tree_text(trees: Mapping[tuple[str, ...], Tree], queue: int, known: bool) -> list[str]:
-    """Return all trees as if-lines, each under the nodes that play by it."""
-    found = []
+    """Return all trees as if-lines, each below the names of its nodes."""
+    lines = []
     for nodes, tree in trees.items():
-        found += [f"{', '.join(nodes)}:", *tree_lines(tree, queue, 2, known)]
-    return found
+        lines += [f"{', '.join(nodes)}:", *tree_lines(tree, queue, 2, known)]
+    return lines
 
 
 def rule_of_thumb(
@@ -176,29 +186,29 @@ def rule_of_thumb(
     """Fit a rule of thumb to a team of a replay, and replay it in the same windows.
 
     Args:
-        result: what ``replay`` returned, for instance ``corral.evaluate(...).replay``.
+        result: the return value of ``replay``, or ``corral.evaluate(...).replay``.
         label: the team, as the replay names it.
         entry: the team, or its run.
-        train: (low, high), rows whose decisions it is fitted to; default: those that the run was
-            trained on, where it was trained on this load, else all before those replayed.
-        depth: questions in a row, at most.
-        progress: is told how far it is.
+        train: (low, high), the rows with the decisions to fit; default: the run's training rows,
+            if it was trained on this load, else all rows before the replayed ones.
+        depth: maximum number of questions in a row.
+        progress: called with the number of steps done.
 
-    Policies that play by one network get one tree. Under route "choose" the tree names the largest
-    reported spare. Raises ValueError for a rule, a team that was not replayed, rows that are
-    missing, and a team most of whose decisions are illegal; what ``again`` raises; and
-    MissingExtraError without scikit-learn (extra ``advise``).
+    Policies that share a network get one tree. Under route "choose" the trees forward to the
+    largest reported spare. Raises ValueError for a rule, a team that was not replayed, missing
+    rows, and a team with mostly illegal decisions; the errors of ``again``; and MissingExtraError
+    without scikit-learn (extra ``advise``).
     """
     require_label(result, label)
     if label not in result.teams:
-        raise ValueError(f"{label} is a rule already; a rule of thumb is fitted to a team")
+        raise ValueError(f"{label} is a rule already; pass the label of a team")
     if depth < 1:
-        raise ValueError(f"depth={depth}: give 1 or more")
+        raise ValueError(f"depth={depth}: pass 1 or more")
     rows = _rows(result, entry, train)
-    own = again(result, label, entry)
-    if not isinstance(own.player, Player):
-        raise ValueError(f"policy {label} makes plans: a rule of thumb is fitted to a team")
-    seen = _decisions(own, own.player, rows, result.window, progress)
+    entry_again = again(result, label, entry)
+    if not isinstance(entry_again.player, Player):
+        raise ValueError(f"policy {label} makes plans: pass the label of a team that takes actions")
+    seen = _decisions(entry_again, entry_again.player, rows, result.window, progress)
     trees: dict[str, Tree] = {}
     alike = decisions = 0
     for members, (inputs, forwarded) in seen.samples.items():
@@ -206,11 +216,14 @@ def rule_of_thumb(
         alike += int((seen.carried.tree(tree, inputs) == forwarded).sum())
         decisions += len(forwarded)
         trees |= dict.fromkeys(members, tree)
-    alone = Amount("nothing")  # of nodes without neighbours
-    team = {agent: Thumb(trees.get(agent, alone), own.rules, agent) for agent in own.rules.agents}
-    player = Player(team, settings=own.rules.carried())
+    alone = Amount("nothing")  # for nodes without neighbors
+    team = {
+        agent: Thumb(trees.get(agent, alone), entry_again.rules, agent)
+        for agent in entry_again.rules.agents
+    }
+    player = Player(team, settings=entry_again.rules.carried())
     settings = {key: value for key, value in result.settings.items() if key not in CAPACITY}
-    again_played = replay(
+    thumb_replay = replay(
         result.trace,
         {LABEL: player},
         rows=result.rows,
@@ -221,23 +234,23 @@ def rule_of_thumb(
         route=result.route,
         **settings,
     )
-    beside, load = result.sums[label], result.sums[label].arrivals
-    more = again_played.sums[LABEL].cost - beside.cost
+    team_sums, load = result.sums[label], result.sums[label].arrivals
+    more = thumb_replay.sums[LABEL].cost - team_sums.cost
     low, high = difference_interval(more, load, season=7 if result.days else 1)
     every = max(1, int(load.sum()))
     best = result.best_rule
-    named = dict(zip(own.rules.agents, result.trace.nodes, strict=True))
+    node_names = dict(zip(entry_again.rules.agents, result.trace.nodes, strict=True))
     return RuleOfThumb(
         label=label,
-        trees=_by_nodes({named[agent]: tree for agent, tree in trees.items()}),
-        queue=own.rules.queue,
-        known=own.rules.arrivals == "known",
+        trees=_by_nodes({node_names[agent]: tree for agent, tree in trees.items()}),
+        queue=entry_again.rules.queue,
+        known=entry_again.rules.arrivals == "known",
         train=rows,
         decisions=decisions,
         alike=alike / max(1, decisions),
         illegal=seen.illegal,
         team=next(score for score in result.scores if score.policy == label),
-        thumb=again_played.scores[0],
+        thumb=thumb_replay.scores[0],
         rule=None if best is None else best.names[0],
         rule_cost=None if best is None else float(best.cost.sum()) / every,
         difference=float(more.sum()) / every,
@@ -251,11 +264,11 @@ def rule_of_thumb(
     )
 
 
-# --- What a team decided -------------------------------------------------------------------------
+# --- Decisions of a team -------------------------------------------------------------------------
 
 
 def _rows(result: Replay, entry: Entry | Run, train: Sequence[int] | None) -> tuple[int, int]:
-    """Return the rows to fit to. Raises ValueError where there are none."""
+    """Return the rows with the decisions to fit. Raises ValueError for missing or invalid rows."""
     first, length = result.rows[0], len(result.trace)
     if train is None and isinstance(entry, Run):
         config = entry.config.env_config
@@ -265,19 +278,19 @@ def _rows(result: Replay, entry: Entry | Run, train: Sequence[int] | None) -> tu
     if train is None:
         if not first:
             raise ValueError(
-                "no rows come before those that were replayed: give train=(low, high), the rows "
-                "that the team was trained on"
+                "no rows precede the replayed ones: pass train=(low, high), the rows on "
+                "which the team was trained"
             )
         train = 0, first
     low, high = train
     if not 0 <= low < high <= length:
-        raise ValueError(f"train={low}:{high}: give rows that lie in the trace's 0:{length}")
+        raise ValueError(f"train={low}:{high}: pass rows within 0:{length} of the trace")
     return low, high
 
 
 @dataclass(frozen=True)
 class Seen:
-    """Decisions by the agents that play by one policy: inputs, and requests forwarded, [S] each."""
+    """The decisions of agents, by policy: inputs, and requests forwarded, [S] each."""
 
     samples: dict[tuple[str, ...], tuple[dict[str, Array], Array]]
     illegal: float
@@ -285,27 +298,27 @@ class Seen:
 
 
 def _decisions(
-    own: Again, player: Player, rows: tuple[int, int], window: int, progress: Progress
+    entry: Again, player: Player, rows: tuple[int, int], window: int, progress: Progress
 ) -> Seen:
     """Let the team play some windows of the rows, evenly spread; return its decisions.
 
-    Raises ValueError if most of it is illegal."""
-    groups = _groups(own, player)
+    Raises ValueError if most of the decisions are illegal."""
+    groups = _groups(entry, player)
     looked_at = {members: members[:: -(-len(members) // NODES)] for members in groups}
     steps = min(window, rows[1] - rows[0])
-    each = steps * max(1, sum(map(len, looked_at.values())))
+    per_window = steps * max(1, sum(map(len, looked_at.values())))
     whole = (rows[1] - rows[0]) // steps
-    windows = np.linspace(0, whole - 1, min(whole, max(1, DECISIONS // each)))
+    windows = np.linspace(0, whole - 1, min(whole, max(1, DECISIONS // per_window)))
     first = np.unique(windows.round().astype(np.int64)) * steps
     readers = {
-        agent: Thumb(Amount("nothing"), own.rules, agent)
+        agent: Thumb(Amount("nothing"), entry.rules, agent)
         for members in looked_at.values()
         for agent in members
     }
-    rules, place = own.rules, {agent: i for i, agent in enumerate(own.rules.agents)}
+    rules, place = entry.rules, {agent: i for i, agent in enumerate(entry.rules.agents)}
     within = None if rules.caps is None else int(rules.caps * max(rules.network.degree))
     carried = Carried(rules.levels_of, rules.queue, within)
-    # Not of a summary, in which requests are as at the mean capacity.
+    # A summary is excluded: its numbers of requests assume the mean capacity.
     after = rules.arrivals == "unknown" and rules.observation == "every"
     kept: dict[str, list[tuple[dict[str, Array], Array]]] = {agent: [] for agent in readers}
     illegal: list[int] = []
@@ -326,12 +339,12 @@ def _decisions(
             )
         progress("decisions", turn.t + 1, steps)
 
-    own.on_rows(rows).play(first, steps, keep)
-    share = sum(illegal) / (len(first) * steps * len(own.rules.agents))
+    entry.on_rows(rows).play(first, steps, keep)
+    share = sum(illegal) / (len(first) * steps * len(entry.rules.agents))
     if share > 0.5:
         raise ValueError(
-            f"policy {own.label}: {100 * share:.0f} % of its decisions are illegal: there is no "
-            "rule in them; give it the action mask"
+            f"policy {entry.label}: {100 * share:.0f} % of its decisions are illegal, so no rule "
+            "can be fitted; let it use the action mask"
         )
     samples = {m: _joined([t for a in looked_at[m] for t in kept[a]]) for m in groups}
     return Seen(samples, share, carried)
@@ -339,34 +352,35 @@ def _decisions(
 
 def _joined(turns: Sequence[tuple[dict[str, Array], Array]]) -> tuple[dict[str, Array], Array]:
     names = turns[0][0]
-    inputs = {name: np.concatenate([found[name] for found, _ in turns]) for name in names}
+    inputs = {name: np.concatenate([part[name] for part, _ in turns]) for name in names}
     return inputs, np.concatenate([forwarded for _, forwarded in turns])
 
 
-def _groups(own: Again, player: Player) -> list[tuple[str, ...]]:
-    """Return which agents play by one policy or one network; not those without neighbours.
-
-    Raises ValueError where nobody has one."""
-    found: dict[int, list[str]] = {}
-    for i, agent in enumerate(own.rules.agents):
-        if own.rules.network.degree[i]:
-            found.setdefault(id(_inner(player.team[agent])), []).append(agent)
-    if not found:
-        raise ValueError(f"policy {own.label}: no node has a neighbour to forward to")
-    return [tuple(members) for members in found.values()]
+def _groups(entry: Again, player: Player) -> list[tuple[str, ...]]:
+    """Return the groups of agents that share a policy or a network, without agents that have no
+    neighbors. Raises ValueError if no agent has a neighbor."""
+    groups: dict[int, list[str]] = {}
+    for i, agent in enumerate(entry.rules.agents):
+        if entry.rules.network.degree[i]:
+            groups.setdefault(id(_inner(player.team[agent])), []).append(agent)
+    if not groups:
+        raise ValueError(
+            f"policy {entry.label}: no node has a neighbor to forward to; pass a load with links"
+        )
+    return [tuple(members) for members in groups.values()]
 
 
 def _inner(policy: Any) -> Any:
-    """Return the network, model, object or function that a policy plays by."""
-    own = getattr(policy, "__dict__", {})
+    """Return the network, model, object or function inside a policy."""
+    attributes = getattr(policy, "__dict__", {})
     for name in ("network", "model", "player", "choose"):
-        if name in own:
-            return own[name]
+        if name in attributes:
+            return attributes[name]
     return policy
 
 
 def _by_nodes(trees: Mapping[str, Tree]) -> dict[tuple[str, ...], Tree]:
-    """Return equal trees once, by all nodes that play by them."""
+    """Return the distinct trees, each with all nodes that use it."""
     nodes: dict[Tree, list[str]] = {}
     for node, tree in trees.items():
         nodes.setdefault(tree, []).append(node)

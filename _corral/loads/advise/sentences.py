@@ -1,8 +1,10 @@
-"""The sentences of a verdict. Each states a computed result, and no more.
+"""The sentences of a verdict, in their order. Each states a computed result and nothing else.
 
-The first says which policy to run. The second has its saving compared with the policy of today, and
-the saving of more capacity. The third has the needs of the policy. A trend and the answer about a
-learned team follow.
+1. The policy to run.
+2. Its saving compared with the rule of today, and the saving of more capacity.
+3. The requirements of the policy.
+4. The trend of the load, if there is one.
+5. The answer about a learned team.
 """
 
 from __future__ import annotations
@@ -35,13 +37,13 @@ __all__ = [
 ]
 
 TEAM_RUNS = (
-    "Run the learned team: in every step it tells each node how many requests to keep and which "
-    "nodes get the others."
+    "Run the learned team: in each step it sets how many requests each node keeps and which nodes "
+    "get the rest."
 )
 
 
 def knowledge(settings: Mapping[str, Any]) -> str:
-    """Return "known" or "unknown", of the arrivals of a step."""
+    """Return "known" or "unknown": whether nodes know a step's arrivals before the step."""
     return str(settings.get("arrivals", "known"))
 
 
@@ -49,116 +51,120 @@ def knowledge(settings: Mapping[str, Any]) -> str:
 
 
 def run_sentence(rule: str, settings: Mapping[str, Any]) -> str:
-    """Return the sentence that says to run a plain rule, and how that works."""
+    """Return the sentence that recommends a plain rule and explains it."""
     sentence = sentence_of(PlainRule.of(rule), settings)
     return f"Run {rule}: {sentence[0].lower()}{sentence[1:]}"
 
 
 def saves_sentence(
-    lost: float, today: str, saved: Saving | None, *, costs: bool, days: str = ""
+    lost: float, today: str, saving: Saving | None, *, costs: bool, days: str = ""
 ) -> str:
-    """Return the saving of the policy that is to run.
+    """Return the saving of the recommended policy.
 
     Args:
-        lost: its own, a share of the arrivals.
+        lost: requests that the policy loses, as a share of the arrivals.
         today: the rule that runs today.
-        saved: its saving compared with that rule; None: it is that rule.
-        costs: whether anything costs something besides lost requests.
-        days: which days these are, if not all: ", on the 10 days held out".
+        saving: saving compared with that rule; None: the policy is that rule.
+        costs: whether forwarding or waiting has a cost.
+        days: which days, if not all: ", on the 10 days held out".
     """
-    if saved is None:
-        return f"That runs today already; it loses {percent(lost)} of requests{days}."
-    if saved.same:
-        return f"It costs the same as {_today(today)}; it loses {percent(lost)}{days}."
-    own, other = percent(lost), percent(lost + saved.lost)
-    level = own if own == other else f"{own} instead of {other}"
+    if saving is None:
+        return f"This rule already runs today; it loses {percent(lost)} of requests{days}."
+    if saving.same:
+        return f"It costs the same as {_today(today)}; it loses {percent(lost)} of requests{days}."
+    loss, loss_today = percent(lost), percent(lost + saving.lost)
+    level = loss if loss == loss_today else f"{loss} instead of {loss_today}"
     also = f", and loses {level} of requests" if costs else f", {level}"
-    said = f"It {_change(saved, costs)} than {_today(today)}{_interval(saved)}{also}{days}."
-    return f"{said} That may be chance." if saved.open_ended else said
+    text = f"It {_change(saving, costs)} than {_today(today)}{_interval(saving)}{also}{days}."
+    return f"{text} The difference may be chance." if saving.open_ended else text
 
 
-def capacity_sentence(found: Saving | None, rule: str | None) -> str:
-    """Return the saving of more capacity; "" if that was not played. ``rule``: the one that this is
-    of, if the sentence before speaks of another policy."""
-    if found is None:
+def capacity_sentence(saving: Saving | None, rule: str | None) -> str:
+    """Return the saving of more capacity; "" if more capacity was not played.
+
+    ``rule``: the rule of this saving, if the previous sentence is about another policy.
+    """
+    if saving is None:
         return ""
-    what = "20 % more capacity would" if rule is None else f"With {rule}, 20 % more capacity would"
-    if found.same:
-        return f"{what} save nothing."
-    verb = "save another" if found.share > 0 else "cost another"
-    return f"{what} {verb} {requests(abs(found.requests))} {found.unit}{_interval(found)}."
+    more = "20 % more capacity would"
+    subject = more if rule is None else f"With {rule}, {more}"
+    if saving.same:
+        return f"{subject} save nothing."
+    verb = "save another" if saving.share > 0 else "cost another"
+    amount = requests(abs(saving.requests))
+    return f"{subject} {verb} {amount} requests {saving.unit}{_interval(saving)}."
 
 
 def _today(rule: str) -> str:
     return "serving locally" if rule == LOCAL else f"today's {rule}"
 
 
-# --- What it asks --------------------------------------------------------------------------------
+# --- Requirements --------------------------------------------------------------------------------
 
 
 LETTERS = {
     "a": "the number of requests of the step",
     "c": "the capacity of the step",
-    "q": "the queue as it begins",
+    "q": "the queue at its start",
 }
-"""Names in pseudo-code."""
+"""Variables of the pseudo-code."""
 
 
 def asks_of_rule(rule: str, settings: Mapping[str, Any], code: Sequence[str] = ()) -> str:
-    """Return the needs of a plain rule; its pseudo-code ``code`` follows."""
-    found = PlainRule.of(rule)
+    """Return the requirements of a plain rule; its pseudo-code ``code`` follows."""
+    parsed = PlainRule.of(rule)
     if rule == LOCAL:
-        return "It asks nothing of the gateways."
-    reports = found.margin is not None or found.amount.endswith("margin")
-    reports |= found.route not in ("equal", "weighted", "capacity")
-    needs = "a counter that starts again in every step"
-    if found.route in ("capacity", "spare"):
-        needs = "the number of requests of a step before they come"
-    also = ", and the spare capacity that the others report" if reports else ""
+        return "It requires nothing of the gateways."
+    reports = parsed.margin is not None or parsed.amount.endswith("margin")
+    reports |= parsed.route not in ("equal", "weighted", "capacity")
+    needs = "a request counter that is reset at every step"
+    if parsed.route in ("capacity", "spare"):
+        needs = "the number of a step's requests before they arrive"
+    also = ", and the spare capacity that the other nodes report" if reports else ""
     names = [
         f"{letter} is {meaning}"
         for letter, meaning in LETTERS.items()
         if any(re.search(rf"\b{letter}\b", line) for line in code)
     ]
-    legend = f" In the code {', '.join(names)}." if names else ""
+    legend = f" In the code, {', '.join(names)}." if names else ""
     return f"Each gateway needs {needs}{also}. {refused(settings)}{legend}"
 
 
 def asks_of_team(settings: Mapping[str, Any]) -> str:
-    """Return the needs of a learned team."""
+    """Return the requirements of a learned team."""
     return (
-        "Each proxy needs a network next to it (corral serve), which turns counts and reports into "
-        f"a plan for every step. {refused(settings)}"
+        "Each proxy needs a policy server next to it (corral serve), which turns counts and "
+        f"reports into a plan for each step. {refused(settings)}"
     )
 
 
 def refused(settings: Mapping[str, Any]) -> str:
-    """Return the fate of requests that a node refuses."""
+    """Return what happens to requests that a node refuses."""
     if settings.get("second_offer", True):
-        return "The sender offers a refused request once more, to all its neighbours."
+        return "The sender offers a refused request once more, to all its neighbors."
     return "A refused request is lost."
 
 
 # --- Trend ---------------------------------------------------------------------------------------
 
 
-def trend_sentences(found: Trend, unit: str, what: str | None) -> str:
-    """Return how a load grows, and the effect on a saving.
+def trend_sentences(trend: Trend, unit: str, saving_name: str | None) -> str:
+    """Return how much a load grows, and the effect on a saving.
 
     Args:
         unit: "a day" or "a window".
-        what: the saving, "the saving above"; None: nothing is saved.
+        saving_name: the name of the saving, "the saving above"; None: no saving.
     """
     days = unit.removeprefix("a ")
-    verb = "grows" if found.slope > 0 else "shrinks"
-    said = f"The load {verb} by {percent(abs(found.slope))} {unit} (t = {found.t:.1f})"
-    if what is None:
-        return f"{said}: all figures are of the past {found.windows} {days}s."
-    ends = f"{requests(found.ahead_low)} to {requests(found.ahead_high)}"
+    verb = "grows" if trend.slope > 0 else "shrinks"
+    text = f"The load {verb} by {percent(abs(trend.slope))} {unit} (t = {trend.t:.1f})"
+    if saving_name is None:
+        return f"{text}: all figures are for the past {trend.windows} {days}s."
+    ends = f"{requests(trend.ahead_low)} to {requests(trend.ahead_high)}"
     return (
-        f"{said}: {what} is of the past {found.windows} {days}s. By a straight line it is "
-        f"{requests(found.last)} requests {unit} on the last {days}, and {requests(found.ahead)} "
-        f"(95 %: {ends}) over the next {found.windows}."
+        f"{text}: {saving_name} is for the past {trend.windows} {days}s. A straight-line fit gives "
+        f"{requests(trend.last)} requests {unit} on the last {days}, and {requests(trend.ahead)} "
+        f"(95 %: {ends}) over the next {trend.windows} {days}s."
     )
 
 
@@ -166,7 +172,7 @@ def trend_sentences(found: Trend, unit: str, what: str | None) -> str:
 
 
 def team_sentences(
-    found: Saving,
+    saving: Saving,
     decision: Decision,
     worth: Worth,
     rule: str,
@@ -175,72 +181,71 @@ def team_sentences(
     costs: bool,
 ) -> str:
     """Return the saving of a learned team compared with the best plain rule, and the answer."""
-    days = found.unit.removeprefix("a ")
-    on = f"on {found.windows} held-out {days}{'s' * (found.windows != 1)}"
-    if found.same:
-        said = f"A learned team does the same as {rule} {on}"
+    days = saving.unit.removeprefix("a ")
+    on = f"on {saving.windows} held-out {days}{'s' * (saving.windows != 1)}"
+    if saving.same:
+        text = f"A learned team costs the same as {rule} {on}"
     else:
-        said = f"A learned team {_change(found, costs)} than {rule}{_interval(found)} {on}"
+        text = f"A learned team {_change(saving, costs)} than {rule}{_interval(saving)} {on}"
     answer = decision.answer + " to tell" * (decision.answer == "too few days")
-    return f"{said}: {answer}.{_because(found, decision, worth, training, days)}"
+    return f"{text}: {answer}.{_because(saving, decision, worth, training, days)}"
 
 
 def _because(
-    found: Saving, decision: Decision, worth: Worth, training: Training | None, days: str
+    saving: Saving, decision: Decision, worth: Worth, training: Training | None, days: str
 ) -> str:
-    """Return the reason of an answer; with a leading blank."""
+    """Return the reason for an answer, with a leading space."""
     if decision.answer == "worth it":
         return ""
     if decision.answer == "not worth it":
-        least = f"{percent(worth.share)} of requests, {requests(worth.share * found.arrivals)}"
-        return f" It would have to save {least} {found.unit}." if found.share > 0 else ""
-    points = percent(abs(found.share)).removesuffix(" %")
-    cheaper = "cheaper" if decision.leans == "team" else "dearer"
-    chance = ", which may be chance" * found.open_ended
-    leans = f" It was {points} points {cheaper} so far{chance}." * (not found.same)
+        least = f"{percent(worth.share)} of requests, {requests(worth.share * saving.arrivals)}"
+        return f" It would have to save {least} {saving.unit}." if saving.share > 0 else ""
+    points = percent(abs(saving.share)).removesuffix(" %")
+    cheaper = "cheaper" if decision.leans == "team" else "more expensive"
+    chance = ", which may be chance" * saving.open_ended
+    leans = f" It was {points} percentage points {cheaper} so far{chance}." * (not saving.same)
     if decision.answer == "not trained enough":
         return f"{leans}{_longer(decision, training)}"
-    if found.low is None:
-        return (
-            f"{leans} An interval needs {FEWEST_WINDOWS} {days}s held out, {PLENTY} {days}s in all."
-        )
+    if saving.low is None:
+        need = f"An interval needs {FEWEST_WINDOWS} held-out {days}s, {PLENTY} {days}s in total."
+        return f"{leans} {need}"
     if decision.leans == "rule":
         return leans
     if decision.more is None:
-        return f"{leans} More {days}s are unlikely to tell."
-    more = f"{decision.more:,} more {days}{'s' * (decision.more != 1)}"
-    return f"{leans} About {more} that it has not learned from would tell."
+        return f"{leans} More {days}s are unlikely to decide it."
+    more = f"{decision.more:,} more held-out {days}{'s' * (decision.more != 1)}"
+    return f"{leans} About {more} would decide it."
 
 
 def _longer(decision: Decision, training: Training | None) -> str:
     assert training is not None
     if decision.reason == "updates":
         made = f"{training.updates} update{'s' * (training.updates != 1)}"
-        why = f"It was trained with {made}, and {FEWEST_UPDATES} are the least"
+        why = f"It was trained with {made}; at least {FEWEST_UPDATES} are needed"
     else:
         fell = percent(training.fall or 0.0).removesuffix(" %")
-        why = f"Over the last third of its training its cost still fell by {fell} points"
-    return f" {why}: train it for longer (--minutes)."
+        why = f"In the last third of training its cost still fell by {fell} percentage points"
+    return f" {why}: train it longer (--minutes)."
 
 
 # --- Parts of sentences --------------------------------------------------------------------------
 
 
-def _change(found: Saving, costs: bool) -> str:
-    """Return "costs 41,200 a day less", without costs "loses 41,200 a day fewer"; or "more"."""
-    less = ("less" if costs else "fewer") if found.share > 0 else "more"
+def _change(saving: Saving, costs: bool) -> str:
+    """Return "costs 41,200 fewer requests a day", "loses 3 more requests a window", ..."""
+    sign = "fewer" if saving.share > 0 else "more"
     verb = "costs" if costs else "loses"
-    return f"{verb} {requests(abs(found.requests))} requests {found.unit} {less}"
+    return f"{verb} {requests(abs(saving.requests))} {sign} requests {saving.unit}"
 
 
-def _interval(found: Saving) -> str:
+def _interval(saving: Saving) -> str:
     """Return the interval of a saving as " (95 %: 38,000 to 44,100)"; "" if there is none."""
-    if found.constant:
-        return f" (the same every {found.unit.removeprefix('a ')})"
-    return "" if found.low is None else f" (95 %: {between(found)})"
+    if saving.constant:
+        return f" (the same every {saving.unit.removeprefix('a ')})"
+    return "" if saving.low is None else f" (95 %: {between(saving)})"
 
 
 def about_costs(settings: Mapping[str, Any]) -> str:
-    """Return the parts of a cost, if anything but lost requests costs something; else ""."""
+    """Return the parts of a cost if forwarding or waiting has a cost, else ""."""
     prices = [f"{settings[name]:g} x {what}" for name, what in COSTS.items() if settings.get(name)]
     return f"Cost, in lost requests: {' + '.join(['lost', *prices])}." if prices else ""

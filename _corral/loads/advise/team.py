@@ -24,27 +24,28 @@ from corral.trainers.runs.run import Run, load_run
 __all__ = ["FEWEST", "Division", "Team", "divide", "judge", "require_the_same", "trained"]
 
 FEWEST = 4
-"""Days that are needed to train, validate and judge on different ones."""
+"""The fewest days that can be divided into training, validation and held-out days."""
 
 
 OF_TEAM = ("amount", "daily_mean", "last_counts", "max_level", "observation")
-"""Arguments of dfaas_v0 that the team brings, and rules do without."""
+"""Arguments of dfaas_v0 that the team brings and rules do not use."""
 
 
 @dataclass(frozen=True)
 class Division:
-    """The rows that a team learns from, and those that it is judged on."""
+    """The rows for training and validation, and the held-out rows."""
 
     held_out: tuple[int, int]
-    validation: tuple[int, int] | None  # None: as ``from_rule`` has it
+    validation: tuple[int, int] | None  # None: chosen by ``from_rule``
 
 
 def divide(length: int, window: int) -> Division | None:
-    """Return how the rows of a trace of that ``length`` are divided; None for too few windows.
+    """Divide a trace of ``length`` rows; return None for fewer than ``FEWEST`` windows.
 
-    Three of ten windows are held out, the last ones, with the rows after them that fill none; at
-    least 6 of 12 or more windows, for fewer have no interval. By default ``from_rule`` would
-    validate on six of the eight windows that are left of 14: then a third validates.
+    The last 30 % of the windows are held out, with a shorter last window. With 12 or more windows
+    at least 6 are held out, because fewer give no interval. If fewer than 12 windows remain, the
+    last third of them validates: ``from_rule`` would take too many (six of the remaining eight of
+    14 windows).
     """
     days = length // window
     if days < FEWEST:
@@ -62,10 +63,10 @@ def divide(length: int, window: int) -> Division | None:
 
 @dataclass(frozen=True)
 class Team:
-    """A learned team on the days that were held out."""
+    """A learned team on the held-out days."""
 
     run: Run = field(repr=False)  # its best checkpoint in validation
-    rule: str  # the best rule of the other days, which it is paired with
+    rule: str  # the best rule of the other days, with which the team is compared
     saving: Saving
     cost: float  # share of the arrivals
     lost: float
@@ -74,7 +75,7 @@ class Team:
     beside_today: Saving | None = None  # compared with the rule of today
 
     def to_json(self) -> dict[str, Any]:
-        """Return what it saved, where its run is, and which rows were for what."""
+        """Return the saving, the run's folder, and the rows of each part, as JSON values."""
         config = self.run.config.env_config
         rows = {"trained": config.env_kwargs["rows"], "held_out": config.held_out["rows"]}
         rows["validation"] = config.validation.get("rows")
@@ -87,7 +88,9 @@ class Team:
             "cost": self.cost,
             "lost": self.lost,
             "training": self.training.to_json(),
-            "rows": {what: None if each is None else list(each) for what, each in rows.items()},
+            "rows": {
+                part: None if bounds is None else list(bounds) for part, bounds in rows.items()
+            },
         }
 
 
@@ -103,7 +106,7 @@ def trained(
     progress: bool | None,
     show: Progress,
 ) -> Run:
-    """Return the run in ``folder``: begun from ``rule``, resumed, or as it was if it had ended.
+    """Return the run in ``folder``: trained from ``rule``, resumed, or loaded if it had ended.
 
     ``settings`` are arguments of dfaas_v0, ``training`` those of ``corral.from_rule``.
     """
@@ -127,20 +130,22 @@ def trained(
 
 
 def require_the_same(folder: Path, load: Trace, settings: Mapping[str, Any]) -> None:
-    """Raise ValueError if the team begun in ``folder`` plays another game."""
+    """Raise ValueError if the team in ``folder`` plays another load or other settings."""
     begun = folder if (folder / "config.json").is_file() else clone_folder(folder)
     config = load_run(begun).config.env_config
-    defaults = {k: each.default for k, each in inspect.signature(DfaasRules).parameters.items()}
+    defaults = {
+        k: parameter.default for k, parameter in inspect.signature(DfaasRules).parameters.items()
+    }
     played = {**defaults, **config.env_kwargs}
-    other = [key for key, value in settings.items() if played.get(key) != value]
-    if config.trace != load or other:
-        what = "another load" if config.trace != load else f"another {other[0]}"
-        raise ValueError(f"{folder} holds a team for {what}: give another folder")
+    differing = [key for key, value in settings.items() if played.get(key) != value]
+    if config.trace != load or differing:
+        difference = "another load" if config.trace != load else f"another {differing[0]}"
+        raise ValueError(f"{folder} holds a team for {difference}: pass another folder")
 
 
 def judge(run: Run, rules: Sequence[str], today: str, show: Progress) -> Team:
-    """Return the saving of the run's best checkpoint on the days that were held out, compared with
-    the best rule of the others and with the rule of ``today``; ``rules`` are replayed with it."""
+    """Compare the run's best checkpoint on the held-out days with the best rule of the other days
+    and with the rule of ``today``; ``rules`` are replayed with it."""
     config, plan = run.config.env_config, run.recommendation
     best = load_run(f"{run.folder}@best") if config.validation else run
     assert config.trace is not None
@@ -156,18 +161,18 @@ def judge(run: Run, rules: Sequence[str], today: str, show: Progress) -> Team:
         progress=show,
         **{key: value for key, value in game_of(config).items() if key not in OF_TEAM},
     )
-    own = result.sums["team"]
-    every = max(1.0, float(own.arrivals.sum()))
+    team_sums = result.sums["team"]
+    every = max(1.0, float(team_sums.arrivals.sum()))
 
     def beside(label: str) -> Saving:
-        return saving(result, both(result.sums[label]), both(own), own.arrivals)
+        return saving(result, both(result.sums[label]), both(team_sums), team_sums.arrivals)
 
     return Team(
         best,
         rule,
         beside(rule),
-        cost=float(own.cost.sum()) / every,
-        lost=float(own.lost.sum()) / every,
+        cost=float(team_sums.cost.sum()) / every,
+        lost=float(team_sums.lost.sum()) / every,
         training=training_of(run),
         replay=result,
         beside_today=beside(today),

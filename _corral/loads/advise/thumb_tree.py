@@ -1,16 +1,16 @@
-"""Rules of thumb as trees: questions about a node's inputs, and an amount to forward for each.
+"""Rules of thumb as trees: questions about a node's inputs, with an amount to forward in each leaf.
 
-A tree asks at most three questions about whole numbers that a node observes (``INPUTS``), and each
-answer ends in an amount that can be said: nothing, what arrives beyond 80 % of the capacity, half
-of the arrivals, 5 requests. It is fitted to the decisions of a team, in requests. With actions that
-say how many requests are kept, amounts are those that keep a number.
+A tree asks at most three questions about whole numbers that a node observes (``INPUTS``). Each leaf
+is an amount in words: nothing, the arrivals beyond 80 % of the capacity, half of the arrivals, 5
+requests. The tree is fitted to the requests that a team forwarded. If the team's actions set how
+many requests are kept, only amounts that set this number are used.
 
-1. Of all amounts a few are taken, one after the other, by how much nearer they bring the nearest
-   one to the decisions.
-2. A decision tree (scikit-learn's) learns which of these is the nearest; a decision weighs as much
-   as it matters, in requests.
-3. Each leaf gets the amount, of all, that is nearest there; equal leaves, and those that are
-   nearly as near together, are joined.
+1. A few amounts are selected out of all, one after the other: each time the one that most reduces
+   the error of the nearest selected amount.
+2. A decision tree (scikit-learn) learns which selected amount is the nearest. The weight of a
+   decision is the difference between the largest and the smallest error, in requests.
+3. Each leaf gets the nearest of all amounts. Leaves are merged if they are equal, or if merging
+   hardly increases the error.
 """
 
 from __future__ import annotations
@@ -40,37 +40,38 @@ INPUTS = {
     "room": "spare of the others - overflow",
     "lost": "lost by the others",
 }
-"""What a tree may ask for, and how it is said; the others are those that a node can forward to, as
-they reported."""
+"""Inputs for questions, with their names in the text. "The others" are the nodes to which a node
+can forward; their values are reported ones."""
 
 LAST = {"arrivals": "arrivals of the last step", "load": "last arrivals in % of the capacity"}
 LAST["overflow"] = "queue + last arrivals - capacity"
-"""The same with unknown arrivals: a node observes those of the last step."""
+"""Names with unknown arrivals: a node then observes the arrivals of the last step."""
 
 CAME = "came"
-"""Requests that arrived after a decision, among the inputs where arrivals are unknown; no tree asks
-for them."""
+"""Name of the input with the requests that arrived after a decision, if arrivals are unknown; trees
+ask no questions about it."""
 
 FEW = 6
-"""Amounts that a tree is fitted to, at most; with three questions there are eight leaves."""
+"""A tree is fitted to at most this many amounts; three questions give eight leaves."""
 
 GAIN = 0.01
-"""Each further one of them, and each question, lowers the error by this share of that of the best
-amount alone."""
+"""Each further amount, and each question, must lower the error by at least this fraction of the
+error of the best single amount."""
 
 SMALLEST_LEAF = 0.002
-"""Share of the decisions that a leaf has at least."""
+"""Smallest fraction of the decisions in a leaf."""
 
 
 @dataclass(frozen=True)
 class Amount:
-    """Requests to forward, by kind and a number; never more than arrive."""
+    """Requests to forward, by kind and number; never more than the arrivals."""
 
     kind: str  # nothing, all, beyond, margin, patient, backlog, share, part, number, after
     value: int = 100  # percent, or requests of "number" and "after"
 
     def requests(self, inputs: Mapping[str, Array], queue: int) -> Array:
-        """Return it of ``inputs``, int64 [...] each, where nodes hold ``queue`` requests: int64."""
+        """Return the requests to forward, int64, for ``inputs``, int64 [...] each, and a maximum
+        queue of ``queue`` requests."""
         a, c = inputs["arrivals"], inputs["capacity"]
         beyond = a - c * self.value // 100
         wanted: dict[str, Callable[[], Array]] = {
@@ -86,7 +87,7 @@ class Amount:
         return np.asarray(np.clip(wanted[self.kind](), 0, a))
 
     def keep(self, inputs: Mapping[str, Array], queue: int) -> Array:
-        """Return how many arrivals stay, whatever arrives: int64 [...]."""
+        """Return the number of arrivals to keep, which may exceed the arrivals: int64 [...]."""
         c, q = inputs["capacity"], inputs["queue"]
         kept: dict[str, Callable[[], Array]] = {
             "nothing": lambda: np.full_like(c, KEEP_ALL),
@@ -103,33 +104,33 @@ class Amount:
         return {
             "nothing": "nothing",
             "all": "all arrivals",
-            "beyond": f"what arrives beyond {of}",
-            "margin": f"what arrives beyond {of}, at most the others' spare",
-            "patient": "what the queue will not hold",
-            "backlog": f"what arrives beyond the capacity and {self.value} % of the queue's room, "
-            "less the queue",
-            "after": f"what arrives after the first {self.value:,}",
+            "beyond": f"arrivals beyond {of}",
+            "margin": f"arrivals beyond {of}, at most the others' spare",
+            "patient": "the arrivals that do not fit into the queue",
+            "backlog": f"arrivals beyond the capacity and {self.value} % of the queue's room, "
+            "minus the queue",
+            "after": f"arrivals after the first {self.value:,}",
             "share": f"{self.value} % of the arrivals",
-            "part": f"{self.value} % of what arrives beyond the capacity",
+            "part": f"{self.value} % of the arrivals beyond the capacity",
             "number": f"{self.value:,} request{'s' * (self.value != 1)}",
         }[self.kind]
 
 
 @dataclass(frozen=True)
 class Split:
-    """A question: whether an input is at most ``at``."""
+    """A question: is the input at most ``at``?"""
 
     feature: str  # of INPUTS
     at: int
-    low: Tree  # where it is
-    high: Tree
+    low: Tree  # if it is
+    high: Tree  # if it is not
 
 
 Tree = Split | Amount
 
 
 class Thumb(Baseline):
-    """Plays an agent of dfaas_v0 by a tree, with the observations and actions of its rules."""
+    """Plays an agent of dfaas_v0 by a tree, with the observations and actions of the rules."""
 
     def __init__(self, tree: Tree, rules: DfaasRules, agent: str) -> None:
         super().__init__("overflow", rules, agent)
@@ -139,9 +140,9 @@ class Thumb(Baseline):
         """Return ``INPUTS`` of features [..., F]: int64 [...] each."""
         a, c, q = self.read.load(features)
         spare = self.read.spare(features)
-        found = {"arrivals": a, "capacity": c, "queue": q, "overflow": q + a - c}
-        found |= {"load": 100 * a // np.maximum(c, 1), "spare": spare}
-        return {**found, "room": spare - (q + a - c), "lost": self.read.lost(features)}
+        inputs_by_name = {"arrivals": a, "capacity": c, "queue": q, "overflow": q + a - c}
+        inputs_by_name |= {"load": 100 * a // np.maximum(c, 1), "spare": spare}
+        return {**inputs_by_name, "room": spare - (q + a - c), "lost": self.read.lost(features)}
 
     def _forwarded(self, features: Array) -> Array:
         return amount_of(self.tree, self.inputs(features), self.queue)
@@ -156,22 +157,22 @@ class Thumb(Baseline):
 
 @dataclass(frozen=True)
 class Carried:
-    """How the rules of a team carry amounts and levels out."""
+    """How the rules of a team turn amounts and levels into forwarded requests."""
 
     levels: Levels
     queue: int  # requests that a node can hold
-    within: int | None = None  # most requests that are forwarded; None: any number
+    within: int | None = None  # maximum of forwarded requests; None: unlimited
 
     def forwarded(self, level: Array, inputs: Mapping[str, Array]) -> Array:
-        """Return the requests that a level forwards: int64 like ``level``."""
+        """Return the requests that a level forwards: int64, shaped like ``level``."""
         came = inputs.get(CAME, inputs["arrivals"])
         room = inputs["capacity"] + self.queue - inputs["queue"]
-        found = self.levels.forwarded(level, came, room)
-        return found if self.within is None else np.minimum(found, self.within)
+        count = self.levels.forwarded(level, came, room)
+        return count if self.within is None else np.minimum(count, self.within)
 
     def tree(self, tree: Tree, inputs: Mapping[str, Array]) -> Array:
-        """Return the requests that a tree or an amount forwards: those of the next level above; of
-        levels that keep, those of the nearest one."""
+        """Return the requests that a tree or an amount forwards after rounding to a level: up to
+        the next one, or to the nearest one if levels set the requests to keep."""
         if isinstance(self.levels, Keeps):
             keep = keep_of(tree, inputs, self.queue)
             room = inputs["capacity"] + self.queue - inputs["queue"]
@@ -183,7 +184,7 @@ class Carried:
 
 
 def keep_of(tree: Tree, inputs: Mapping[str, Array], queue: int) -> Array:
-    """Return how many arrivals a tree keeps: int64 [...]."""
+    """Return the number of arrivals that a tree keeps: int64 [...]."""
     if isinstance(tree, Amount):
         return tree.keep(inputs, queue)
     low, high = (keep_of(part, inputs, queue) for part in (tree.low, tree.high))
@@ -199,19 +200,19 @@ def amount_of(tree: Tree, inputs: Mapping[str, Array], queue: int) -> Array:
 
 
 def tree_lines(tree: Tree, queue: int, indent: int = 0, known: bool = True) -> list[str]:
-    """Return a tree as plain if-lines. ``known``: whether this step's arrivals are."""
+    """Return a tree as if-lines. ``known``: whether nodes know this step's arrivals."""
     pad = " " * indent
     if isinstance(tree, Amount):
         return [f"{pad}forward {tree}"]
-    what = (INPUTS if known else INPUTS | LAST)[tree.feature]
+    question = (INPUTS if known else INPUTS | LAST)[tree.feature]
     if not queue:
-        what = what.removeprefix("queue + ")
+        question = question.removeprefix("queue + ")
     low = tree_lines(tree.low, queue, indent + 4, known)
-    found = [f"{pad}if {what} <= {tree.at:,}:", *low]
+    lines = [f"{pad}if {question} <= {tree.at:,}:", *low]
     if isinstance(tree.high, Split):
         rest = tree_lines(tree.high, queue, indent, known)
-        return [*found, f"{pad}else {rest[0].strip()}", *rest[1:]]
-    return [*found, f"{pad}else:", *tree_lines(tree.high, queue, indent + 4, known)]
+        return [*lines, f"{pad}else {rest[0].strip()}", *rest[1:]]
+    return [*lines, f"{pad}else:", *tree_lines(tree.high, queue, indent + 4, known)]
 
 
 # --- Fitting -------------------------------------------------------------------------------------
@@ -221,68 +222,71 @@ def fitted(inputs: Mapping[str, Array], forwarded: Array, carried: Carried, dept
     """Return the tree that is nearest to the decisions.
 
     Args:
-        inputs: ``INPUTS`` of S decisions, and what ``CAME``, int64 [S] each.
+        inputs: ``INPUTS`` of S decisions, and ``CAME``, int64 [S] each.
         forwarded: requests, int64 [S].
-        carried: how the rules carry amounts out.
-        depth: questions in a row, at most.
+        carried: how the rules turn amounts into forwarded requests.
+        depth: maximum number of questions in a row.
 
     Raises MissingExtraError without scikit-learn.
     """
     learner: Any = require("sklearn.tree", extra="advise", purpose="fit a rule of thumb")
     if isinstance(carried.levels, Keeps):
         came = inputs.get(CAME, inputs["arrivals"])
-        amounts = _that_keep((came - forwarded)[forwarded > 0], carried.queue)
-    else:  # shares come with a summary, which tells no numbers of requests
+        amounts = _keep_amounts((came - forwarded)[forwarded > 0], carried.queue)
+    else:  # shares imply a summary observation, which has no numbers of requests
         amounts = _vocabulary(forwarded * (not isinstance(carried.levels, Shares)), carried.queue)
     errors = np.empty((len(forwarded), len(amounts)), dtype=np.float32)  # [S, V]
     for i, amount in enumerate(amounts):
         errors[:, i] = np.abs(carried.tree(amount, inputs) - forwarded)
     few = errors[:, _chosen(errors)]
     weight = few.max(axis=1) - few.min(axis=1)
-    matters = weight > 0
-    if depth < 1 or not matters.any():
+    relevant = weight > 0
+    if depth < 1 or not relevant.any():
         return amounts[int(errors.sum(axis=0, dtype=np.float64).argmin())]
-    names = _told_apart(inputs)
-    asked = np.stack([inputs[name] for name in names], axis=1)  # [S, inputs]
+    names = _distinguishable(inputs)
+    question_values = np.stack([inputs[name] for name in names], axis=1)  # [S, inputs]
     smallest = max(1, int(SMALLEST_LEAF * len(forwarded)))
     tree = learner.DecisionTreeClassifier(
         max_depth=depth, min_samples_leaf=smallest, random_state=0
-    ).fit(asked[matters], few.argmin(axis=1)[matters], sample_weight=weight[matters])
-    path = tree.decision_path(asked).tocsc()  # [S, nodes] which decisions come to a node
+    ).fit(question_values[relevant], few.argmin(axis=1)[relevant], sample_weight=weight[relevant])
+    path = tree.decision_path(question_values).tocsc()  # [S, nodes] decisions that reach a node
     nodes = tree.tree_
     least = GAIN * float(errors.sum(axis=0, dtype=np.float64).min())
 
     def build(node: int) -> tuple[Tree, float]:
-        """Return the tree below a node, and the requests that it errs by."""
-        here = path.indices[path.indptr[node] : path.indptr[node + 1]]
-        own = errors[here].sum(axis=0, dtype=np.float64)
-        alone, error = amounts[int(own.argmin())], float(own.min())
+        """Return the tree below a node, and its error in requests."""
+        reached = path.indices[path.indptr[node] : path.indptr[node + 1]]
+        node_errors = errors[reached].sum(axis=0, dtype=np.float64)
+        single, error = amounts[int(node_errors.argmin())], float(node_errors.min())
         if nodes.children_left[node] == nodes.children_right[node]:  # a leaf
-            return alone, error
+            return single, error
         low, high = build(nodes.children_left[node]), build(nodes.children_right[node])
         if low[0] == high[0] or error - low[1] - high[1] <= least:
-            return alone, error
+            return single, error
         at = int(np.floor(nodes.threshold[node]))
         return Split(names[nodes.feature[node]], at, low[0], high[0]), low[1] + high[1]
 
     return build(0)[0]
 
 
-def _told_apart(inputs: Mapping[str, Array]) -> list[str]:
-    """Return the inputs, simple ones first, but those that vary not at all or as an earlier one
-    does: where the capacity is constant, so is the overflow beside the arrivals."""
-    found: dict[str, Array] = {}
+def _distinguishable(inputs: Mapping[str, Array]) -> list[str]:
+    """Return the inputs that can be distinguished, simple ones first. Left out are constant inputs
+    and those with the same or the reverse order as an earlier one: with constant capacity the
+    overflow orders decisions as the arrivals do."""
+    distinct: dict[str, Array] = {}
     for name in INPUTS:
-        order = np.unique(inputs[name], return_inverse=True)[1]  # [S] places among its values
-        alike = (np.array_equal(order, each) for each in found.values())
-        reverse = (np.array_equal(order.max() - order, each) for each in found.values())
-        if order.any() and not any(alike) and not any(reverse):
-            found[name] = order
-    return [*found]
+        order = np.unique(inputs[name], return_inverse=True)[1]  # [S] ranks
+        equal = (np.array_equal(order, earlier) for earlier in distinct.values())
+        reversed_order = (
+            np.array_equal(order.max() - order, earlier) for earlier in distinct.values()
+        )
+        if order.any() and not any(equal) and not any(reversed_order):
+            distinct[name] = order
+    return [*distinct]
 
 
 def _vocabulary(forwarded: Array, queue: int) -> list[Amount]:
-    """Return all amounts; of those that are as near, the first is taken."""
+    """Return all amounts, in order of preference: the first of equally near ones is used."""
     some = forwarded[forwarded > 0]
     numbers: list[float] = []
     if len(some):
@@ -302,8 +306,8 @@ def _vocabulary(forwarded: Array, queue: int) -> list[Amount]:
     ]
 
 
-def _that_keep(kept: Array, queue: int) -> list[Amount]:
-    """Return all amounts that keep a number of requests; ``kept`` are numbers that were."""
+def _keep_amounts(kept: Array, queue: int) -> list[Amount]:
+    """Return all amounts that set the requests to keep; ``kept``: numbers kept by the team."""
     numbers: list[float] = []
     if len(kept):
         numbers = np.unique(np.quantile(kept, np.linspace(0.05, 0.95, 10)).round()).tolist()
@@ -321,21 +325,21 @@ def _that_keep(kept: Array, queue: int) -> list[Amount]:
 
 
 def _chosen(errors: Array) -> list[int]:
-    """Return which few columns of ``errors`` [S, V] together leave the least error: one after the
-    other is taken, then what the later ones made needless is left out."""
+    """Return the few columns of ``errors`` [S, V] that together leave the least error. Columns are
+    added greedily; then those made redundant by later ones are removed."""
     chosen = [int(errors.sum(axis=0, dtype=np.float64).argmin())]
-    left = errors[:, chosen[0]]  # [S] of the nearest
-    least = GAIN * float(left.sum(dtype=np.float64))
+    remaining = errors[:, chosen[0]]  # [S] error of the nearest
+    least = GAIN * float(remaining.sum(dtype=np.float64))
     while len(chosen) < FEW:
-        each = np.minimum(errors, left[:, None]).sum(axis=0, dtype=np.float64)
-        best = int(each.argmin())
-        if float(left.sum(dtype=np.float64) - each[best]) <= least:
+        totals = np.minimum(errors, remaining[:, None]).sum(axis=0, dtype=np.float64)
+        best = int(totals.argmin())
+        if float(remaining.sum(dtype=np.float64) - totals[best]) <= least:
             break
         chosen.append(best)
-        left = np.minimum(left, errors[:, best])
+        remaining = np.minimum(remaining, errors[:, best])
     for column in chosen[:-1]:
-        others = [each for each in chosen if each != column]
-        without = errors[:, others].min(axis=1)
-        if float((without - left).sum(dtype=np.float64)) <= least:
-            chosen, left = others, without
+        rest = [index for index in chosen if index != column]
+        without = errors[:, rest].min(axis=1)
+        if float((without - remaining).sum(dtype=np.float64)) <= least:
+            chosen, remaining = rest, without
     return chosen

@@ -38,32 +38,32 @@ __all__ = [
 LOCAL = "local/equal"
 
 LEAST_WORTH = 0.1
-"""Points (% of the arrivals) that a team must save at least, unless another number is given."""
+"""Default of the least saving of a team worth running, in points (% of the arrivals)."""
 
 OF_CAPACITY = 0.1
-"""Part of the saving of more capacity that a team must reach, unless a number is given."""
+"""Fraction of the saving of more capacity that a team must reach, if that is above the default."""
 
 PLENTY = 2 * FEWEST_WINDOWS
-"""From so many days on, enough of them are held out for an interval."""
+"""With this many days or more, enough of them are held out for an interval."""
 
 LONGEST = 365
-"""If more windows than this were needed to tell, more of them are unlikely to."""
+"""If an answer needs more windows than this, more data is unlikely to settle it."""
 
 Answer = Literal["worth it", "not worth it", "too few days", "not trained enough"]
 
 
 @dataclass(frozen=True)
 class Saving:
-    """How much less a policy costs than another in the same windows, in shares of the arrivals."""
+    """The saving of a policy compared with another in the same windows, as shares of arrivals."""
 
-    share: float  # below 0: it costs more
-    low: float | None  # 95 % interval of it, Student's over windows; None: too few of them
+    share: float  # negative: the policy costs more
+    low: float | None  # 95 % interval of it, Student's over windows; None: too few windows
     high: float | None
-    lost: float  # how many fewer requests are lost, of the arrivals
+    lost: float  # requests lost by the other policy minus those lost by this one
     windows: int
-    arrivals: float  # mean requests a day; in a window if the clock has no days
+    arrivals: float  # mean requests a day, or in a window if the clock has no days
     unit: str  # "a day" or "a window"
-    alike: bool = False  # neighbouring windows correlate, so that the interval is too narrow
+    alike: bool = False  # neighboring windows correlate, so the interval is too narrow
 
     @property
     def requests(self) -> float:
@@ -77,19 +77,19 @@ class Saving:
 
     @property
     def open_ended(self) -> bool:
-        """Whether it may be chance: without an interval, or with 0 in it."""
+        """Whether the saving may be chance: the interval is missing or contains 0."""
         return self.low is None or self.high is None or self.low <= 0 <= self.high
 
     @property
     def constant(self) -> bool:
-        """Whether the difference is the same in every window, so that no interval tells anything
-        of other ones."""
+        """Whether the difference is the same in every window; an interval then says nothing about
+        other windows."""
         if self.low is None or self.high is None:
             return False
         return bool(np.isclose(self.low, self.high, rtol=1e-9, atol=1e-12))
 
     def to_json(self) -> dict[str, Any]:
-        """Return its values, and the same in requests a day."""
+        """Return all fields, and the saving in requests a day."""
         ends = {"requests_low": self.low, "requests_high": self.high}
         times = {k: None if end is None else end * self.arrivals for k, end in ends.items()}
         return {**asdict(self), "requests": self.requests, **times}
@@ -98,8 +98,11 @@ class Saving:
 def saving(
     replay: Replay, other: tuple[Array, Array], own: tuple[Array, Array], load: Array
 ) -> Saving:
-    """Return the saving of ``own`` compared with ``other``, both (cost [W], lost [W]) in requests
-    of each window of ``replay``, with arrivals ``load`` [W]."""
+    """Return the saving of ``own`` compared with ``other``.
+
+    Both are (cost [W], lost [W]): requests in each window of ``replay``, with arrivals ``load``
+    [W].
+    """
     season = 7 if replay.days else 1
     less, fewer = other[0] - own[0], other[1] - own[1]
     interval = difference_interval(less, load, season=season)
@@ -118,17 +121,17 @@ def saving(
 
 
 def both(sums: WindowSums) -> tuple[Array, Array]:
-    """Return cost and lost requests of each window: [W] each."""
+    """Return the cost and the lost requests of each window: [W] each."""
     return sums.cost, sums.lost
 
 
-def between(found: Saving) -> str:
-    """Return the interval in requests, "38,000 to 44,100": signed as the mean, so that ends
-    beyond 0 have a minus."""
-    assert found.low is not None
-    assert found.high is not None
-    ends = [found.low * found.arrivals, found.high * found.arrivals]
-    if found.share < 0:
+def between(saving: Saving) -> str:
+    """Return the interval in requests, "38,000 to 44,100". Its sign is that of the mean: an end on
+    the other side of 0 has a minus."""
+    assert saving.low is not None
+    assert saving.high is not None
+    ends = [saving.low * saving.arrivals, saving.high * saving.arrivals]
+    if saving.share < 0:
         ends = [-ends[1], -ends[0]]
     return " to ".join(map(requests, ends))
 
@@ -138,15 +141,16 @@ def between(found: Saving) -> str:
 
 @dataclass(frozen=True)
 class Worth:
-    """Least saving of a team worth running, and why so much."""
+    """The least saving of a team worth running, and how it was set."""
 
     points: float  # % of the arrivals
     source: Literal["given", "least", "capacity"]
-    """"least": ``LEAST_WORTH``; "capacity": ``OF_CAPACITY`` of the saving of more capacity."""
+    """"given": by the caller; "least": ``LEAST_WORTH``; "capacity": ``OF_CAPACITY`` of the saving
+    of more capacity."""
 
     @property
     def share(self) -> float:
-        """The same as a share of the arrivals."""
+        """The least saving as a share of the arrivals."""
         return self.points / 100
 
 
@@ -154,7 +158,7 @@ def worth_of(given: float | None, capacity: float | None) -> Worth:
     """Return the least saving of a team worth running.
 
     Args:
-        given: points; None: ``LEAST_WORTH``, or a part of ``capacity`` if that is more.
+        given: points; None: ``LEAST_WORTH``, or a part of ``capacity`` if that part is larger.
         capacity: points that more capacity would save; None: unknown.
     """
     if given is not None:
@@ -165,51 +169,51 @@ def worth_of(given: float | None, capacity: float | None) -> Worth:
 
 @dataclass(frozen=True)
 class Decision:
-    """Whether a team is worth it, and how to settle an open answer."""
+    """Whether a team is worth it, and how many windows would settle an open answer."""
 
     answer: Answer
-    more: int | None = None  # windows that would settle it; None: settled, or unlikely to
-    leans: Literal["team", "rule"] | None = None  # which was cheaper so far; None: settled
+    more: int | None = None  # windows that would settle it; None: settled, or unlikely to be
+    leans: Literal["team", "rule"] | None = None  # the cheaper one so far; None: settled
     reason: Reason | None = None  # why the training was too short
 
 
-def decide(found: Saving, worth: float, training: Training | None = None) -> Decision:
-    """Return whether the saving of a team compared with the best plain rule is worth it.
+def decide(team_saving: Saving, worth: float, training: Training | None = None) -> Decision:
+    """Decide whether the saving of a team compared with the best plain rule is worth it.
 
-    Worth it: the lower end of the interval is above 0, and the mean above ``worth``, a share of the
-    arrivals. Not worth it: the upper end is below ``worth``. Else there are too few windows. More
-    of them settle it when the interval is half as wide as the mean's distance from 0, if the mean
-    is above ``worth``, else from ``worth``: (t sd / distance)^2 windows. For a mean of 0 or below
-    no number is stated.
-
-    Not trained enough: in place of the last two answers, if ``training`` says so.
+    - "worth it": the interval's lower end is above 0, and the mean above ``worth``, a share of the
+      arrivals.
+    - "not worth it": the interval's upper end is below ``worth``.
+    - "too few days": otherwise. (t sd / distance)^2 windows would settle it: half the interval's
+      width is then the distance of the mean from ``worth``, or from 0 for a mean above ``worth``.
+      The number is omitted for a mean of 0 or below, and above ``LONGEST``.
+    - "not trained enough": instead of the last two, if ``training`` was too short.
     """
-    decision = _by_interval(found, worth)
+    decision = _by_interval(team_saving, worth)
     if decision.answer == "worth it" or training is None:
         return decision
-    reason = training.too_short(worth - found.share)
+    reason = training.too_short(worth - team_saving.share)
     if reason is None:
         return decision
-    return Decision("not trained enough", leans=_leans(found), reason=reason)
+    return Decision("not trained enough", leans=_leans(team_saving), reason=reason)
 
 
-def _by_interval(found: Saving, worth: float) -> Decision:
-    open_ended = Decision("too few days", leans=_leans(found))
-    if found.low is None or found.high is None:
-        return dataclasses.replace(open_ended, more=FEWEST_WINDOWS - found.windows)
-    if found.low > 0 and found.share > worth:
+def _by_interval(team_saving: Saving, worth: float) -> Decision:
+    open_ended = Decision("too few days", leans=_leans(team_saving))
+    if team_saving.low is None or team_saving.high is None:
+        return dataclasses.replace(open_ended, more=FEWEST_WINDOWS - team_saving.windows)
+    if team_saving.low > 0 and team_saving.share > worth:
         return Decision("worth it")
-    if found.high < worth:
+    if team_saving.high < worth:
         return Decision("not worth it")
-    distance = found.share if found.share > worth else worth - found.share
-    if found.share <= 0 or distance == 0:
+    distance = team_saving.share if team_saving.share > worth else worth - team_saving.share
+    if team_saving.share <= 0 or distance == 0:
         return open_ended
-    half = (found.high - found.low) / 2  # t sd / sqrt(n)
-    needed = found.windows * (half / distance) ** 2
+    half = (team_saving.high - team_saving.low) / 2  # t sd / sqrt(n)
+    needed = team_saving.windows * (half / distance) ** 2
     if needed > LONGEST:
         return open_ended
-    return dataclasses.replace(open_ended, more=max(1, math.ceil(needed) - found.windows))
+    return dataclasses.replace(open_ended, more=max(1, math.ceil(needed) - team_saving.windows))
 
 
-def _leans(found: Saving) -> Literal["team", "rule"]:
-    return "team" if found.share > 0 else "rule"
+def _leans(team_saving: Saving) -> Literal["team", "rule"]:
+    return "team" if team_saving.share > 0 else "rule"

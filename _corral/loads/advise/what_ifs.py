@@ -1,4 +1,4 @@
-"""What if: the rule that is recommended on the same days, under one change."""
+"""What-ifs: the recommended rule on the same days, under one change."""
 
 from __future__ import annotations
 
@@ -22,62 +22,61 @@ from corral.progress import Progress
 __all__ = ["LOAD", "MORE_CAPACITY", "WhatIf", "capacity_saving", "how_many", "what_ifs"]
 
 LOAD, MORE_CAPACITY = 1.5, 1.2
-"""Times the load, and times the capacity."""
+"""Factors on the load and on the capacity."""
 
 SCALES = ("load_scale", "capacity_scale")
-"""Arguments that a team is trained with, which a larger load would exceed; no rule needs them."""
+"""Arguments for training a team, which a larger load would exceed; rules do not need them."""
 
 CAPACITY = f"Capacity +{100 * (MORE_CAPACITY - 1):.0f} %"
-"""The name of the change that a team is compared with."""
+"""Name of the change that a team is compared with."""
 
 
 @dataclass(frozen=True)
 class WhatIf:
-    """The recommended rule under one change, paired with the same days as they were."""
+    """The recommended rule under one change, compared with the unchanged days."""
 
     name: str  # "load x 1.5", ...
     rule: str
-    cost: float  # share of the arrivals there
+    cost: float  # under the change, as a share of the arrivals
     lost: float
-    before: float  # the lost (with costs: the cost) as the days were
-    change: Saving  # what the change saves, in requests of the days as they were
-    other: str | None  # the best other rule there, chosen on other days
-    instead: Saving | None  # what that one saves there
+    before: float  # cost (lost, if only losses cost something) on the unchanged days
+    change: Saving  # saving of the change, in requests of the unchanged days
+    other: str | None  # the best other rule under the change, chosen on other days
+    instead: Saving | None  # saving of that rule under the change
     costs: bool = False
 
     def lines(self) -> list[str]:
-        """Return it in a sentence."""
+        """Return the what-if as a sentence."""
         change, verb = self.change, "costs" if self.costs else "loses"
-        less = "less" if self.costs else "fewer"
         now = self.cost if self.costs else self.lost
         if change.same:
-            return [f"{self.name}: that changes nothing.{self._instead()}"]
-        said = f"{self.name}: {self.rule} {verb} {percent(now)} instead of {percent(self.before)}"
-        sign = less if change.share > 0 else "more"
-        said += f", {requests(abs(change.requests))} {change.unit} {sign}{_ends(change)}."
-        return [f"{said}{self._instead()}"]
+            return [f"{self.name}: no change.{self._instead()}"]
+        text = f"{self.name}: {self.rule} {verb} {percent(now)} instead of {percent(self.before)}"
+        sign = "fewer" if change.share > 0 else "more"
+        text += f", {requests(abs(change.requests))} {sign} requests {change.unit}{_ends(change)}."
+        return [f"{text}{self._instead()}"]
 
     def _instead(self) -> str:
-        found = self.instead
-        if found is None or self.other is None:
+        saving = self.instead
+        if saving is None or self.other is None:
             return ""
-        if found.low is None:
-            told = f" There {self.other} would save {requests(found.requests)} {found.unit}"
-            return f"{told}, which may be chance." if found.share > 0 else ""
-        if found.low > 0:
-            much = f"{requests(found.requests)} {found.unit}{_ends(found)}"
-            return f" There {self.other} would save {much}."
-        if found.share > 0:
-            much = f"{requests(found.requests)} {found.unit}{_ends(found)}"
-            return f" There {self.other} may save {much}, or nothing."
-        return " No other rule is better there."
+        if saving.low is None:
+            text = f" {self.other} would then save {requests(saving.requests)} {saving.unit}"
+            return f"{text}, which may be chance." if saving.share > 0 else ""
+        if saving.low > 0:
+            much = f"{requests(saving.requests)} {saving.unit}{_ends(saving)}"
+            return f" {self.other} would then save {much}."
+        if saving.share > 0:
+            much = f"{requests(saving.requests)} {saving.unit}{_ends(saving)}"
+            return f" {self.other} may then save {much}, or nothing."
+        return " No other rule would then be better."
 
     def to_json(self) -> dict[str, Any]:
-        """Return its values."""
+        """Return the fields as JSON values."""
         paired = {"change": self.change.to_json()}
         instead = None if self.instead is None else self.instead.to_json()
-        own = {k: getattr(self, k) for k in ("name", "rule", "cost", "lost", "before", "other")}
-        return {**own, **paired, "instead": instead, "lines": self.lines()}
+        fields = {k: getattr(self, k) for k in ("name", "rule", "cost", "lost", "before", "other")}
+        return {**fields, **paired, "instead": instead, "lines": self.lines()}
 
 
 def what_ifs(
@@ -87,40 +86,40 @@ def what_ifs(
 ) -> tuple[list[WhatIf], list[str]]:
     """Return the figures of ``rule`` under each change, and the changes that cannot be played.
 
-    ``base``: a replay of the rule, and of others to compare it with, on the days as they were.
+    ``base``: a replay of the rule, and of others for comparison, on the unchanged days.
     """
-    found, left_out = [], []
-    own = {key: v for key, v in base.settings.items() if key not in (*SCALES, "capacity")}
+    results, left_out = [], []
+    settings = {key: v for key, v in base.settings.items() if key not in (*SCALES, "capacity")}
     for name, trace, changed in _changes(base.trace, base.settings):
         if isinstance(trace, str):
             left_out.append(f"{name}: {trace}.")
             continue
         plan: dict[str, Any] = {"window": base.window, "seed": base.seed, "rows": base.rows}
-        told = _named(name, progress)
-        then = play_rules(trace, [*base.sums], progress=told, **plan, **{**own, **changed})
-        found.append(_paired(name, base, then, rule))
-    return found, left_out
+        show = _named(name, progress)
+        then = play_rules(trace, [*base.sums], progress=show, **plan, **{**settings, **changed})
+        results.append(_paired(name, base, then, rule))
+    return results, left_out
 
 
-def capacity_saving(found: Sequence[WhatIf]) -> Saving | None:
-    """Return the saving of more capacity; None if that was not played."""
-    return next((each.change for each in found if each.name == CAPACITY), None)
+def capacity_saving(results: Sequence[WhatIf]) -> Saving | None:
+    """Return the saving of more capacity; None if more capacity was not played."""
+    return next((what_if.change for what_if in results if what_if.name == CAPACITY), None)
 
 
 def how_many(trace: Trace, settings: Mapping[str, Any]) -> int:
-    """Return how many changes of ``trace`` are played."""
+    """Return the number of changes of ``trace`` that can be played."""
     return sum(not isinstance(load, str) for _, load, _ in _changes(trace, settings))
 
 
 def _changes(
     trace: Trace, settings: Mapping[str, Any]
 ) -> list[tuple[str, Trace | str, dict[str, Any]]]:
-    """Return by name the load of each change, or why there is none, and other settings."""
+    """Return each change as (name, load, settings); a reason instead of an unplayable load."""
     assert trace.capacity is not None
     largest = int(trace.capacity.sum(axis=0).argmax())
     down = trace.capacity.copy()
     down[:, largest] = 0
-    found: list[tuple[str, Trace | str, dict[str, Any]]] = [
+    changes: list[tuple[str, Trace | str, dict[str, Any]]] = [
         (f"{trace.nodes[largest]} down, the largest server", replace(trace, capacity=down), {})
     ]
     more = np.rint(LOAD * trace.arrivals).astype(np.int64)
@@ -129,19 +128,21 @@ def _changes(
         (f"Load x {LOAD:g}", "arrivals", more),
         (CAPACITY, "capacity", room),
     ):
-        beyond = f"not played, for a cell would exceed {MAX_VALUE:,} requests"
+        beyond = f"not played, because a cell would exceed {MAX_VALUE:,} requests"
         fits = values.max() <= MAX_VALUE
-        found.append((name, replace(trace, **{what: values}) if fits else beyond, {}))
+        changes.append((name, replace(trace, **{what: values}) if fits else beyond, {}))
     delay, fresh = settings.get("report_delay", 1), freshest(settings)
     if delay > fresh:
         late = "of this step" if fresh == 0 else "of the last step"
-        found.append((f"Spare capacity reported {late}", trace, {"report_delay": fresh}))
-    return found
+        changes.append((f"Spare capacity reported {late}", trace, {"report_delay": fresh}))
+    return changes
 
 
 def freshest(settings: Mapping[str, Any]) -> int:
-    """Return the age of the freshest reports: with unknown arrivals those of the last step, for
-    this step's tell its arrivals."""
+    """Return the age of the freshest reports, in steps.
+
+    1 with unknown arrivals, because a report of the same step would reveal its arrivals; else 0.
+    """
     return 1 if settings.get("arrivals", "known") == "unknown" else 0
 
 
@@ -174,7 +175,7 @@ def _paired(name: str, base: Replay, then: Mapping[str, WindowSums], rule: str) 
     )
 
 
-def _ends(found: Saving) -> str:
-    if found.low is None or found.constant:
+def _ends(saving: Saving) -> str:
+    if saving.low is None or saving.constant:
         return ""
-    return f" (95 %: {between(found)})"
+    return f" (95 %: {between(saving)})"

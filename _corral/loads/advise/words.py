@@ -1,4 +1,4 @@
-"""Figures, columns and sentences as lines of at most 80 characters."""
+"""Numbers, tables and sentences as lines of at most 80 characters."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ WIDTH = 80
 
 
 def number(value: float | None) -> str:
-    """Return "1,234"; "0.25" and "12.5" of small ones that are not whole; no minus zero; "" of
-    None."""
+    """Format a number: "1,234"; a small fraction as "0.25" or "12.5"; never "-0"; "" for None."""
     if value is None:
         return ""
     whole = round(value)
@@ -22,7 +21,7 @@ def number(value: float | None) -> str:
 
 
 def requests(number: float) -> str:
-    """Return a number of requests to three digits: "41,200", "87", "3.4"."""
+    """Format a number of requests to three digits: "41,200", "87", "3.4"."""
     size = abs(number)
     if size >= 1000:
         digits = len(f"{size:.0f}") - 3
@@ -32,7 +31,7 @@ def requests(number: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share as "3.6 %", "0.36 %", or "under 0.01 %"."""
+    """Format a share as "3.6 %", "0.36 %", or "under 0.01 %"."""
     points = 100 * share
     if 0 < abs(points) < 0.01:
         return "under 0.01 %"
@@ -40,8 +39,11 @@ def percent(share: float) -> str:
 
 
 def columns(head: Sequence[str], rows: Sequence[Sequence[str]], names: int = 1) -> list[str]:
-    """Return a table, lines of ``head`` stand one below the other; the first columns are on the
-    left, the last of these ``names`` is cut where the table is too wide."""
+    """Return a table as lines. A heading may have several lines.
+
+    The first ``names`` columns are left-aligned, the others right-aligned. If the table is wider
+    than ``WIDTH``, the last of the first ``names`` columns is cut.
+    """
     heads = [text.split("\n") for text in head]
     deep = max(map(len, heads))
     heads = [[""] * (deep - len(text)) + text for text in heads]
@@ -64,9 +66,9 @@ def _cell(text: str, widths: Sequence[int], column: int, names: int) -> str:
 
 
 def wrapped(lines: Iterable[str]) -> list[str]:
-    """Return lines of at most ``WIDTH`` characters; the rest of a long one is indented as it is."""
-    found: list[str] = []
+    """Wrap lines at ``WIDTH`` characters; continuation lines keep the indent of their line."""
+    result: list[str] = []
     for line in lines:
         indent = " " * (len(line) - len(line.lstrip()))
-        found += textwrap.wrap(line, WIDTH, subsequent_indent=indent) or [""]
-    return found
+        result += textwrap.wrap(line, WIDTH, subsequent_indent=indent) or [""]
+    return result

@@ -1,1 +1,1 @@
-"""Policies as files that run without corral: NumPy, ONNX."""
+"""Export policies as files that run without corral: NumPy, ONNX."""

@@ -1,6 +1,6 @@
-"""Decisions of a team on the present numbers of its nodes. NumPy alone.
+"""Decisions of a team from the current numbers of its nodes. NumPy only.
 
-An export holds the source of this module and of what it imports, see ``numpy_folder``.
+Exports contain the source of this module and of its imports, see ``numpy_folder``.
 """
 
 from __future__ import annotations
@@ -47,36 +47,36 @@ __all__ = [
 
 LOG = logging.getLogger("corral")
 MOST_LINES = 100
-"""Lines in the log of one decider about states of other teams."""
+"""Maximum number of log lines of one decider about states of other teams."""
 
 
 @dataclass
 class State:
-    """What a team remembers between two decisions. ``start`` makes it; every decision that it is
-    given to brings it to the next step.
+    """The memory of a team between two decisions. ``start`` creates it; each decision advances it
+    by one step.
 
-    It belongs to the team that made it. Given to another one, such as the same team trained
-    again, it restarts: ``restarted`` is True after that decision, and the log has a line.
+    A state belongs to the team that created it. If another team receives it, such as a later
+    training of the same team, it restarts: ``restarted`` is then True, and a line is logged.
     """
 
     t: int  # decisions so far
     reports: Array  # int64 [1, K, N, 2] of K steps before the last, see ``corral.envs.dfaas_v0``
-    hidden: Any  # hidden states of recurrent networks; None where there are none
+    hidden: Any  # hidden states of recurrent networks; None without any
     rng: np.random.Generator  # draws the pairs of route "two"
     nodes: tuple[str, ...]
-    draws: Array | None = None  # int32 [1, 1, N, 2] what route "two-choices" draws by
-    team: str = ""  # digest of the team; "" of one that remembers nothing
-    restarted: bool = False  # whether the last decision was given another team's state
+    draws: Array | None = None  # int32 [1, 1, N, 2] random numbers of route "two-choices"
+    team: str = ""  # digest of the team; "" for a team without memory
+    restarted: bool = False  # whether the last decision received another team's state
 
 
 class NodeDecider(Deciding):
     """Decides for N ``nodes``, by name.
 
     Args:
-        about: plain values that say how nodes see and choose, see ``about_rules``.
-        actor: chooses for a team. ``act(features [N, F], masks [N, A], hidden, rng)`` returns
-            actions int64 [N] and the next hidden state, ``initial()`` the first one, None without
-            any, ``sound(hidden)`` whether it can be one. None: the rule in ``about`` decides.
+        about: description of the nodes, observations and actions, see ``about_rules``.
+        actor: chooses actions. ``act(features [N, F], masks [N, A], hidden, rng)`` returns
+            actions int64 [N] and the next hidden state; ``initial()`` returns the first one, None
+            without any; ``sound(hidden)`` whether it is valid. None: the rule in ``about`` decides.
     """
 
     def __init__(self, about: Mapping[str, Any], actor: Any = None) -> None:
@@ -86,7 +86,7 @@ class NodeDecider(Deciding):
         self.observation, self.route = about["observation"], about["route"]
         self.load_scale, self.capacity_scale = about["load_scale"], about["capacity_scale"]
         self.scales = self.load_scale, self.capacity_scale
-        # An export of an earlier corral has none of these.
+        # Exports of earlier versions lack the following keys.
         self.arrivals = about.get("arrivals", "known")
         self.last_counts = about.get("last_counts", 0)
         table = about.get("daily_mean")
@@ -107,33 +107,33 @@ class NodeDecider(Deciding):
         self.load = _Present()
         self.actor = actor
         self.inputs = Inputs(about)
-        # Not cached properties, which make every access to an attribute slower.
+        # Not cached properties, which would slow down every attribute access.
         self.remembers = self.report_delay > 1 or self._initial() is not None
         self._own_states = self.team if self.remembers else ""
         self._most_reported = min(self.limits["arrivals"], self.limits["capacity"])
-        self._other_teams: set[str] = set()  # that the log has a line about
+        self._other_teams: set[str] = set()  # teams with a log line
 
     @property
     def limits(self) -> dict[str, int]:
-        """The largest arrivals, capacity and queue of a node that it can decide on."""
+        """The maximum arrivals, capacity and queue of a node for a decision."""
         return limits_of(self.about)
 
     def by_rule(self, rule: str, arrivals: str | None = None) -> NodeDecider:
-        """Return what decides for the same nodes by a rule, such as "overflow/capacity": see
+        """Return a decider for the same nodes by a rule, such as "overflow/capacity": see
         ``about_rule``."""
         return NodeDecider(about_rule(self.about, rule, arrivals))
 
     remembers: bool
-    """Whether a decision depends on those before it: then ``state`` must be given."""
+    """Whether a decision depends on earlier ones: ``state`` is then required."""
 
     @property
     def team(self) -> str:
-        """A digest of what decides: the team's, or of all that a rule decides by."""
+        """The digest of the decider: the team's, or that of ``about`` for a rule."""
         return self.about.get("team") or digest_of(self.about)
 
     def start(self, seed: int | np.random.Generator = 0) -> State:
-        """Return the state before the first decision. ``seed`` is of what routes "two" and
-        "two-choices" draw."""
+        """Return the state before the first decision. ``seed``: for the draws of routes "two" and
+        "two-choices"."""
         nodes = len(self.nodes)
         reports = np.zeros((1, max(self.report_delay - 1, 0), nodes, 2), dtype=np.int64)
         rng = np.random.default_rng(seed)
@@ -151,28 +151,28 @@ class NodeDecider(Deciding):
     ) -> dict[str, dict[str, Any]]:
         """Return a decision for each node: numbers of requests, or a plan.
 
-        With known arrivals: name -> other -> the requests that a node offers it. A node keeps the
-        rest of its arrivals. Others that get nothing are left out.
+        With known arrivals: name -> other name -> requests that the node offers to it. A node keeps
+        the rest of its arrivals. Nodes that get no requests are omitted.
 
         With unknown arrivals: name -> a plan, see ``corral.envs.dfaas_v0.plans``: its "keep",
-        "share", "most", "caps", "route" and "order". Routes that send all requests of a step to one
-        node are given as route "fill" with an order.
+        "share", "most", "caps", "route" and "order". A route that sends all requests of a step to
+        one node becomes route "fill" with an order.
 
         Args:
-            nodes: name -> "capacity" of this step, "queue", the requests that wait (default 0), and
+            nodes: name -> "capacity" of this step, "queue", the waiting requests (default 0), and
                 "arrivals" of this step; with unknown arrivals "last_arrivals", the count of the
-                last step, or a list of counts, newest first. All nodes, whole numbers.
-            previous: name -> "spare" and "lost", with which the nodes ended the last step; None: 0,
-                as at a start.
-            state: of ``start``, the same one for every step; it is brought to the next step. A
-                start where None, and where another team of these nodes made it: see ``State``.
-            time: of the step, ISO-8601 or a datetime, UTC without a zone; needed by teams that
-                observe their mean load by time of day.
+                last step, or a list of counts, newest first. All nodes; integers.
+            previous: name -> "spare" and "lost" of the nodes at the end of the last step; None: 0,
+                as at the start.
+            state: from ``start``; pass the same one at every step, it is updated. None, or the
+                state of another team with these nodes: restart, see ``State``.
+            time: time of the step, ISO-8601 or a datetime, UTC without a zone; required by teams
+                that observe their mean load by time of day.
 
         Raises:
-            DecisionError: a node or a number is missing, unknown or none; nothing has changed then.
-            OutOfRangeError: a number is larger than any that was trained on, also in ``state``.
-            ValueError: ``state`` is missing where decisions depend on it, or of other nodes.
+            DecisionError: a node or a number is missing, unknown or invalid; nothing has changed.
+            OutOfRangeError: a number is larger than any in training, also in ``state``.
+            ValueError: ``state`` is required and missing, or has other nodes.
         """
         load = self.inputs.load(nodes)
         spare = lost = np.zeros_like(load.queue)
@@ -182,28 +182,28 @@ class NodeDecider(Deciding):
         if state is None:
             if previous is not None and self.remembers:
                 raise ValueError(
-                    "this team remembers earlier steps, and previous= says that there were some: "
-                    "make state = start() once, and give state=state at every step"
+                    "this team remembers earlier steps, and previous= is from an earlier step: "
+                    "call state = start() once, and pass state=state at every step"
                 )
-            drawn = self.route in ("two", "two-choices")
-            state = self.start(np.random.default_rng() if drawn else 0)
+            draws_pairs = self.route in ("two", "two-choices")
+            state = self.start(np.random.default_rng() if draws_pairs else 0)
         elif state.nodes != self.nodes:
-            raise ValueError(f"state is of other nodes ({', '.join(state.nodes)}): call start()")
+            raise ValueError(f"state has other nodes ({', '.join(state.nodes)}): call start()")
         elif self.remembers:
             self._check_state(state)
         moment = self._moment(load, spare, lost, state)
         moment.mean = None if self.daily_mean is None else self.daily_mean[slot][None]
         moment.nodes, moment.time = nodes, time
-        found, hidden = self._decided(moment, state)
+        decision, hidden = self._decided(moment, state)
         keep_reports(state.reports, moment.t, spare, lost)
         state.t, state.hidden = state.t + 1, hidden
-        return found
+        return decision
 
-    # --- A state ---------------------------------------------------------------------------------
+    # --- State -----------------------------------------------------------------------------------
 
     def _check_state(self, state: State) -> None:
-        """Restart a state of another team. Raises DecisionError for numbers in it that no decision
-        has left there."""
+        """Restart a state of another team. Raises DecisionError for numbers that no decision can
+        have left."""
         if state.team != self._own_states:
             self._tell_of(state.team)
             new = self.start(state.rng)
@@ -218,38 +218,38 @@ class NodeDecider(Deciding):
         ):
             self._check_reports(reports)
         if state.hidden is not None and not self.actor.sound(state.hidden):
-            raise DecisionError("state.hidden", "has numbers that no network has left there")
+            raise DecisionError("state.hidden", "has numbers outside the range of hidden states")
 
     def sound(self, state: State) -> bool:
-        """Return whether the hidden states of networks are in range."""
+        """Whether the hidden states of networks are in range."""
         return state.hidden is None or bool(self.actor.sound(state.hidden))
 
     def _check_reports(self, reports: Array) -> None:
-        """Raise OutOfRangeError for reports [1, K, N, 2] that no node can have sent."""
+        """Raise OutOfRangeError for reports [1, K, N, 2] outside the limits."""
         limits = self.limits["capacity"], self.limits["arrivals"]
-        odd = (reports < 0) | (reports > np.array(limits))
-        for _, _, i, k in np.argwhere(odd)[:1].tolist():
-            number = reports[..., i, k][odd[..., i, k]][0]
+        invalid = (reports < 0) | (reports > np.array(limits))
+        for _, _, i, k in np.argwhere(invalid)[:1].tolist():
+            number = reports[..., i, k][invalid[..., i, k]][0]
             key = ("spare", "lost")[k]
             raise OutOfRangeError(
                 f"state.reports.{self.nodes[i]}.{key}", f"{number}, not in 0 to {limits[k]:,}"
             )
 
     def _tell_of(self, team: str) -> None:
-        """Write a line to the log about a state of another team, once of each."""
+        """Log a line about a state of another team, once for each team."""
         if team not in self._other_teams and len(self._other_teams) < MOST_LINES:
             self._other_teams.add(team)
             LOG.warning(
-                "state of another team (%.12s), or of this one before it was trained again "
+                "state of another team (%.12s), or of an earlier training of this team "
                 "(%.12s): it restarts",
                 team or "a rule",
                 self._own_states,
             )
 
-    # --- A decision ------------------------------------------------------------------------------
+    # --- Decision --------------------------------------------------------------------------------
 
     def _decided(self, moment: Any, state: State) -> tuple[dict[str, dict[str, Any]], Any]:
-        """Return what ``decide`` returns, and the next hidden state."""
+        """Return the decision for ``decide``, and the next hidden state."""
         hidden = None
         if self.rule is not None:
             plans = self._by_rule(moment)
@@ -265,7 +265,7 @@ class NodeDecider(Deciding):
         return self._as_numbers(offers[0]), hidden
 
     def planned(self, moment: Any, action: Array) -> Plans:
-        """Return the plans that legal actions int64 [1, N] stand for."""
+        """Return the plans for legal actions int64 [1, N]."""
         capacity, highest = self.load.at(moment, FIRST)[1:]
         room = self._room(moment, capacity)
         level, _, named = self._chosen(moment, action, self._highest(room, highest))
@@ -277,7 +277,7 @@ class NodeDecider(Deciding):
             share = np.where(forwards, level / self.levels_of.most, np.nan)
         elif isinstance(self.levels_of, Amounts):
             most = np.where(forwards, self.levels_of.requests.take(level), UNBOUNDED)
-        moment.named = named  # of route "choose"
+        moment.named = named  # for route "choose"
         return Plans(self.route, keep, share, most, self.caps)
 
     def _by_rule(self, moment: Any) -> Plans:
@@ -295,20 +295,20 @@ class NodeDecider(Deciding):
         return plans_of([self.rule], seen)
 
     def _offered_by(self, moment: Any, plans: Plans) -> Array:
-        """Return the requests that i offers to j by ``plans`` of known arrivals: int64 [1, N, N].
+        """Return the requests that i offers to j by ``plans`` with known arrivals: int64 [1, N, N].
 
-        As ``DfaasRules.carry_out``.
+        Like ``DfaasRules.carry_out``.
         """
         arrivals = self.load.at(moment, FIRST)[0]
         network = self.network.by(plans.route)
         basis = plans.weights
         if basis is None:
             basis = self._basis_of(moment, plans.route)
-        named = plans.offers
-        if named is None:
-            named = self._drawn(moment, plans.route)
+        targets = plans.offers
+        if targets is None:
+            targets = self._drawn(moment, plans.route)
         forwarded = plans.forwarded(arrivals, network)
-        return network.offered(forwarded, basis, named, plans.caps)
+        return network.offered(forwarded, basis, targets, plans.caps)
 
     def _basis_of(self, moment: Any, route: Any) -> Array:
         if route in BY_CAPACITY:
@@ -324,19 +324,19 @@ class NodeDecider(Deciding):
 
     def _as_plans(self, moment: Any, plans: Plans) -> dict[str, dict[str, Any]]:
         target = None
-        if plans.route in TO_ONE_NODE:  # where one request would go
-            network, one = self.network.by(plans.route), self._linked[None].astype(np.int64)
-            named = moment.named
-            if named is None:
-                named = self._drawn(moment, plans.route)
-            offers = network.offered(one, self._basis_of(moment, plans.route), named)
+        if plans.route in TO_ONE_NODE:  # find the recipient of a single request
+            network, one_request = self.network.by(plans.route), self._linked[None].astype(np.int64)
+            targets = moment.named
+            if targets is None:
+                targets = self._drawn(moment, plans.route)
+            offers = network.offered(one_request, self._basis_of(moment, plans.route), targets)
             target = offers[0].argmax(axis=1)
         return values_of(plans, self.network, self.nodes, target)
 
-    # --- The moment ------------------------------------------------------------------------------
+    # --- Current numbers -------------------------------------------------------------------------
 
     def _moment(self, load: NodeLoads, spare: Array, lost: Array, state: State) -> Any:
-        """Return what a state of the environment holds at this moment; arrays [1, N]."""
+        """Return the current numbers in the form of an environment state; arrays [1, N]."""
         section = SimpleNamespace(
             arrivals=load.arrivals, capacity=load.capacity, steps_per_day=None
         )
@@ -358,15 +358,17 @@ class NodeDecider(Deciding):
         )
 
     def _slot(self, time: Any) -> int | None:
-        """Return the step of the day if it is observed. Raises DecisionError."""
+        """Return the step of the day, if it is observed. Raises DecisionError."""
         if self.daily_mean is None:
             if time is not None and self.rule is None and self.arrivals == "known":
-                raise DecisionError("time", "is unknown: this team does not observe the time")
+                raise DecisionError(
+                    "time", "is not used: this team does not observe the time; omit it"
+                )
             return None if time is None else slot_of(time, 1)
         if time is None:
             raise DecisionError(
                 "time",
-                "is missing: this team observes its mean load by time of day; give ISO-8601, such "
+                "is missing: this team observes its mean load by time of day; pass ISO-8601, such "
                 "as 2026-03-01T12:05:00Z",
             )
         return slot_of(time, len(self.daily_mean))
@@ -378,35 +380,36 @@ class NodeDecider(Deciding):
         return FIRST
 
     def _expected(self, state: Any, row: Array) -> Array:
-        found: Array = state.mean
-        return found
+        mean: Array = state.mean
+        return mean
 
 
 FIRST = np.zeros(1, dtype=np.int64)
-"""The row of a load that is of one step."""
+"""The only row of the current load."""
 
 
 def about_rule(about: Mapping[str, Any], rule: str, arrivals: str | None = None) -> dict[str, Any]:
-    """Return ``about`` of the same nodes for a rule, amount/route, which forwards to the request,
-    as in a replay, and takes any number of requests. Raises ValueError, UnknownNameError.
+    """Return ``about`` for the same nodes and a rule, amount/route. The rule forwards to the
+    request, as in a replay, and accepts any number of requests.
 
-    ``arrivals``: "known" or "unknown"; default: as they are in ``about``.
+    ``arrivals``: "known" or "unknown"; default: as in ``about``. Raises ValueError,
+    UnknownNameError.
     """
     amount, _, route = rule.partition("/")
     if amount == "random" or route == "choose":
-        raise ValueError(f"{rule}: no rule to decide by; give one such as overflow/capacity")
-    found = PlainRule.of(rule)
-    if found.within_links and "link_limit" not in about:
+        raise ValueError(f"{rule}: not a rule for decisions; pass one such as overflow/capacity")
+    parsed = PlainRule.of(rule)
+    if parsed.within_links and "link_limit" not in about:
         raise ValueError(f"{rule}: this export has no link limit; export it again")
-    own = about.get("arrivals", "known")
+    default_arrivals = about.get("arrivals", "known")
     return {
         **{key: value for key, value in about.items() if key not in ("team", "networks")},
-        "rule": found.amount_text,
-        "route": found.route,
+        "rule": parsed.amount_text,
+        "route": parsed.route,
         "observation": "every",
         "requests": None,
-        "arrivals": arrivals or own,
-        "last_counts": about.get("last_counts", 0) if arrivals in (None, own) else 0,
+        "arrivals": arrivals or default_arrivals,
+        "last_counts": about.get("last_counts", 0) if arrivals in (None, default_arrivals) else 0,
         "amount": None,
         "daily_mean": None,
         "caps": None,
@@ -414,22 +417,22 @@ def about_rule(about: Mapping[str, Any], rule: str, arrivals: str | None = None)
 
 
 def digest_of(about: Mapping[str, Any], more: str = "") -> str:
-    """Return a SHA-256 of JSON values and a text."""
+    """Return a SHA-256 digest of JSON values and a text."""
     text = json.dumps(about, sort_keys=True) + more
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 class _Present:
-    """The load of the present step: a ``Recorded`` of one row, which the moment brings along."""
+    """The load of the current step: the single row of a ``Recorded`` in the state."""
 
     def at(self, state: Any, row: Array) -> Array:
-        found: Array = state.recorded.at(state, row)
-        return found
+        load: Array = state.recorded.at(state, row)
+        return load
 
     def observed(self, state: Any, row: Array) -> tuple[Array, Array]:
-        found: tuple[Array, Array] = state.recorded.observed(state, row)
-        return found
+        load: tuple[Array, Array] = state.recorded.observed(state, row)
+        return load
 
     def counted(self, state: Any, row: Array, back: int) -> Array:
-        found: Array = state.counts[back - 1]
-        return found
+        counts: Array = state.counts[back - 1]
+        return counts

@@ -3,8 +3,8 @@
     state = run.start()
     forwards = run.decide({"fra": {"arrivals": 120, "capacity": 90}, ...}, state=state)
 
-A ``Decider`` asks the run's own policies, greedily. It plays by the array code of the environment
-(``corral.envs.dfaas_v0.features.Deciding``), fed with the numbers of the moment instead of a trace.
+A ``Decider`` uses the run's policies, greedily. It runs the environment's array code
+(``corral.envs.dfaas_v0.features.Deciding``) on current numbers instead of a trace.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ __all__ = [
 
 
 NOT_OF_A_TEAM = ("configuration.json", "progress.json")
-"""Files of a checkpoint that differ between runs of equal weights."""
+"""Files of a checkpoint that differ between runs with equal weights."""
 
 
 class Decider(NodeDecider):
-    """Decides by ``policies``, agent -> Policy, of the ``rules`` that they were trained in.
+    """Decides by ``policies``, agent -> Policy, trained with ``rules``.
 
-    ``team`` tells them from others, such as the digest of their checkpoint.
+    ``team`` identifies them, for example the digest of their checkpoint.
     """
 
     def __init__(self, rules: DfaasRules, policies: Mapping[str, Policy], team: str = "") -> None:
@@ -67,32 +67,33 @@ class Decider(NodeDecider):
         self.policies = policies
 
     def by_policy(self, policy: PlanPolicy, arrivals: str | None = None) -> PolicyDecider:
-        """Return what decides for the same nodes by a policy of one's own, with ``plan(view)``.
-        ``arrivals``: "known" or "unknown"; default: as the run."""
+        """Return a decider for the same nodes by a user's policy with ``plan(view)``.
+        ``arrivals``: "known" or "unknown"; default: as in the run."""
         return PolicyDecider(self.about, policy, arrivals)
 
     @staticmethod
     def of_rule(rule: str, rules: DfaasRules, arrivals: str | None = None) -> NodeDecider:
-        """Return what decides by a rule, such as "overflow/capacity", with the nodes, links, queue
-        and report_delay of ``rules``. Arguments and errors as of ``about_rule``."""
+        """Return a decider by a rule, such as "overflow/capacity", with the nodes, links, queue and
+        report_delay of ``rules``. Arguments and errors are those of ``about_rule``."""
         return NodeDecider(about_rule(about_rules(rules), rule, arrivals))
 
 
 class PolicyActor:
-    """Lets N policies choose, greedily, each for its node."""
+    """Lets N policies choose greedily, one for each node."""
 
     def __init__(self, agents: Sequence[str], policies: Sequence[Policy]) -> None:
         self.agents, self.policies = agents, policies
 
     def initial(self) -> list[Any] | None:
-        """Return the hidden states before an episode; None where no policy has one."""
-        found = [policy.initial_state(1) for policy in self.policies]
-        return None if all(each is None for each in found) else found
+        """Return the hidden states before an episode; None without any."""
+        states = [policy.initial_state(1) for policy in self.policies]
+        return None if all(state is None for state in states) else states
 
     def sound(self, hidden: Sequence[Any]) -> bool:
-        """Return whether hidden states of networks are in range; of other policies any may be."""
+        """Whether the hidden states of networks are in range; those of other policies are not
+        checked."""
         return all(
-            bool((np.abs(state) <= LARGEST_STATE).all())  # NaN is not
+            bool((np.abs(state) <= LARGEST_STATE).all())  # False for NaN
             for policy, state in zip(self.policies, hidden, strict=True)
             if isinstance(policy, PolicyBase) and policy.memory
         )
@@ -102,16 +103,16 @@ class PolicyActor:
     ) -> tuple[Array, list[Any] | None]:
         """Return actions int64 [N], and the next hidden states.
 
-        Raises ActionError where a policy returns nonsense, IllegalActionError where its mask
-        forbids what it returns.
+        Raises ActionError for an invalid action, IllegalActionError for an action that the mask
+        forbids.
         """
         before = hidden or [None] * len(self.policies)
         actions, after = np.zeros(len(masks), dtype=np.int64), []
         for i, (agent, policy) in enumerate(zip(self.agents, self.policies, strict=True)):
             observation = masked(features[i : i + 1], masks[i : i + 1])
             decision = policy.act(observation, before[i], rng, deterministic=True)
-            found = np.asarray(decision.action).reshape(-1)
-            action = found[0] if len(found) == 1 else decision.action
+            chosen = np.asarray(decision.action).reshape(-1)
+            action = chosen[0] if len(chosen) == 1 else decision.action
             actions[i] = checked_action(agent, action, masks.shape[1])
             require_legal(agent, int(actions[i]), masks[i])
             after.append(decision.state)
@@ -119,7 +120,7 @@ class PolicyActor:
 
 
 def about_rules(rules: DfaasRules) -> dict[str, Any]:
-    """Return how nodes see and choose under ``rules``, as JSON values."""
+    """Return the observations and actions under ``rules``, as JSON values."""
     table = getattr(rules.levels_of, "requests", None)
     return {
         "nodes": list(rules.trace.nodes),
@@ -131,7 +132,7 @@ def about_rules(rules: DfaasRules) -> dict[str, Any]:
         "load_scale": float(rules.load_scale),
         "capacity_scale": float(rules.capacity_scale),
         "max_level": rules.max_level,
-        "requests": [0, 1] if table is None else table.tolist(),  # of a level, if it has some
+        "requests": [0, 1] if table is None else table.tolist(),  # by level, if levels have numbers
         "amount": rules.amount if rules.amount in ("keep", "share") else "requests",
         "arrivals": rules.arrivals,
         "last_counts": rules.last_counts,
@@ -143,54 +144,54 @@ def about_rules(rules: DfaasRules) -> dict[str, Any]:
 
 
 def seen_in(rules: DfaasRules) -> dict[str, dict[str, tuple[float, float]]]:
-    """Return what nodes meet in the rows of ``rules``: node -> name of a number -> lowest, highest.
+    """Return the ranges in the rows of ``rules``: node -> name of a number -> (lowest, highest).
 
-    Arrivals and capacity are those of the rows; an augmented load goes two deviations further, but
-    not beyond its scale. A queue goes to its limit, spare to the largest capacity, lost to the
-    largest arrivals: all of these happen while a team learns.
+    Arrivals and capacity have the range of the rows; an augmented load exceeds it by two
+    deviations, up to its scale. The queue ranges up to its limit, spare up to the largest capacity,
+    lost up to the largest arrivals: all of these occur during training.
     """
     section = rules.trace.section(*rules.rows)
-    assert section.capacity is not None  # the rules have seen to it
-    further = 1.0
+    assert section.capacity is not None  # checked by the rules
+    factor = 1.0
     if rules.augment is not None:
-        further = math.exp(2 * math.hypot(rules.augment.scale, rules.augment.noise))
-    found = {}
+        factor = math.exp(2 * math.hypot(rules.augment.scale, rules.augment.noise))
+    ranges = {}
     for i, name in enumerate(section.nodes):
         low, high = float(section.arrivals[:, i].min()), float(section.arrivals[:, i].max())
-        if further > 1:
-            low, high = low / further, max(high, min(high * further, float(rules.load_scale)))
+        if factor > 1:
+            low, high = low / factor, max(high, min(high * factor, float(rules.load_scale)))
         capacity = section.capacity[:, i]
-        most = float(capacity.max())
-        found[name] = {
+        largest = float(capacity.max())
+        ranges[name] = {
             "arrivals": (low, high),
-            "capacity": (float(capacity.min()), most),
+            "capacity": (float(capacity.min()), largest),
             "queue": (0.0, float(rules.queue)),
-            "spare": (0.0, most),
+            "spare": (0.0, largest),
             "lost": (0.0, high),
         }
-    return found
+    return ranges
 
 
 def rules_of(run: Any) -> DfaasRules:
-    """Return the rules that a run was trained in. Raises RunError for other environments."""
+    """Return the rules with which a run was trained. Raises RunError for other environments."""
     config = run.config.env_config
     if config.env != DfaasRules.name:
         raise RunError(
-            f"{run.folder} was trained in {config.env}: only runs of dfaas_v0 decide who forwards "
-            "requests to whom; others play through run.policies"
+            f"{run.folder} was trained in {config.env}: only runs of dfaas_v0 decide about "
+            "forwarding; use run.policies for other environments"
         )
-    found: Any = config.rules()
-    return found  # type: ignore[no-any-return]
+    rules: Any = config.rules()
+    return rules  # type: ignore[no-any-return]
 
 
 def decider_of(run: Any) -> Decider:
-    """Return what decides by a run's policies. Raises RunError, CheckpointError."""
+    """Return the decider of a run's policies. Raises RunError, CheckpointError."""
     return Decider(rules_of(run), run.policies, _checkpoint_digest(run))
 
 
 def _checkpoint_digest(run: Any) -> str:
-    """Return a digest of the checkpoint that a run plays by, without its clocks; of its settings as
-    it began. Raises CheckpointError."""
+    """Return a digest of the run's checkpoint without its clocks, or of its settings if the
+    checkpoint is the initial one. Raises CheckpointError."""
     if run.at is not None and not run.at.strip("0"):
         return digest_of(run.config.canonical())
     path = run.checkpoint() / MANIFEST

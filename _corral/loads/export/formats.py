@@ -22,12 +22,12 @@ Write = Callable[[Any, Path], list[Path]]
 def export_run(
     run: Any, format: str, folder: str | Path | None = None, *, overwrite: bool = False
 ) -> list[Path]:
-    """Write a run, or a recommendation, in a format, and a manifest of the files: see
+    """Write a run, or a recommendation, in a format, with a manifest of the files: see
     ``Run.export``."""
     if format not in FORMATS:
         raise ArgumentError(
-            f"format={str(format)!r}: give {', '.join(map(repr, FORMATS))}; the folder comes "
-            'second, as in run.export("numpy", "gateway")'
+            f"format={str(format)!r}: pass {', '.join(map(repr, FORMATS))}; the folder is the "
+            'second argument, as in run.export("numpy", "gateway")'
         )
     write = _writer(format)
     target = run.results / "export" / format if folder is None else Path(folder)
@@ -44,7 +44,7 @@ def export_run(
 
 
 def _writer(format: str) -> Write:
-    """Return what writes a format; what that stands on is imported now."""
+    """Return the writer of a format, and import its dependencies."""
     if format == "numpy":
         from corral.loads.export.numpy_folder import export_numpy
 
@@ -57,5 +57,5 @@ def _writer(format: str) -> Write:
 
 
 def export_weights(run: Any, folder: Path) -> list[Path]:
-    """Write what the library that trained a run reads."""
+    """Write the files that the library of the run's trainer reads."""
     return list(run._trained().export(folder))

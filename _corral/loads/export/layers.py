@@ -1,4 +1,4 @@
-"""The layers of trained networks as arrays, whatever trained them."""
+"""The layers of trained networks as arrays, for all trainers."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ __all__ = ["Layers", "layers_of"]
 
 @dataclass(frozen=True, eq=False)
 class Layers:
-    """The network that plays a node: what ``NetworkActor`` takes of it."""
+    """The network that plays a node, in the form for ``NetworkActor``."""
 
     network: nn.Module  # the same object for nodes that share it
     about: dict[str, Any]
     arrays: dict[str, Array]
-    input: Array  # float32 [inputs]: 0 where features go, the rest tells which node it is
+    input: Array  # float32 [inputs]: 0 at the features; the rest identifies the node
 
 
 def layers_of(agent: str, policy: Any, features: int) -> Layers:
-    """Return the layers of the policy of ``agent``, which observes so many features.
+    """Return the layers of the policy of ``agent``, which observes ``features`` numbers.
 
-    Raises RunError for what is no trained network, and for networks of other layers.
+    Raises RunError for policies without a trained network, and for networks with other layers.
     """
     if not isinstance(policy, NetworkPolicy):
         raise RunError(
-            f"{agent} is played by {type(policy).__name__}, which is no trained network: NumPy "
-            "cannot play it; let run.decide play it"
+            f"{agent} is played by {type(policy).__name__}, which is not a trained network, so "
+            "NumPy cannot play it; use run.decide"
         )
     forward: Any = policy.forward
     room = np.zeros(features, dtype=np.float32)
@@ -64,7 +64,7 @@ def _of_network(agent: str, network: Network, entries: dict[str, Array]) -> Laye
 
 
 def _of_sb3(agent: str, forward: Any, room: Array) -> Layers:
-    """Return those of a policy of Stable-Baselines3, or of the values of its DQN."""
+    """Return the layers of a policy of Stable-Baselines3, or of the values of its DQN."""
     policy, columns = forward.policy, forward.columns
     entries = {OBSERVATION: room}
     if columns.identities is not None:
@@ -87,8 +87,8 @@ def _layers(
     entries: dict[str, Array],
     gru: nn.GRU | None = None,
 ) -> Layers:
-    """Return the layers of ``modules``, the last of which is the head; ``entries`` are the input,
-    in its order."""
+    """Return the layers of ``modules``; the last module is the head. ``entries`` are the parts of
+    the input, in order."""
     keys = list(entries)
     about: dict[str, Any] = {
         "at": sum(len(entries[key]) for key in keys[: keys.index(OBSERVATION)]),
@@ -113,9 +113,9 @@ def _layers(
     about["actions"] = head.out_features
     arrays |= _of_linear(head, "head", "head_bias")
     if gru is not None:
-        for ours, theirs in (("input", "ih"), ("state", "hh")):
-            arrays[f"gru_{ours}"] = _array(getattr(gru, f"weight_{theirs}_l0")).T
-            arrays[f"gru_{ours}_bias"] = _array(getattr(gru, f"bias_{theirs}_l0"))
+        for name, torch_name in (("input", "ih"), ("state", "hh")):
+            arrays[f"gru_{name}"] = _array(getattr(gru, f"weight_{torch_name}_l0")).T
+            arrays[f"gru_{name}_bias"] = _array(getattr(gru, f"bias_{torch_name}_l0"))
     return Layers(network, about, arrays, np.concatenate(list(entries.values())))
 
 
@@ -124,12 +124,12 @@ def _of_linear(linear: nn.Linear, weight: str, bias: str) -> dict[str, Array]:
 
 
 def _array(values: Any) -> Array:
-    found: Array = values.detach().cpu().numpy().astype(np.float32)
-    return found
+    array: Array = values.detach().cpu().numpy().astype(np.float32)
+    return array
 
 
 def _refusal(agent: str, network: Any) -> RunError:
     return RunError(
-        f"{agent}: {type(network).__name__} cannot be played by NumPy alone, which takes layers of "
-        "Linear with ReLU or Tanh, and a GRU; let run.decide play it"
+        f"{agent}: {type(network).__name__} cannot be played by NumPy, which supports layers of "
+        "Linear with ReLU or Tanh, and a GRU; use run.decide"
     )

@@ -1,10 +1,10 @@
-"""The files of an export, checked before anything is made of them.
+"""The files of an export, checked before use.
 
-``manifest.json`` lists size and SHA-256 of every file, and ends in a digest of itself. A digest
-shows damage and mistakes. It does not show who made the files: there is no signature, and an
-attacker can write a manifest that fits. So sizes, shapes and values are bounded as well.
+``manifest.json`` lists size and SHA-256 of every file, and ends with its own digest. A digest
+detects damage and mistakes. It does not prove who made the files: there is no signature, and an
+attacker can write a matching manifest. So sizes, shapes and values are limited as well.
 
-An export holds the source of this module, see ``numpy_folder``. NumPy alone.
+Exports contain the source of this module, see ``numpy_folder``. NumPy only.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ExportError(ValueError):
 
 
 def encode_manifest(files: Mapping[str, bytes], corral: str) -> bytes:
-    """Return the manifest of ``files``, name -> content, as version ``corral`` wrote them."""
+    """Return the manifest of ``files``, name -> content, for version ``corral``."""
     entries = {
         name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
         for name, data in sorted(files.items())
@@ -64,7 +64,7 @@ def encode_manifest(files: Mapping[str, bytes], corral: str) -> bytes:
 
 
 def encode_entries(entries: Mapping[str, Any], corral: Any) -> bytes:
-    """Return the one encoding of a manifest, so that any changed byte shows."""
+    """Return the canonical encoding of a manifest, so that any changed byte is detected."""
     body = {"format": EXPORT_FORMAT, "version": EXPORT_VERSION, "corral": corral, "files": entries}
     digest = hashlib.sha256(json.dumps(body).encode()).hexdigest()
     return (json.dumps({**body, "sha256": digest}, indent=1) + "\n").encode()
@@ -73,16 +73,16 @@ def encode_entries(entries: Mapping[str, Any], corral: Any) -> bytes:
 def read_export(folder: Path, sizes: Mapping[str, int]) -> dict[str, bytes]:
     """Return the content of the files of an export, checked against its manifest.
 
-    ``sizes`` are the names that it must list, with the most bytes of each. Links are followed: some
-    places of deployment mount files as links. Raises ExportError.
+    ``sizes``: names that must be listed, with their maximum number of bytes. Links are followed,
+    because some deployments mount files as links. Raises ExportError.
     """
     path = folder / MANIFEST
     data = _read(path, MOST_MANIFEST)
-    found = decode_json(str(path), data)
+    content = decode_json(str(path), data)
     try:
-        newer = found["format"] == EXPORT_FORMAT and found["version"] > EXPORT_VERSION
-        entries: dict[str, Any] = found["files"]
-        sound = encode_entries(entries, found["corral"]) == data
+        newer = content["format"] == EXPORT_FORMAT and content["version"] > EXPORT_VERSION
+        entries: dict[str, Any] = content["files"]
+        sound = encode_entries(entries, content["corral"]) == data
         listed = {name: (entry["size"], entry["sha256"]) for name, entry in entries.items()}
     except (LookupError, TypeError, AttributeError, ValueError) as error:
         raise ExportError(f"{path} is not the manifest of an export: {error!r:.100}") from error
@@ -97,7 +97,7 @@ def read_export(folder: Path, sizes: Mapping[str, int]) -> dict[str, bytes]:
         files[name] = _read(folder / name, sizes[name])
         if (len(files[name]), hashlib.sha256(files[name]).hexdigest()) != (size, digest):
             raise ExportError(
-                f"{folder / name} is damaged, or was edited: its SHA-256 is not that of {MANIFEST}"
+                f"{folder / name} is damaged or edited: its SHA-256 differs from {MANIFEST}"
             )
     return files
 
@@ -127,7 +127,7 @@ def _refuse_constant(text: str) -> Any:
 
 
 def encode_arrays(arrays: Mapping[str, Array]) -> bytes:
-    """Return arrays as NumPy's ``savez`` writes them, equal ones as equal bytes."""
+    """Return arrays in the format of NumPy's ``savez``; equal arrays give equal bytes."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name, array in arrays.items():
@@ -140,18 +140,18 @@ def encode_arrays(arrays: Mapping[str, Array]) -> bytes:
 def decode_arrays(
     name: str, data: bytes, shapes: Mapping[str, tuple[int, ...]]
 ) -> dict[str, Array]:
-    """Return the arrays of a zip of NumPy's: float32 of the ``shapes`` that are expected, finite.
+    """Return the arrays of a NumPy zip: finite float32 arrays with the expected ``shapes``.
 
     Nothing larger than ``data`` is allocated. Raises ExportError.
     """
     counts = {f"{key}.npy": math.prod(shape) for key, shape in shapes.items()}
     if 4 * sum(counts.values()) > len(data) or data.count(b"PK\x01\x02") > len(shapes) + 1_000:
-        raise ExportError(f"{name} does not hold the {len(shapes)} arrays that about.json names")
+        raise ExportError(f"{name} does not have the {len(shapes)} arrays listed in about.json")
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            members = {each.filename: each for each in archive.infolist()}
+            members = {member.filename: member for member in archive.infolist()}
             if members.keys() != counts.keys() or len(archive.infolist()) != len(counts):
-                raise ValueError(f"it holds {', '.join(members)[:200]}")
+                raise ValueError(f"it has {', '.join(members)[:200]}")
             for member in members.values():
                 size = member.file_size
                 if member.compress_type != zipfile.ZIP_STORED or size != member.compress_size:
@@ -161,9 +161,9 @@ def decode_arrays(
             arrays = {
                 key: _array(archive.read(f"{key}.npy"), shape) for key, shape in shapes.items()
             }
-    except Exception as error:  # of zipfile and NumPy, without a common base
+    except Exception as error:  # errors of zipfile and NumPy have no common base
         raise ExportError(
-            f"{name} does not hold the arrays that about.json names: {str(error)[:200]}"
+            f"{name} does not have the arrays listed in about.json: {str(error)[:200]}"
         ) from error
     for key, array in arrays.items():
         if not np.isfinite(array).all():
@@ -172,7 +172,7 @@ def decode_arrays(
 
 
 def _array(data: bytes, shape: tuple[int, ...]) -> Array:
-    """Return the array of a file of NumPy's, whose header must claim what is expected."""
+    """Return the array of a NumPy file with the expected header."""
     file = io.BytesIO(data)
     if np.lib.format.read_magic(file) != (1, 0):
         raise ValueError("an array of another format")
@@ -182,31 +182,31 @@ def _array(data: bytes, shape: tuple[int, ...]) -> Array:
     return np.frombuffer(data, dtype="<f4", offset=file.tell()).reshape(shape).astype(np.float32)
 
 
-# --- Graphs of ONNX ------------------------------------------------------------------------------
+# --- ONNX graphs ---------------------------------------------------------------------------------
 
 UNSIGNED = "0" * 64
-"""What stands in the place of a graph's own digest while that is taken."""
+"""Placeholder for a graph's digest while the digest is computed."""
 
 
 def with_digest(data: bytes) -> bytes:
-    """Return a file that holds ``UNSIGNED`` once, with the SHA-256 of itself in that place."""
+    """Replace ``UNSIGNED``, which occurs once in a file, by the SHA-256 of the file."""
     if data.count(UNSIGNED.encode()) != 1:
-        raise ExportError("a name in the graph has 64 zeros, which its digest takes the place of")
+        raise ExportError("a name in the graph has 64 zeros, the placeholder of its digest")
     digest = hashlib.sha256(data).hexdigest()
     return data.replace(UNSIGNED.encode(), digest.encode())
 
 
 def read_graph(path: str | Path) -> bytes:
-    """Return a graph that ``export("onnx")`` wrote, to be given to onnxruntime.
+    """Return a graph written by ``export("onnx")``, for onnxruntime.
 
-    Its metadata hold ``sha256``, the digest of the file with zeros in that place. Raises
-    ExportError where it does not match.
+    Its metadata have ``sha256``, the digest of the file with zeros in its place. Raises ExportError
+    if the digest does not match.
     """
     data = _read(Path(path), MOST_GRAPH)
     digest = _digest_of(data)
     whole = data.replace(digest, UNSIGNED.encode())
     if data.count(digest) != 1 or hashlib.sha256(whole).hexdigest().encode() != digest:
-        raise ExportError(f"{path} is damaged, or was edited: its SHA-256 is not the one it names")
+        raise ExportError(f"{path} is damaged or edited: its SHA-256 differs from its metadata")
     return data
 
 
@@ -215,5 +215,5 @@ def _digest_of(data: bytes) -> bytes:
     key = b"\n\x06sha256\x12\x40"
     place = data.rfind(key)
     if place < 0:
-        raise ExportError("not a graph that corral wrote: its metadata lack sha256")
+        raise ExportError("not a graph written by corral: its metadata lack sha256")
     return data[place + len(key) : place + len(key) + 64]

@@ -1,14 +1,13 @@
-"""``run.export("numpy")``: a folder that decides with NumPy alone.
+"""``run.export("numpy")``: a folder that decides with NumPy only.
 
 | file | |
 |---|---|
-| ``policy.py`` | ``Decider``: the source of the modules in ``PARTS``, as they stand in corral |
-| ``about.json`` | how nodes see and choose, and what the networks are made of |
+| ``policy.py`` | ``Decider``: the source of the modules in ``PARTS``, unchanged |
+| ``about.json`` | observations, actions, and the structure of the networks |
 | ``weights.npz`` | the weights, float32 |
-| ``manifest.json`` | size and SHA-256 of each file, which ``Decider`` checks: see ``manifest`` |
+| ``manifest.json`` | size and SHA-256 of each file, checked by ``Decider``: see ``manifest`` |
 
-Nothing of the rules is written twice: policy.py is put together here, out of the source that corral
-itself runs.
+The rules exist only once: policy.py is assembled here from the source that corral itself runs.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ __all__ = ["export_numpy", "network_actor", "odd_actions", "source"]
 DFAAS, EXPORT = "corral.envs.dfaas_v0", "corral.loads.export"
 
 WHOLE: dict[str, tuple[str, ...]] = {}
-"""All of a module."""
+"""The whole module."""
 
 PARTS: dict[str, dict[str, tuple[str, ...]]] = {
     "corral.envs.masks": {"greedy": ()},
@@ -101,38 +100,38 @@ PARTS: dict[str, dict[str, tuple[str, ...]]] = {
     f"{EXPORT}.core": WHOLE,
     f"{EXPORT}.standalone": WHOLE,
 }
-"""Module -> what policy.py has of it -> methods that it does without."""
+"""Module -> definitions copied into policy.py -> omitted methods."""
 
 NAMESPACES = (f"{DFAAS}.routes", f"{DFAAS}.splits")
-"""Modules that others name parts of, as in ``routes.fill``."""
+"""Modules that are used by qualified names, as in ``routes.fill``."""
 
 CHECKED = 300
-"""Random observations that a new folder is checked with."""
+"""Number of random observations for checking a new folder."""
 
 GIVEN = """\
     forwards = decider.decide(nodes, previous, state)
 
 ``nodes``: name -> arrivals, capacity and queue (default 0) of this step; ``previous``: name ->
-spare and lost, as the last step ended, None at the start. The answer is name -> other -> requests.
+spare and lost at the end of the last step, None at the start. Returns name -> other -> requests.
 """
 GIVEN_BEFORE = """\
     plans = decider.decide(nodes, previous, state{time})
 
 ``nodes``: name -> last_arrivals (the count of the last step, or a list, newest first), capacity and
-queue (default 0) of this step; ``previous``: name -> spare and lost, as the last step ended, None
-at the start. The answer is name -> plan: keep, share, most, caps, route, order.
+queue (default 0) of this step; ``previous``: name -> spare and lost at the end of the last step,
+None at the start. Returns name -> plan: keep, share, most, caps, route, order.
 """
 
-HEADER = '''"""Who forwards how many requests to whom, with NumPy alone: {what}.
+HEADER = '''"""Decide which node forwards how many requests to which node, with NumPy only: {kind}.
 
     from policy import Decider
 
     decider = Decider()
     state = decider.start()  # once; then at every step:
-{given}The nodes: {nodes}.
-``decider.by_rule("overflow/capacity")`` decides for them by a rule.
+{usage}The nodes: {nodes}.
+``decider.by_rule("overflow/capacity")`` returns a decider for the same nodes by a rule.
 
-Written by corral {version}, whose source the parts below are. Do not edit: export again.
+Written by corral {version} from its own source. Do not edit: export again.
 """
 
 from __future__ import annotations
@@ -144,7 +143,7 @@ Caps = DfaasState = Load = Trace = object
 
 
 class UnknownNameError(ValueError):
-    """A name that means nothing here."""
+    """An unknown name."""
 
     @classmethod
     def of(cls, what, name, known):
@@ -152,11 +151,11 @@ class UnknownNameError(ValueError):
 
 
 class ArgumentError(ValueError):
-    """An argument out of its range."""
+    """An argument is out of range."""
 
 
 def read_file(path, most):
-    """Return all bytes of a regular file, ``most`` or fewer. Raises OSError."""
+    """Return all bytes of a regular file of at most ``most`` bytes. Raises OSError."""
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     handle = os.open(path, flags)  # a named pipe would block without O_NONBLOCK
     try:
@@ -176,8 +175,8 @@ HEADER_IMPORTS = {"import errno", "import os", "import stat"}
 def export_numpy(run: Any, folder: Path) -> list[Path]:
     """Write the folder of a run, or of a recommendation, into an empty one.
 
-    Raises RunError for what has no networks of plain layers, and where the copies in NumPy choose
-    otherwise than the policies.
+    Raises RunError for networks with unsupported layers, and if the NumPy copies choose other
+    actions than the policies.
     """
     decider = run.decider
     networks: list[dict[str, Any]] = []
@@ -187,7 +186,8 @@ def export_numpy(run: Any, folder: Path) -> list[Path]:
         odd = odd_actions(decider, NetworkActor(networks, weights), CHECKED)
         if odd:
             raise RunError(
-                f"{run.name}: its networks in NumPy choose otherwise in {odd} of {CHECKED}"
+                f"{run.name}: its networks in NumPy choose other actions in {odd} of {CHECKED} "
+                "observations"
             )
     about = {**decider.about, "team": decider.team, "networks": networks}
     try:
@@ -204,15 +204,15 @@ def export_numpy(run: Any, folder: Path) -> list[Path]:
 
 
 def network_actor(decider: Any) -> NetworkActor:
-    """Return the networks of a ``Decider`` in NumPy. Raises RunError where it cannot."""
+    """Return the networks of a ``Decider`` in NumPy. Raises RunError for unsupported networks."""
     return NetworkActor(*_networks(decider))
 
 
 def odd_actions(
     decider: Any, actor: NetworkActor, observations: int, *, tolerance: float = 1e-5, seed: int = 0
 ) -> int:
-    """Return how many of so many random observations ``actor`` and the policies of a ``Decider``
-    answer by other actions, where the two best logits differ by more than ``tolerance``.
+    """Return the number of random observations for which ``actor`` and the policies of a
+    ``Decider`` choose different actions, and the two best logits differ by more than ``tolerance``.
 
     Features, masks and hidden states are uniformly random.
     """
@@ -235,12 +235,14 @@ def odd_actions(
     )
     legal = np.where(masks != 0, logits, -np.inf)  # [moments, N, A]
     second, best = np.sort(legal, axis=-1)[..., -2:].transpose(2, 0, 1)
-    ours = greedy(logits, masks)
-    found = [
+    numpy_actions = greedy(logits, masks)
+    policy_actions = [
         policy.act(masked(features[:, i], masks[:, i]), before[i], deterministic=True).action
         for i, policy in enumerate(decider.actor.policies)
     ]
-    return int(((ours != np.stack(found, axis=1)) & (best - second > tolerance)).sum())
+    return int(
+        ((numpy_actions != np.stack(policy_actions, axis=1)) & (best - second > tolerance)).sum()
+    )
 
 
 # --- Source --------------------------------------------------------------------------------------
@@ -249,25 +251,25 @@ def odd_actions(
 def source(name: str, decider: NodeDecider) -> str:
     """Return the text of policy.py."""
     shown = ", ".join(decider.nodes[:8]) + (", ..." if len(decider.nodes) > 8 else "")
-    what = f"the rule {decider.about['rule']}" if "rule" in decider.about else "a trained team"
+    kind = f"the rule {decider.about['rule']}" if "rule" in decider.about else "a trained team"
     texts, imports = [], {*HEADER_IMPORTS}
     for module, parts in PARTS.items():
         text = inspect.getsource(importlib.import_module(module))
-        found = dict(_parts(text, parts))
-        missing = parts.keys() - found.keys()
+        definitions = dict(_parts(text, parts))
+        missing = parts.keys() - definitions.keys()
         assert not missing, f"{module} has no {missing}"
-        texts += [f"# --- {module} ".ljust(100, "-"), *found.values()]
+        texts += [f"# --- {module} ".ljust(100, "-"), *definitions.values()]
         if module in NAMESPACES:
-            members = ", ".join(f"{name}={name}" for name in found)
+            members = ", ".join(f"{name}={name}" for name in definitions)
             texts.append(f"{module.rpartition('.')[2]} = SimpleNamespace({members})")
-        imports |= _imports(text, "\n".join(found.values()))
-    given = GIVEN
+        imports |= _imports(text, "\n".join(definitions.values()))
+    usage = GIVEN
     if decider.arrivals == "unknown":
         time = "" if decider.daily_mean is None else ', time="2026-03-01T12:05:00Z"'
-        given = GIVEN_BEFORE.format(time=time)
+        usage = GIVEN_BEFORE.format(time=time)
     header = HEADER.format(
-        what=what,
-        given=given,
+        kind=kind,
+        usage=usage,
         nodes=_plain(shown),
         version=corral.__version__,
         imports="\n".join(sorted(imports)),
@@ -276,25 +278,25 @@ def source(name: str, decider: NodeDecider) -> str:
 
 
 def _imports(text: str, kept: str) -> set[str]:
-    """Return those imports of a module, of NumPy and of Python itself, that its ``kept`` parts
+    """Return the imports of NumPy and of the standard library that the ``kept`` parts of a module
     use."""
     used = {node.id for node in ast.walk(ast.parse(kept)) if isinstance(node, ast.Name)}
-    found = set()
+    statements = set()
     for node in ast.parse(text).body:
         if isinstance(node, ast.Import | ast.ImportFrom):
-            for each in node.names:
-                place = node.module or "" if isinstance(node, ast.ImportFrom) else each.name
-                known = place.partition(".")[0] in {"numpy", *sys.stdlib_module_names}
-                if known and (each.asname or each.name) in used:
-                    alone = ast.ImportFrom(place, [each], 0)
-                    plain = isinstance(node, ast.Import)
-                    found.add(ast.unparse(ast.Import([each]) if plain else alone))
-    return found
+            for alias in node.names:
+                place = node.module or "" if isinstance(node, ast.ImportFrom) else alias.name
+                is_available = place.partition(".")[0] in {"numpy", *sys.stdlib_module_names}
+                if is_available and (alias.asname or alias.name) in used:
+                    from_import = ast.ImportFrom(place, [alias], 0)
+                    is_import = isinstance(node, ast.Import)
+                    statements.add(ast.unparse(ast.Import([alias]) if is_import else from_import))
+    return statements
 
 
 def _parts(text: str, wanted: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, str]]:
     """Yield name and source of the ``wanted`` classes, functions and constants of a module, without
-    the methods named beside them; of all of them if ``wanted`` is WHOLE."""
+    the methods listed for them; of all of them if ``wanted`` is WHOLE."""
     lines = text.splitlines()
     for node in ast.parse(text).body:
         name: Any = getattr(node, "name", None)
@@ -315,9 +317,9 @@ def _parts(text: str, wanted: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[s
 
 
 def _first(node: Any) -> int:
-    """Return the first line of a definition, its decorators among them."""
-    found = [node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))]
-    return int(min(found))
+    """Return the first line of a definition, including its decorators."""
+    lines = [node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", ()))]
+    return int(min(lines))
 
 
 def _end(node: Any) -> int:
@@ -325,7 +327,7 @@ def _end(node: Any) -> int:
 
 
 def _plain(text: str) -> str:
-    """Return a text that ends no docstring."""
+    """Return a text that cannot end a docstring."""
     return text.replace("\\", "/").replace('"', "'")
 
 
@@ -333,21 +335,21 @@ def _plain(text: str) -> str:
 
 
 def _networks(decider: Any) -> tuple[list[dict[str, Any]], dict[str, Array]]:
-    """Return what ``NetworkActor`` takes, one network for all nodes that share it."""
+    """Return the arguments of ``NetworkActor``, with one network for all nodes that share it."""
     from corral.loads.export.layers import layers_of
 
     groups: dict[int, list[int]] = {}
-    found = [
+    layers = [
         layers_of(agent, policy, decider.features.size)
         for agent, policy in zip(decider.actor.agents, decider.actor.policies, strict=True)
     ]
-    for row, each in enumerate(found):
-        groups.setdefault(id(each.network), []).append(row)
+    for row, node_layers in enumerate(layers):
+        groups.setdefault(id(node_layers.network), []).append(row)
     networks: list[dict[str, Any]] = []
     weights: dict[str, Array] = {}
     for i, rows in enumerate(groups.values()):
-        first = found[rows[0]]
+        first = layers[rows[0]]
         networks.append({"nodes": rows, **first.about})
-        arrays = {"input": np.stack([found[row].input for row in rows]), **first.arrays}
+        arrays = {"input": np.stack([layers[row].input for row in rows]), **first.arrays}
         weights |= {f"{i}.{name}": np.ascontiguousarray(array) for name, array in arrays.items()}
     return networks, weights

@@ -1,7 +1,7 @@
-"""Policies of dfaas_v0 as ONNX graphs: whole numbers in, a decision out.
+"""Policies of dfaas_v0 as ONNX graphs from whole numbers to a decision.
 
-A graph does all that is between: it scales, masks, chooses, and turns a level into requests. Its
-``metadata_props`` say what goes in and out, and of which nodes; docs/gateway.md explains them.
+A graph includes scaling, masking, the choice of an action, and its conversion into requests. Its
+``metadata_props`` describe the inputs, the outputs and the nodes; docs/gateway.md explains them.
 """
 
 from __future__ import annotations
@@ -34,40 +34,40 @@ from corral.trainers.runs.run import Run
 __all__ = ["OPSET", "export_onnx", "networks_of"]
 
 OPSET = 18
-"""The oldest set of operators that torch's exporter writes: of ONNX 1.13, December 2022."""
+"""The oldest operator set that torch's exporter supports: of ONNX 1.13, December 2022."""
 
 IR_VERSION = 8
-"""Of files, as ONNX 1.13 has it: the exporter names a later one, which older runtimes refuse."""
+"""File format of ONNX 1.13: the exporter sets a later one, which older runtimes refuse."""
 
 SIZES = {"batch": 7, "neighbours": 5}
-"""Of the inputs that are traced; the graph takes any."""
+"""Sizes of the traced inputs; the graph accepts any size."""
 
 FORMAT = "corral dfaas_v0 1"
 NEWER = "corral dfaas_v0 2"
-"""Of graphs with unknown arrivals, past counts, the time, or levels that keep."""
+"""Format of graphs with unknown arrivals, past counts, the time, or levels of requests to keep."""
 
 REALS = {"state": torch.float32, "daily_mean": torch.float64}
-"""Dtypes of inputs that are not int64."""
+"""Dtypes of inputs other than int64."""
 
 DESCRIPTION = (
-    "How many requests a node forwards or keeps, as a policy of corral decides: see metadata_props "
-    "and the page gateway.md of corral's documentation"
+    "The number of requests that a node forwards or keeps, by a policy of corral: see "
+    "metadata_props and the page gateway.md of corral's documentation"
 )
 
 
 def export_onnx(run: Run, folder: str | Path) -> list[Path]:
-    """Write a graph for each policy that learned, <policy>.onnx, and return their paths.
+    """Write a graph for each trained policy, <policy>.onnx, and return their paths.
 
-    Raises MissingExtraError without the extra ``onnx``, RunError for a run that is not of dfaas_v0
-    and for policies that are no network.
+    Raises MissingExtraError without the extra ``onnx``, RunError for a run of another environment
+    and for policies without a network.
     """
     for module in ("onnx", "onnxscript"):
         require(module, extra="onnx", purpose='export("onnx")')
     rules = run.config.env_config.rules()
     if not isinstance(rules, DfaasRules):
         raise RunError(
-            f'{run.name} was trained in {run.config.env_config.env}: export("onnx") writes graphs '
-            "of dfaas_v0 alone"
+            f'{run.name} was trained in {run.config.env_config.env}: export("onnx") supports only '
+            "dfaas_v0"
         )
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
@@ -78,9 +78,9 @@ def export_onnx(run: Run, folder: str | Path) -> list[Path]:
 
 
 def networks_of(run: Run, rules: DfaasRules) -> dict[str, dict[int, NetworkPolicy]]:
-    """Return the networks by the name of their policy and the number of the node that they play,
-    without fixed opponents. Raises RunError where a policy is no network that can be traced."""
-    found: dict[str, dict[int, NetworkPolicy]] = {}
+    """Return the networks by policy name and node number, without fixed opponents. Raises RunError
+    for a policy that cannot be traced."""
+    networks: dict[str, dict[int, NetworkPolicy]] = {}
     for number, agent in enumerate(rules.agents):
         if agent in run.config.opponents:
             continue
@@ -88,16 +88,17 @@ def networks_of(run: Run, rules: DfaasRules) -> dict[str, dict[int, NetworkPolic
         if not isinstance(policy, NetworkPolicy) or not hasattr(policy.forward, "outputs"):
             raise RunError(
                 f"{run.name}: {agent} is played by {type(policy).__name__} of trainer "
-                f'{run.config.trainer}, which is no network that export("onnx") can trace'
+                f'{run.config.trainer}, which export("onnx") cannot trace; use export("numpy") or '
+                "run.decide"
             )
-        found.setdefault(run.config.policies[agent], {})[number] = policy
-    return found
+        networks.setdefault(run.config.policies[agent], {})[number] = policy
+    return networks
 
 
 def _write(
     run: Run, rules: DfaasRules, name: str, played: dict[int, NetworkPolicy], path: Path
 ) -> Path:
-    # A copy: the graph is traced on the CPU, where the run's networks need not be.
+    # A copy: the graph is traced on the CPU, and the run's networks may be on another device.
     graph = DecisionGraph(rules, copy.deepcopy(played)).cpu().eval()
     _require_finite(run, name, graph)
     axes = {key: _axes(shape) for key, shape in graph.inputs.items()}
@@ -112,7 +113,7 @@ def _write(
         with _quiet():
             program = torch.onnx.export(
                 graph,
-                kwargs={"given": given},  # in args the exporter would take a mapping for these
+                kwargs={"given": given},  # in args the exporter would misread a mapping
                 dynamic_shapes={"given": axes},
                 input_names=list(graph.inputs),
                 output_names=graph.outputs,
@@ -121,10 +122,10 @@ def _write(
                 verbose=False,
             )
     except torch.onnx.OnnxExporterError as error:
-        said = str(error.__cause__ or error).strip().partition("\n")[0]
+        reason = str(error.__cause__ or error).strip().partition("\n")[0]
         raise RunError(
             f"{run.name}: the network of policy {name} cannot be written as ONNX: torch.export "
-            f"says {shortened(said, 200)!r}"
+            f"reports {shortened(reason, 200)!r}"
         ) from error
     assert program is not None
     _describe(program.model, _about(run, rules, name, played, graph))
@@ -142,13 +143,13 @@ def _require_finite(run: Run, name: str, graph: DecisionGraph) -> None:
 
 
 def _axes(shape: tuple[int | str, ...]) -> dict[int, str]:
-    """Return the names of the axes that may have any size."""
+    """Return the names of the axes with variable size."""
     return {axis: size for axis, size in enumerate(shape) if isinstance(size, str)}
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep back what the exporter says of itself."""
+    """Silence the exporter's logs and warnings."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -160,7 +161,7 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
-# --- What a graph says of itself -----------------------------------------------------------------
+# --- Metadata of a graph -------------------------------------------------------------------------
 
 
 def _about(
@@ -177,7 +178,7 @@ def _about(
     levels = rules.levels_of
     about: dict[str, Any] = {
         "format": FORMAT,
-        "sha256": UNSIGNED,  # until the file is written
+        "sha256": UNSIGNED,  # replaced when the file is written
         "corral": corral.__version__,
         "run": run.folder.name + run.suffix,
         "checkpoint": run.source(),
@@ -218,13 +219,13 @@ def _about(
 
 
 def _cyclic(linked: Any, node: int) -> list[int]:
-    """Return the neighbours of a node in its cyclic order, by their numbers."""
+    """Return the neighbors of a node in cyclic order, by their numbers."""
     count = len(linked)
     return [j % count for j in range(node + 1, node + count) if linked[j % count]]
 
 
 def _describe(model: Any, about: Mapping[str, Any]) -> None:
-    """Put ``about`` in a model's metadata, in place of what the exporter says of the sources."""
+    """Replace the exporter's data about the sources in a model's metadata by ``about``."""
     for node in model.graph.all_nodes():
         node.metadata_props.clear()
         node.doc_string = None

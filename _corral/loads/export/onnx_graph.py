@@ -1,7 +1,7 @@
-"""What a policy of dfaas_v0 computes, from whole numbers to a decision, as modules of torch.
+"""A dfaas_v0 policy as torch modules, from whole numbers to a decision.
 
-They say once more what ``corral.envs.dfaas_v0.features`` and ``.amounts`` say in NumPy, with the
-tables that these made; the tests play both side by side. R rows are decisions, of one node each.
+They repeat in torch the NumPy code of ``corral.envs.dfaas_v0.features`` and ``.amounts``, with the
+same tables; the tests compare both. R rows are decisions, each of one node.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ __all__ = ["TAG", "DecisionGraph", "Inputs"]
 Inputs = Mapping[str, torch.Tensor]
 
 LARGEST_STATE = 1.001
-"""A GRU's hidden state lies in -1..1, but for rounding."""
+"""Bound of a GRU's hidden state, -1 to 1, with room for rounding."""
 
 TAG = 2
-"""Numbers behind a hidden state that identify its graph."""
+"""Numbers after a hidden state that identify its graph."""
 
 LATEST = 2**40
 """The latest time, in seconds since 1970."""
@@ -39,14 +39,14 @@ SECONDS_PER_DAY = 86_400
 
 
 class Reading(NamedTuple):
-    """What a decision goes by."""
+    """The inputs of a decision."""
 
     features: torch.Tensor  # float32 [R, F]
     arrivals: torch.Tensor  # int64 [R]; of the last step if those of this one are unknown
-    room: torch.Tensor  # int64 [R] what the node can still serve or hold
-    degree: torch.Tensor  # int64 [R] number of neighbours
-    named: torch.Tensor | None  # int64 [R, m] whom the d-th neighbour of an action is, under choose
-    node: torch.Tensor | None  # int64 [R] the node that decides; None: none is told
+    room: torch.Tensor  # int64 [R] requests that the node can still serve or hold
+    degree: torch.Tensor  # int64 [R] number of neighbors
+    named: torch.Tensor | None  # int64 [R, m] the d-th neighbor of an action, under route "choose"
+    node: torch.Tensor | None  # int64 [R] the node that decides; None: not an input
     in_range: torch.Tensor  # bool [R]
 
 
@@ -54,7 +54,7 @@ class Reading(NamedTuple):
 
 
 class OwnCounts:
-    """The inputs that tell a node's own load."""
+    """The inputs with a node's own load."""
 
     def __init__(self, rules: DfaasRules) -> None:
         self.now = "arrivals" if rules.arrivals == "known" else "last_arrivals"
@@ -62,33 +62,33 @@ class OwnCounts:
         self.past = rules.last_counts > 0
 
     def inputs(self) -> dict[str, tuple[int | str, ...]]:
-        """Return names and shapes."""
-        found: dict[str, tuple[int | str, ...]] = {self.now: ("batch",)}
+        """Return names and shapes of the inputs."""
+        shapes: dict[str, tuple[int | str, ...]] = {self.now: ("batch",)}
         if self.past:
-            found["last_arrivals"] = ("batch",) if self.counts == 1 else ("batch", self.counts)
-        return found
+            shapes["last_arrivals"] = ("batch",) if self.counts == 1 else ("batch", self.counts)
+        return shapes
 
-    def read(self, given: Inputs, most: int) -> tuple[list[torch.Tensor], torch.Tensor]:
-        """Return what stands in the place of the arrivals, then further counts, int64 [R] each;
-        and whether they are in range, bool [R]."""
-        found = []
+    def read(self, given: Inputs, maximum: int) -> tuple[list[torch.Tensor], torch.Tensor]:
+        """Return the arrivals, or the last count in their place, and the further counts, int64 [R]
+        each; and whether all are in range, bool [R]."""
+        values = []
         if self.now == "arrivals":
-            found.append(given["arrivals"])
+            values.append(given["arrivals"])
         if self.past:
             past = given["last_arrivals"]
-            found += [past] if self.counts == 1 else list(past.unbind(dim=1))
-        counts, known = zip(*(_clipped(each, most) for each in found), strict=True)
-        in_range = known[0]
-        for each in known[1:]:
-            in_range = in_range & each
+            values += [past] if self.counts == 1 else list(past.unbind(dim=1))
+        counts, in_ranges = zip(*(_clipped(value, maximum) for value in values), strict=True)
+        in_range = in_ranges[0]
+        for value in in_ranges[1:]:
+            in_range = in_range & value
         return list(counts), in_range
 
 
 class ReadEvery(nn.Module):
-    """The features ``Every``, of a node and the reports of all nodes in the order of the trace."""
+    """The features ``Every``: a node's numbers, and the reports of all nodes in trace order."""
 
     def __init__(self, rules: DfaasRules, nodes: Sequence[int]) -> None:
-        """``nodes`` are those that the policy plays; it is told which, if there are several."""
+        """``nodes`` are those that the policy plays; with several, the node is an input."""
         super().__init__()
         network = rules.network
         self.nodes = list(nodes)
@@ -111,7 +111,7 @@ class ReadEvery(nn.Module):
             self.register_buffer(name, torch.from_numpy(np.ascontiguousarray(table)))
 
     def inputs(self) -> dict[str, tuple[int | str, ...]]:
-        """Return the names of inputs and their shapes, with names for axes of any size."""
+        """Return the names and shapes of the inputs, with names for axes of variable size."""
         rows: dict[str, tuple[int | str, ...]] = {"node": ("batch",)} if len(self.nodes) > 1 else {}
         rows |= self.own.inputs()
         rows |= dict.fromkeys(("capacity", "queue"), ("batch",))
@@ -122,30 +122,30 @@ class ReadEvery(nn.Module):
     def forward(self, given: Inputs) -> Reading:
         tables: Any = self
         if "node" in given:
-            node, known = _clipped(given["node"], self.size - 1)
-            known = known & tables.played[node]
+            node, valid = _clipped(given["node"], self.size - 1)
+            valid = valid & tables.played[node]
         else:
             node = torch.zeros_like(given["capacity"]) + self.nodes[0]
-            known = torch.ones_like(node, dtype=torch.bool)
-        (arrivals, *more), a_known = self.own.read(given, self.most[0])
-        capacity, c_known = _clipped(given["capacity"], self.most[1])
-        queue, q_known = _clipped(given["queue"], self.queue)
+            valid = torch.ones_like(node, dtype=torch.bool)
+        (arrivals, *more), arrivals_valid = self.own.read(given, self.most[0])
+        capacity, capacity_valid = _clipped(given["capacity"], self.most[1])
+        queue, queue_valid = _clipped(given["queue"], self.queue)
         others, linked = tables.others[node], tables.linked[node]  # [R, N-1]
-        spare, s_known = _clipped(given["spare"].gather(1, others), self.most[1])
-        lost, l_known = _clipped(given["lost"].gather(1, others), self.most[0])
-        own = (arrivals, self.scales[0]), (capacity, self.scales[1]), (queue, max(self.queue, 1))
+        spare, spare_valid = _clipped(given["spare"].gather(1, others), self.most[1])
+        lost, lost_valid = _clipped(given["lost"].gather(1, others), self.most[0])
+        loads = (arrivals, self.scales[0]), (capacity, self.scales[1]), (queue, max(self.queue, 1))
         reports = [_share(spare, self.scales[1]), _share(lost, self.scales[0])]
         reported = torch.stack(reports, dim=-1) * linked[..., None]  # [R, N-1, 2]
-        features = [*(_share(*each)[:, None] for each in own), reported.flatten(1)]
-        features += [_share(each, self.scales[0])[:, None] for each in more]
+        features = [*(_share(*load)[:, None] for load in loads), reported.flatten(1)]
+        features += [_share(count, self.scales[0])[:, None] for count in more]
         if self.timed:
-            time, t_known = _clipped(given["time"], LATEST)
-            known = known & t_known
+            time, time_valid = _clipped(given["time"], LATEST)
+            valid = valid & time_valid
             steps = tables.means.shape[0]
             slot = torch.div(time % SECONDS_PER_DAY * steps, SECONDS_PER_DAY, rounding_mode="trunc")
             mean = tables.means[slot, node]
             features.append((mean / self.scales[0]).float()[:, None])
-        reports_known = ((s_known & l_known) | ~linked).all(dim=1)
+        reports_valid = ((spare_valid & lost_valid) | ~linked).all(dim=1)
         return Reading(
             features=torch.cat(features, dim=1),
             arrivals=arrivals,
@@ -153,13 +153,13 @@ class ReadEvery(nn.Module):
             degree=tables.degree[node],
             named=tables.nearest[node],
             node=node,
-            in_range=known & a_known & c_known & q_known & reports_known,
+            in_range=valid & arrivals_valid & capacity_valid & queue_valid & reports_valid,
         )
 
 
 class ReadSummary(nn.Module):
-    """The features ``Summary``, of a node and the reports of its D neighbours in cyclic order; -1
-    is the spare of nobody, where a node has fewer than others of the batch."""
+    """The features ``Summary``: a node's numbers, and the reports of its D neighbors in cyclic
+    order. Spare -1 is padding, for a node with fewer neighbors than others of the batch."""
 
     def __init__(self, rules: DfaasRules) -> None:
         super().__init__()
@@ -167,31 +167,31 @@ class ReadSummary(nn.Module):
         self.timed = rules.daily_mean is not None
 
     def inputs(self) -> dict[str, tuple[int | str, ...]]:
-        """Return the names of inputs and their shapes, with names for axes of any size."""
-        own = ["capacity", "queue", *(["daily_mean"] if self.timed else []), "spare", "lost"]
+        """Return the names and shapes of the inputs, with names for axes of variable size."""
+        names = ["capacity", "queue", *(["daily_mean"] if self.timed else []), "spare", "lost"]
         reports = "neighbours_spare", "neighbours_lost"
         rows = self.own.inputs()
-        rows |= dict.fromkeys(own, ("batch",))
+        rows |= dict.fromkeys(names, ("batch",))
         return {**rows, **dict.fromkeys(reports, ("batch", "neighbours"))}
 
     def forward(self, given: Inputs) -> Reading:
         names = "queue", "spare", "lost", "capacity"
-        own, known = zip(*(_clipped(given[name], MAX_VALUE) for name in names), strict=True)
-        (arrivals, *counts), a_known = self.own.read(given, MAX_VALUE)
-        own, known = (arrivals, *own), (a_known, *known)
-        spare, s_known = _clipped(given["neighbours_spare"], MAX_VALUE, least=-1)
-        lost, l_known = _clipped(given["neighbours_lost"], MAX_VALUE)
+        numbers, valid = zip(*(_clipped(given[name], MAX_VALUE) for name in names), strict=True)
+        (arrivals, *counts), arrivals_valid = self.own.read(given, MAX_VALUE)
+        numbers, valid = (arrivals, *numbers), (arrivals_valid, *valid)
+        spare, spare_valid = _clipped(given["neighbours_spare"], MAX_VALUE, least=-1)
+        lost, lost_valid = _clipped(given["neighbours_lost"], MAX_VALUE)
         some = spare >= 0
         degree = some.sum(dim=1)
-        reports_known = (s_known & (l_known | ~some)).all(dim=1)
-        # So that there are three, and one at least, even of no neighbours.
-        nobody = torch.full_like(own[0], -1)[:, None].expand(-1, RANKS)
-        spare = torch.cat([spare, nobody], dim=1)
-        lost = torch.cat([lost, nobody], dim=1)
-        # The largest first, ties in the order that is given: no two keys are equal.
+        reports_valid = (spare_valid & (lost_valid | ~some)).all(dim=1)
+        # Padding, so that at least RANKS neighbors exist.
+        padding = torch.full_like(numbers[0], -1)[:, None].expand(-1, RANKS)
+        spare = torch.cat([spare, padding], dim=1)
+        lost = torch.cat([lost, padding], dim=1)
+        # The largest first, ties in input order: no two keys are equal.
         places = torch.arange(spare.shape[1], device=spare.device)
         top = torch.topk(spare * spare.shape[1] - places, RANKS, dim=1).indices
-        features = [each.double()[:, None] for each in own[:4]]
+        features = [number.double()[:, None] for number in numbers[:4]]
         for values in (spare, lost):
             values = torch.where(spare >= 0, values, 0)
             mean = values.sum(dim=1).double() / degree.clamp(min=1).double()
@@ -199,20 +199,20 @@ class ReadSummary(nn.Module):
             features += [mean[:, None], values.amax(dim=1).double()[:, None]]
             features += [torch.where(degree > 0, smallest, 0).double()[:, None]]
             features += [values.gather(1, top).double()]
-        features += [each.double()[:, None] for each in counts]
+        features += [count.double()[:, None] for count in counts]
         if self.timed:
             mean = given["daily_mean"]
-            m_known = (mean >= 0) & (mean <= MAX_VALUE)  # NaN is not
-            features.append(torch.where(m_known, mean, 0.0)[:, None])
-            known = (*known, m_known)
-        shares = torch.cat(features, dim=1) / own[4].clamp(min=1).double()[:, None]
-        in_range = reports_known
-        for each in known:
-            in_range = in_range & each
+            mean_valid = (mean >= 0) & (mean <= MAX_VALUE)  # False for NaN
+            features.append(torch.where(mean_valid, mean, 0.0)[:, None])
+            valid = (*valid, mean_valid)
+        shares = torch.cat(features, dim=1) / numbers[4].clamp(min=1).double()[:, None]
+        in_range = reports_valid
+        for flags in valid:
+            in_range = in_range & flags
         return Reading(
             features=shares.clamp(max=LARGEST).float(),
-            arrivals=own[0],
-            room=torch.zeros_like(own[0]),  # no levels of a summary depend on it
+            arrivals=numbers[0],
+            room=torch.zeros_like(numbers[0]),  # levels of a summary do not depend on it
             degree=degree,
             named=top,
             node=None,
@@ -221,13 +221,13 @@ class ReadSummary(nn.Module):
 
 
 def _clipped(values: torch.Tensor, most: int, least: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return whole numbers as the nearest in a range, and whether they were in it."""
-    known = (values >= least) & (values <= most)
-    return values.clamp(least, most), known
+    """Return whole numbers clipped to a range, and whether they were in it."""
+    valid = (values >= least) & (values <= most)
+    return values.clamp(least, most), valid
 
 
 def _share(values: torch.Tensor, scale: float) -> torch.Tensor:
-    """Return whole numbers over ``scale``, in double precision as NumPy does, as float32."""
+    """Return whole numbers divided by ``scale``, as float32; in double precision, like NumPy."""
     return (values.double() / scale).float()
 
 
@@ -235,16 +235,16 @@ def _share(values: torch.Tensor, scale: float) -> torch.Tensor:
 
 
 class Legal(nn.Module):
-    """Which actions are legal, and what they forward, and to whom."""
+    """The legal actions, with their numbers of requests and their recipients."""
 
     def __init__(self, rules: DfaasRules) -> None:
         super().__init__()
         levels = rules.levels_of
         level, neighbour = np.arange(rules.levels), np.zeros(rules.levels, dtype=np.int64)
-        if isinstance(rules.actions, Choices):  # else the first neighbour stands for all of them
+        if isinstance(rules.actions, Choices):  # else the first neighbor represents all
             level, neighbour = rules.actions.split(level)
-        # A level is legal where more arrives than the one below forwards; that of 0 always. Levels
-        # that keep are where the node has more room than the one below keeps.
+        # A level is legal if the arrivals exceed the requests of the level below; level 0 always.
+        # Levels of requests to keep are legal if the room exceeds the requests of the level below.
         below: Array
         requests = np.zeros(0, dtype=np.int64)
         if isinstance(levels, Amounts):
@@ -273,13 +273,13 @@ class Legal(nn.Module):
 
     @property
     def said(self) -> str:
-        """The name of what ``amount`` returns."""
+        """The name of the output of ``amount``."""
         if not self.unknown:
             return "amount"
         return "keep" if self.unit else "share" if self.shares else "most"
 
     def mask(self, read: Reading) -> torch.Tensor:
-        """Return what is legal: bool [R, A]."""
+        """Return the legal actions: bool [R, A]."""
         tables: Any = self
         near = tables.neighbour < read.degree[:, None]
         some = read.room if self.by_room else read.arrivals
@@ -287,8 +287,8 @@ class Legal(nn.Module):
         return legal
 
     def amount(self, action: torch.Tensor, read: Reading) -> torch.Tensor:
-        """Return the requests that actions int64 [R] forward; with unknown arrivals those that they
-        keep (-1: all), the share, or the most, that they forward."""
+        """Return the requests that actions int64 [R] forward; with unknown arrivals the requests to
+        keep (-1: all), the share to forward, or the maximum to forward."""
         tables: Any = self
         level: torch.Tensor = tables.level[action]
         requests: torch.Tensor = tables.requests
@@ -300,26 +300,26 @@ class Legal(nn.Module):
         if self.unknown:
             return requests[level] if self.shares is None else level.double() / self.shares
         if kept is not None:
-            found = torch.where(level > 0, (arrivals - kept).clamp(min=0), 0)
+            forwarded = torch.where(level > 0, (arrivals - kept).clamp(min=0), 0)
         elif self.shares is None:
-            found = torch.minimum(requests[level], arrivals)
+            forwarded = torch.minimum(requests[level], arrivals)
         else:
             above = level * arrivals + (self.shares - 1)
-            found = torch.div(above, self.shares, rounding_mode="trunc")
-        return found if self.caps is None else torch.minimum(found, read.degree * self.caps)
+            forwarded = torch.div(above, self.shares, rounding_mode="trunc")
+        return forwarded if self.caps is None else torch.minimum(forwarded, read.degree * self.caps)
 
     def target(self, action: torch.Tensor, named: torch.Tensor) -> torch.Tensor:
-        """Return which of the ``named`` [R, m] is forwarded to, -1 where nothing is: int64 [R]."""
+        """Return the recipient among ``named`` [R, m], -1 without one: int64 [R]."""
         tables: Any = self
         node = named.gather(1, tables.neighbour[action][:, None])[:, 0]
         return torch.where(tables.level[action] > 0, node, -1)
 
 
 class DecisionGraph(nn.Module):
-    """All of a policy: whole numbers in, a decision out.
+    """A whole policy, from whole numbers to a decision.
 
     ``policies`` are those of the agents that it plays, by their numbers; ``inputs`` and ``outputs``
-    name what it takes and gives, in their order.
+    are the names of inputs and outputs, in order.
     """
 
     def __init__(self, rules: DfaasRules, policies: Mapping[int, NetworkPolicy]) -> None:
@@ -337,7 +337,7 @@ class DecisionGraph(nn.Module):
         self.inputs = dict(self.read.inputs())
         self.outputs = [self.legal.said, *(["target"] if self.chooses else []), "action", "logits"]
         self.outputs += ["in_range", *(["next_state"] if self.memory else [])]
-        identities = {node: each.forward.identity for node, each in policies.items()}  # type: ignore[attr-defined]
+        identities = {node: policy.forward.identity for node, policy in policies.items()}  # type: ignore[attr-defined]
         self.identified = next(iter(identities.values())) is not None
         if self.identified:
             table = np.zeros((len(rules.agents), len(next(iter(identities.values())))), np.float32)
@@ -349,7 +349,7 @@ class DecisionGraph(nn.Module):
             self.register_buffer("tag", self._tag())
 
     def _tag(self) -> torch.Tensor:
-        """Return numbers above 0, 1 at most, that follow from all weights and tables: [TAG]."""
+        """Return numbers in (0, 1] derived from all weights and tables: [TAG]."""
         digest = hashlib.sha256()
         for name, values in sorted(self.state_dict().items()):
             digest.update(f"{name} {tuple(values.shape)}".encode())
@@ -364,25 +364,25 @@ class DecisionGraph(nn.Module):
         in_range, identity = read.in_range, None
         if self.identified:
             identity = tables.identities[read.node]
-        state = read.features[:, :0]  # none
+        state = read.features[:, :0]  # empty
         if self.memory:
             whole = given["state"]
             hidden, tag = whole[:, : self.memory], whole[:, self.memory :]
             begins = (whole == 0).all(dim=1)
-            own = (tag == tables.tag).all(dim=1)
-            known = (hidden.abs() <= LARGEST_STATE) & own[:, None]  # NaN is not
-            state = torch.where(known, hidden, 0.0)
-            in_range = in_range & (known.all(dim=1) | begins)
+            own_tag = (tag == tables.tag).all(dim=1)
+            valid = (hidden.abs() <= LARGEST_STATE) & own_tag[:, None]  # False for NaN
+            state = torch.where(valid, hidden, 0.0)
+            in_range = in_range & (valid.all(dim=1) | begins)
         outputs, after = self.forward_of.outputs(read.features, identity, state)  # type: ignore[attr-defined]
         masked = masked_logits(outputs, self.legal.mask(read))
         action = masked.argmax(dim=-1)
-        found = [self.legal.amount(action, read)]
+        results = [self.legal.amount(action, read)]
         if self.chooses:
             assert read.named is not None
-            found.append(self.legal.target(action, read.named))
+            results.append(self.legal.target(action, read.named))
         values = self.forward_of.values  # type: ignore[attr-defined]
-        found += [action, masked if values else masked.log_softmax(dim=-1), in_range]
+        results += [action, masked if values else masked.log_softmax(dim=-1), in_range]
         if self.memory:
             tag = tables.tag[None].expand(len(after), -1)
-            return (*found, torch.cat([after, tag], dim=1))
-        return tuple(found)
+            return (*results, torch.cat([after, tag], dim=1))
+        return tuple(results)

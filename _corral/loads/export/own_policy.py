@@ -1,8 +1,9 @@
-"""Policies of one's own in production: an object with ``plan(view)`` decides for all nodes.
+"""A user's policy in production: an object with ``plan(view)`` decides for all nodes.
 
     run.decider.by_policy(Busy()).decide(nodes)
 
-``view`` is that of a replay (``corral.envs.dfaas_v0.planned``), made of the numbers of a gateway.
+``view`` is the same as in a replay (``corral.envs.dfaas_v0.planned``), made from a gateway's
+numbers.
 """
 
 from __future__ import annotations
@@ -24,16 +25,15 @@ __all__ = ["PolicyDecider"]
 
 
 class PolicyDecider(NodeDecider):
-    """Decides by ``policy`` for the nodes of ``about``. ``arrivals``: as of ``about_rule``.
+    """Decides by ``policy`` for the nodes of ``about``. ``arrivals``: as in ``about_rule``.
 
-    ``decide`` raises ActionError, with the node, for whatever the policy raises, and for malformed
-    plans.
+    ``decide`` raises ActionError, with the node, for exceptions of the policy and malformed plans.
     """
 
     def __init__(
         self, about: Mapping[str, Any], policy: PlanPolicy, arrivals: str | None = None
     ) -> None:
-        # Any plan may draw: "two-choices" is the route with draws for all of them.
+        # Plans may draw: "two-choices" is the route that prepares draws for all of them.
         super().__init__(about_rule(about, "local/two-choices", arrivals))
         self.policy = policy
         self.link_limit = self.about.get("link_limit")
@@ -42,7 +42,7 @@ class PolicyDecider(NodeDecider):
     def _decided(self, moment: Any, state: State) -> tuple[dict[str, dict[str, Any]], None]:
         views = self._views(moment, state)
         made = [self._plan(view) for view in views]
-        rules: Any = self  # as far as plans ask
+        rules: Any = self  # has all attributes that plans need
         try:
             plans = Plans.of(rules, [made])
             if self.arrivals == "known" and hasattr(self.policy, "split"):
@@ -95,14 +95,14 @@ class PolicyDecider(NodeDecider):
 
 
 def _clock_text(time: Any) -> str:
-    """Return a time as a trace has it: "2026-01-05 08:35", UTC."""
+    """Return a time in the format of a trace: "2026-01-05 08:35", UTC."""
     seconds = seconds_of(time)
     unit = "s" if seconds % 60 else "m"
     return str(np.datetime64(seconds, "s").astype(f"datetime64[{unit}]")).replace("T", " ")
 
 
 def _counts(node: Mapping[str, Any]) -> list[int]:
-    """Return the counts of past steps that were sent for a node, newest first."""
+    """Return the past counts in the request for a node, newest first."""
     sent = node.get("last_arrivals", ())
     counts = sent if isinstance(sent, list | tuple) else [sent]
     return [int(count) for count in counts[:MEMORY]]

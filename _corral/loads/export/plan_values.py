@@ -1,4 +1,4 @@
-"""Plans of nodes as plain values, for gateways. An export holds the source of this module."""
+"""Plans of nodes as plain values, for gateways. Exports contain the source of this module."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ TO_ONE_NODE = ("shortest", "two", "choose")
 def values_of(
     plans: Plans, network: Network, names: Sequence[str], target: Array | None
 ) -> dict[str, dict[str, Any]]:
-    """Return the plans of one environment, by the names of its nodes: the arguments of ``Plan``.
+    """Return the plans of one environment by node name: the arguments of ``Plan``.
 
-    ``target`` int64 [N] is the node that all requests of a sender go to first, under a route of
-    ``TO_ONE_NODE``. Such plans have route "fill" with an ``order`` that begins with it. A node
-    without neighbours keeps all.
+    ``target`` int64 [N] is the node to which a sender's requests go first, for a route in
+    ``TO_ONE_NODE``. Such plans get route "fill" with an ``order`` that begins with it. A node
+    without neighbors keeps all requests.
     """
     n = len(names)
-    keep: list[Any] = [None if each >= KEEP_ALL else each for each in plans.keep[0].tolist()]
+    keep: list[Any] = [None if value >= KEEP_ALL else value for value in plans.keep[0].tolist()]
     nothing: list[Any] = [None] * n
     share = most = caps = order = nothing
     if plans.share is not None:
-        share = [None if each != each else each for each in plans.share[0].tolist()]
+        share = [None if value != value else value for value in plans.share[0].tolist()]
     if plans.most is not None:
-        most = [None if each >= UNBOUNDED else each for each in plans.most[0].tolist()]
+        most = [None if value >= UNBOUNDED else value for value in plans.most[0].tolist()]
     neighbours: list[list[int]] = []  # in cyclic order
     if plans.caps is not None or target is not None:
         linked = zip(network.others, network.linked, strict=True)
@@ -60,7 +60,7 @@ def values_of(
 
 
 def _named_caps(caps: Any, i: int, near: Sequence[int], names: Sequence[str]) -> Any:
-    """Return neighbour -> most requests; None for a node without caps."""
+    """Return neighbor -> maximum requests; None for a node without caps."""
     if isinstance(caps, int):
         return {names[j]: caps for j in near}
     if near and caps[0, i, near].min() >= UNBOUNDED:
@@ -69,7 +69,7 @@ def _named_caps(caps: Any, i: int, near: Sequence[int], names: Sequence[str]) ->
 
 
 def _named_order(first: int, near: Sequence[int], names: Sequence[str], capped: bool) -> list[str]:
-    """Return ``first``; with caps the other neighbours as well, in cyclic order."""
+    """Return ``first``; with caps also the other neighbors, in cyclic order."""
     if not near:
         return []
     return [names[j] for j in (first, *(j for j in near if capped and j != first))]

@@ -1,5 +1,5 @@
-"""What stands in an export beside the parts that corral shares with it: networks of NumPy, and the
-``Decider`` that reads them. NumPy alone."""
+"""The part of an export that is not shared with corral's environments: networks in NumPy, and the
+``Decider`` that reads them. NumPy only."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ POLICY, ABOUT, WEIGHTS = "policy.py", "about.json", "weights.npz"
 
 MOST_NODES, MOST_LEVELS, MOST_DELAY = 2_000, 10_000, 10_000
 LARGEST_STATE = 1.001
-"""A GRU's hidden state lies in -1..1, but for rounding."""
+"""Bound of a GRU's hidden state, -1 to 1, with room for rounding."""
 
 
 class Decider(NodeDecider):
-    """Decides by the files beside this one, or in another ``folder``.
+    """Decides by the files next to this one, or in another ``folder``.
 
-    Raises ExportError where they are damaged, edited or mixed up: see ``manifest.json``.
+    Raises ExportError if they are damaged, edited or mixed up: see ``manifest.json``.
     """
 
     def __init__(self, folder: str | Path | None = None) -> None:
@@ -54,29 +54,31 @@ class Decider(NodeDecider):
         except ExportError:
             raise
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            raise ExportError(f"{place / ABOUT} describes no team: {error!r:.200}") from error
+            raise ExportError(
+                f"{place / ABOUT} does not describe a team: {error!r:.200}"
+            ) from error
 
     def _check_networks(self, networks: Sequence[Mapping[str, Any]]) -> None:
-        """Raise ValueError if networks do not fit the nodes."""
+        """Raise ValueError if the networks do not fit the nodes."""
         if self.rule is not None:
             return
-        played = sorted(row for each in networks for row in each["nodes"])
+        played = sorted(row for network in networks for row in network["nodes"])
         if played != list(range(len(self.nodes))):
-            raise ValueError("networks do not play every node once")
+            raise ValueError("the networks must play every node exactly once")
         size, actions = self.features.size, self._masks.shape[1]
-        for each in networks:
-            if each["at"] + size > each["inputs"] or each["actions"] != actions:
-                raise ValueError(f"a network takes not {size} numbers, or knows not {actions}")
+        for network in networks:
+            if network["at"] + size > network["inputs"] or network["actions"] != actions:
+                raise ValueError(f"a network must have {size} features and {actions} actions")
 
 
 def check_about(about: Mapping[str, Any]) -> None:
-    """Raise ValueError, TypeError or LookupError if values are not within bounds."""
+    """Raise ValueError, TypeError or LookupError if values are out of bounds."""
     nodes, n = about["nodes"], len(about["nodes"])
     if not 1 <= n <= MOST_NODES or len({*nodes}) != n or {*map(type, nodes)} != {str}:
-        raise ValueError(f"nodes: give 1 to {MOST_NODES:,} names")
+        raise ValueError(f"nodes: must be 1 to {MOST_NODES:,} names")
     rows = [set(map(type, row)) | {*row} for row in about["links"] if len(row) == n]
     if len(rows) != n or not set().union(*rows) <= {int, 0, 1}:
-        raise ValueError(f"links: give {n} rows of {n} numbers, 0 or 1")
+        raise ValueError(f"links: must be {n} rows of {n} numbers, 0 or 1")
     most = {"queue": MOST, "report_delay": MOST_DELAY, "max_level": MOST_LEVELS}
     counts = {key: about[key] for key in most}
     counts["last_counts"], most["last_counts"] = about["last_counts"], MOST_COUNTS
@@ -85,9 +87,9 @@ def check_about(about: Mapping[str, Any]) -> None:
             counts[key], most[key] = about[key], MOST
     for key, value in counts.items():
         if type(value) is not int or not (key == "max_level") <= value <= most[key]:
-            raise ValueError(f"{key}={value!r:.40}: give a whole number up to {most[key]:,}")
+            raise ValueError(f"{key}={value!r:.40}: must be a whole number up to {most[key]:,}")
     if about["report_delay"] * n > MOST_NODES * 1_000:
-        raise ValueError("report_delay: too many reports to keep")
+        raise ValueError("report_delay: too many reports to store")
     for key in ("load_scale", "capacity_scale"):
         _check_number(key, about[key])
         if about[key] <= 0:
@@ -95,14 +97,14 @@ def check_about(about: Mapping[str, Any]) -> None:
     levels = about["requests"]
     if levels is not None:
         if not 2 <= len(levels) <= MOST_LEVELS + 1 or {*map(type, levels)} != {int}:
-            raise ValueError(f"requests: give up to {MOST_LEVELS:,} whole numbers")
+            raise ValueError(f"requests: must be up to {MOST_LEVELS:,} whole numbers")
         if levels[0] != 0 or levels[-1] > MOST or (np.diff(levels) <= 0).any():
-            raise ValueError("requests: give larger and larger numbers, from 0")
+            raise ValueError("requests: must be increasing numbers from 0")
     elif "rule" not in about:
         raise ValueError("requests are missing")
     for row in about["daily_mean"] or ():
         if len(row) != n:
-            raise ValueError(f"daily_mean: give rows of {n} numbers")
+            raise ValueError(f"daily_mean: must be rows of {n} numbers")
         for value in row:
             _check_number("daily_mean", value)
     for name in nodes:
@@ -120,12 +122,12 @@ def check_about(about: Mapping[str, Any]) -> None:
         if about[key] not in known:
             raise ValueError(f"{key}={about[key]!r:.40} is unknown")
     if type(about["team"]) is not str or len(about["team"]) != 64:
-        raise ValueError("team: give a digest of 64 digits")
+        raise ValueError("team: must be a digest of 64 digits")
 
 
 def _check_number(name: str, value: Any) -> None:
     if type(value) not in (int, float) or not 0 <= value <= MOST:
-        raise ValueError(f"{name}={value!r:.40}: give a number from 0 to {MOST:,}")
+        raise ValueError(f"{name}={value!r:.40}: must be a number from 0 to {MOST:,}")
 
 
 def shapes_of(networks: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, ...]]:
@@ -133,43 +135,46 @@ def shapes_of(networks: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, ...
     LookupError."""
     shapes: dict[str, tuple[int, ...]] = {}
     if type(networks) is not list or len(networks) > MOST_NODES:
-        raise ValueError("networks: give a list")
-    for i, each in enumerate(networks):
-        sizes = [len(each["nodes"]), each["inputs"], each["actions"], *each["units"]]
+        raise ValueError("networks: must be a list")
+    for i, network in enumerate(networks):
+        sizes = [len(network["nodes"]), network["inputs"], network["actions"], *network["units"]]
         if len(sizes) > 103 or any(type(size) is not int or size < 1 for size in sizes):
-            raise ValueError(f"network {i}: give sizes above 0 of 100 layers or fewer")
+            raise ValueError(f"network {i}: sizes must be above 0, with at most 100 layers")
         for key in ("at", "memory"):
-            if type(each[key]) is not int or each[key] < 0:
-                raise ValueError(f"network {i}: {key}={each[key]!r:.40}")
-        if each["activation"] not in ("tanh", "relu"):
-            raise ValueError(f"network {i}: activation={each['activation']!r:.40}")
-        width = each["inputs"]
-        shapes[f"{i}.input"] = (len(each["nodes"]), width)
-        for k, units in enumerate(each["units"]):
+            if type(network[key]) is not int or network[key] < 0:
+                raise ValueError(f"network {i}: {key}={network[key]!r:.40}")
+        if network["activation"] not in ("tanh", "relu"):
+            raise ValueError(f"network {i}: activation={network['activation']!r:.40}")
+        width = network["inputs"]
+        shapes[f"{i}.input"] = (len(network["nodes"]), width)
+        for k, units in enumerate(network["units"]):
             shapes |= {f"{i}.weight{k}": (width, units), f"{i}.bias{k}": (units,)}
             width = units
-        if memory := each["memory"]:
+        if memory := network["memory"]:
             shapes |= {f"{i}.gru_input": (width, 3 * memory), f"{i}.gru_input_bias": (3 * memory,)}
             shapes |= {f"{i}.gru_state": (memory, 3 * memory), f"{i}.gru_state_bias": (3 * memory,)}
             width = memory
-        shapes |= {f"{i}.head": (width, each["actions"]), f"{i}.head_bias": (each["actions"],)}
+        shapes |= {
+            f"{i}.head": (width, network["actions"]),
+            f"{i}.head_bias": (network["actions"],),
+        }
     if 4 * sum(map(math.prod, shapes.values())) > MOST_WEIGHTS:
-        raise ValueError(f"networks of more than {MOST_WEIGHTS:,} bytes")
+        raise ValueError(f"the networks have more than {MOST_WEIGHTS:,} bytes")
     return shapes
 
 
 class NetworkActor:
-    """Networks that choose greedily, each for the nodes that play by it.
+    """Networks that choose greedily, each for its nodes.
 
     Network i of ``networks`` plays "nodes" (their numbers), has hidden layers of "units" with an
-    "activation" (tanh or relu) and a GRU of "memory" units, or 0. Of ``weights``, all float32, are
-    its: "i.input" [nodes, inputs], whose columns from "at" on make room for the features, the rest
-    tell which node it is; "i.weight0" [inputs, units], "i.bias0", ..., "i.head", "i.head_bias".
-    ``shapes_of`` has all of them.
+    "activation" (tanh or relu), and a GRU of "memory" units, or 0. Its arrays in ``weights``, all
+    float32: "i.input" [nodes, inputs], with room for the features in the columns from "at"; the
+    other columns identify the node; "i.weight0" [inputs, units], "i.bias0", ..., "i.head",
+    "i.head_bias". ``shapes_of`` has all of them.
     """
 
     def __init__(self, networks: Sequence[Mapping[str, Any]], weights: Mapping[str, Array]) -> None:
-        self.parts = [_Network(each, weights, f"{i}.") for i, each in enumerate(networks)]
+        self.parts = [_Network(network, weights, f"{i}.") for i, network in enumerate(networks)]
         self.memory = any(part.memory for part in self.parts)
 
     def initial(self) -> list[Array] | None:
@@ -179,11 +184,11 @@ class NetworkActor:
         return [np.zeros((len(part.rows), part.memory), np.float32) for part in self.parts]
 
     def sound(self, hidden: Sequence[Array]) -> bool:
-        """Return whether all hidden states are in range; NaN is not."""
-        for each in hidden:  # argmax is three times as quick as max
-            if each.size and not (
-                each.item(each.argmax()) <= LARGEST_STATE
-                and each.item(each.argmin()) >= -LARGEST_STATE
+        """Whether all hidden states are in range; NaN is not."""
+        for states in hidden:  # argmax is three times as fast as max
+            if states.size and not (
+                states.item(states.argmax()) <= LARGEST_STATE
+                and states.item(states.argmin()) >= -LARGEST_STATE
             ):
                 return False
         return True
@@ -191,7 +196,7 @@ class NetworkActor:
     def act(
         self, features: Array, masks: Array, hidden: list[Array] | None, rng: Any
     ) -> tuple[Array, list[Array] | None]:
-        """Return the likeliest legal actions int64 [N], and the next hidden states."""
+        """Return the most likely legal actions int64 [N], and the next hidden states."""
         logits, after = self.logits(features, hidden)
         return greedy(logits, masks), after
 
@@ -200,15 +205,15 @@ class NetworkActor:
     ) -> tuple[Array, list[Array] | None]:
         """Return logits float32 [N, A] and the next hidden states for features [N, F]."""
         before: Sequence[Array | None] = hidden or [None] * len(self.parts)
-        found, after = [], []
+        outputs_of_parts, after = [], []
         for part, state in zip(self.parts, before, strict=True):
             outputs, new = part.run(features, state)
-            found.append(outputs)
+            outputs_of_parts.append(outputs)
             after.append(new)
-        if len(found) == 1 and self.parts[0].all:
-            return found[0], after if self.memory else None
-        logits = np.empty((len(features), found[0].shape[1]), dtype=np.float32)
-        for part, outputs in zip(self.parts, found, strict=True):
+        if len(outputs_of_parts) == 1 and self.parts[0].all:
+            return outputs_of_parts[0], after if self.memory else None
+        logits = np.empty((len(features), outputs_of_parts[0].shape[1]), dtype=np.float32)
+        for part, outputs in zip(self.parts, outputs_of_parts, strict=True):
             logits[part.rows] = outputs
         return logits, after if self.memory else None
 
@@ -228,11 +233,11 @@ class _Network:
             self.gru = gru, [weights[f"{name}gru_{part}_bias"] for part in ("input", "state")]
 
     def run(self, features: Array, state: Array | None) -> tuple[Array, Array]:
-        """Return logits [R, A] of its R nodes and their next hidden states [R, memory]."""
+        """Return logits [R, A] of the R nodes and their next hidden states [R, memory]."""
         x = features[self.rows]
         if self.input.shape[1] > x.shape[1]:
-            given, x = x, self.input.copy()
-            x[:, self.at : self.at + given.shape[1]] = given
+            observed, x = x, self.input.copy()
+            x[:, self.at : self.at + observed.shape[1]] = observed
         for weight, bias in self.layers:
             x = x @ weight
             x += bias

@@ -1,4 +1,4 @@
-"""The days of a load, and what the rules cost on them."""
+"""The days of a load, and the costs of rules on them."""
 
 from __future__ import annotations
 
@@ -35,30 +35,31 @@ __all__ = [
 
 
 COUNTS = 4
-"""Own counts of past steps that a team observes if arrivals are unknown, beside the mean load at
-the time of day. Four find a trend; benchmarks/loads/redraw.py compares this with the last count
-alone."""
+"""Number of past counts that a team observes with unknown arrivals, in addition to the mean load at
+the time of day. Four are enough to detect a trend; benchmarks/loads/redraw.py compares this with
+the last count alone."""
 
 
 def as_of_a_rule(kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments whose actions say what a rule says: how many requests are kept, or for a
-    summary the share that is forwarded; with unknown arrivals, what helps to foresee them."""
-    found: dict[str, Any] = {"amount": "keep"}
+    """Return arguments that let actions express a rule: the number of requests to
+    keep, or with a summary observation the share to forward. With unknown arrivals, observations
+    that help to predict them are added."""
+    arguments: dict[str, Any] = {"amount": "keep"}
     if kwargs.get("observation") == "summary":
-        found["amount"] = "share"
+        arguments["amount"] = "share"
     if kwargs["arrivals"] == "unknown":
         days = _trace_of(kwargs).steps_per_day is not None
-        found |= {"last_counts": COUNTS, "daily_mean": days}
-    return found | dict(kwargs)
+        arguments |= {"last_counts": COUNTS, "daily_mean": days}
+    return arguments | dict(kwargs)
 
 
 def taught_by(rule: str, ranked: Sequence[str]) -> PlainRule:
-    """Return the rule that a team starts from: the best of those that actions can express, which
-    say how many requests are kept, and nothing of margins."""
+    """Return the rule from which a team starts: the best one that actions can express. They set the
+    number of requests to keep, and cannot express margins."""
     for name in (rule, *ranked):
-        found = PlainRule.of(name)
-        if found.margin is None:
-            return found
+        candidate = PlainRule.of(name)
+        if candidate.margin is None:
+            return candidate
     return dataclasses.replace(PlainRule.of(rule), margin=None)
 
 
@@ -69,18 +70,18 @@ def _trace_of(kwargs: Mapping[str, Any]) -> Trace:
 def divided(
     kwargs: Mapping[str, Any], held_out: Any, validation: Any, preset: FromRule
 ) -> tuple[EnvConfig, int]:
-    """Return the environment with its days divided, and the steps of a window: a day of the trace
-    unless ``max_cycles`` is given."""
+    """Return the environment with its days divided, and the steps of a window: ``max_cycles``, or a
+    day of the trace."""
     trace = _trace_of(kwargs)
     window = int(kwargs.get("max_cycles") or trace.steps_per_day or DEFAULT_WINDOW)
     arguments = {**kwargs, "max_cycles": window}
     days = len(trace) // window
     if held_out is None and kwargs.get("rows") is None and days >= 4:
-        last = max(1, round(HELD_OUT * days)) * window  # whole days, so that the others are whole
-        held_out = (len(trace) - last, len(trace))
+        held_out_steps = max(1, round(HELD_OUT * days)) * window  # in whole days
+        held_out = (len(trace) - held_out_steps, len(trace))
     if validation is None:
-        rest = EnvConfig.of("dfaas_v0", arguments, held_out, None, 0)
-        low, high = rest.env_kwargs["rows"]
+        split = EnvConfig.of("dfaas_v0", arguments, held_out, None, 0)
+        low, high = split.env_kwargs["rows"]
         days = (high - low) // window
         count = max(FEWEST_WINDOWS, round(preset.validation * days))
         count = count if days >= FEWEST_WINDOWS + 2 else days // 2
@@ -94,24 +95,24 @@ def not_held_out(config: EnvConfig) -> tuple[int, int]:
     return min(low for low, _ in rows), max(high for _, high in rows)
 
 
-def of_validation(count: int, days: int, given: bool) -> str:
-    """Return in words how many windows validate, and what that means."""
-    told = f"{count} of these {days} days are kept for validation"
+def of_validation(count: int, days: int, requested: bool) -> str:
+    """Return a sentence on the number of validation windows, and its consequences."""
+    text = f"{count} of these {days} days are kept for validation"
     if count >= FEWEST_WINDOWS:
-        return told
-    why = "" if given else f" (more than {FEWEST_WINDOWS + 1} days are needed to keep more)"
-    return f"{told}{why}: below {FEWEST_WINDOWS} the rule is recommended, whatever is learned"
+        return text
+    why = "" if requested else f" (more than {FEWEST_WINDOWS + 1} days are needed to keep more)"
+    return f"{text}{why}: below {FEWEST_WINDOWS} the rule is recommended, whatever the result"
 
 
 def require_a_choice(config: EnvConfig) -> None:
-    """Raise ValueError where it makes no difference what nodes do."""
+    """Raise ValueError if all policies must do the same on this load."""
     rules: Any = config.rules()
     name, nodes = rules.trace.name, len(rules.agents)
     if not rules.network.links.any():
-        alone = "one node" if nodes == 1 else f"{nodes} nodes, and none has a neighbour"
+        reason = "only one node" if nodes == 1 else f"{nodes} nodes without neighbors"
         raise ValueError(
-            f"{name} has {alone}: there is nobody to forward to, so that no rule and no team can "
-            "make a difference"
+            f"{name} has {reason}: nodes cannot forward, so no rule and no team can make a "
+            "difference"
         )
     section = rules.trace.section(*not_held_out(config))
     if not section.arrivals.any():
@@ -119,12 +120,12 @@ def require_a_choice(config: EnvConfig) -> None:
     if not section.capacity.any():
         raise ValueError(
             f"{name}: no node can serve anything on the days that are not held out (capacity 0), "
-            "so that no rule and no team can make a difference"
+            "so no rule and no team can make a difference"
         )
 
 
 def fitted(config: EnvConfig, rows: tuple[int, int], window: int, show: Progress) -> Fitted:
-    """Return the textbook fitted to ``rows``, by the route of the environment if it has one."""
+    """Return the textbook fitted to ``rows``, for the route of the environment if it has one."""
     assert config.trace is not None
     game = game_of(config) | {"route": config.env_kwargs.get("route")}
     return fit(config.trace, rows=rows, window=window, progress=show, **game)
@@ -139,8 +140,8 @@ def played(
 
 
 def game_of(config: EnvConfig) -> dict[str, Any]:
-    """Return the arguments of ``replay`` in which rules play as the environment's learners do."""
+    """Return the arguments of ``replay`` with which rules play the environment's game."""
     arguments = config.env_kwargs
-    own = {key: value for key, value in arguments.items() if key not in NOT_OF_THE_GAME}
-    own |= {key: arguments[key] for key in OWN if key in arguments and key != "route"}
-    return own | {key: arguments[key] for key in CAPACITY}
+    settings = {key: value for key, value in arguments.items() if key not in NOT_OF_THE_GAME}
+    settings |= {key: arguments[key] for key in OWN if key in arguments and key != "route"}
+    return settings | {key: arguments[key] for key in CAPACITY}

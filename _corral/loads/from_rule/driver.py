@@ -1,18 +1,19 @@
-"""The preset of the main job: a team that starts from the best rule, and what to play in the end.
+"""The preset "from rule": train a team that starts from the best rule, and recommend one of them.
 
     run = corral.from_rule(env_kwargs={"trace": "loads.csv"}, minutes=5)
     run.recommendation.play  # "team" or "rule"
 
-1. The textbook is fitted to the days that are not held out: the best plain rule has the least cost.
-2. Its route is the environment's, and it is cloned (a run of its own, <RUN>-clone). Actions say how
-   many requests a node keeps, as the rule does.
-3. The trainer "policy_iteration" goes on from the clone.
-4. On the way the team is validated, day by day beside the rule, and the clone before it; the best
-   checkpoint is the best by that.
-5. ``corral.loads.from_rule.recommend`` says what to play: recommendation.json.
+1. The textbook of plain rules is fitted to the days that are not held out; the best rule has the
+   least cost.
+2. The environment gets the rule's route, and the rule is cloned (a separate run, <RUN>-clone). Like
+   the rule, actions set how many requests a node keeps.
+3. The trainer "policy_iteration" continues from the clone.
+4. During training the clone and the team are validated, day by day, compared with the rule. This
+   selects the best checkpoint.
+5. ``corral.loads.from_rule.recommend`` recommends team or rule: recommendation.json.
 
-Clone and team are runs that go on bit for bit where they stopped; what else was found is in
-from_rule.json in the folders of both, so that ``resume_from_rule`` goes on with all of it.
+Clone and team are resumable runs: a resumed run gives the same numbers. All other results are in
+from_rule.json in the folders of both, so that ``resume_from_rule`` can continue from them.
 """
 
 from __future__ import annotations
@@ -62,32 +63,33 @@ def from_rule(
     rule: str | None = None,
     **settings: Any,
 ) -> Run:
-    """Train a team that starts from the best rule of a load; return its run, which recommends.
+    """Train a team that starts from the best rule of a load; return its run, with a recommendation.
 
     Args:
         env: "dfaas_v0".
-        minutes: that all of it may take; default: 5, where no ``steps`` are given.
-        steps: env steps of clone and team together, in place of minutes.
+        minutes: time budget of the whole job; default: 5, if ``steps`` is unset.
+        steps: env steps of clone and team together, instead of ``minutes``.
         seed, out, progress: as in ``corral.train``.
-        env_kwargs: arguments of the environment; default: arrivals unknown until a step is over,
-            ``amount="keep"``. A route leaves only the rules with it.
-        held_out: as in ``corral.train``; default: three of ten days, the last ones.
-        validation: the same; default: three of ten days that are not held out, at least 6.
-        preset: what is set where nobody gives it.
-        show: is told of the rules that are played.
-        quiet: whether nothing is said of the best rule and the days.
-        rule: the rule to start from, if it was fitted before; default: fitted here.
-        settings: of policy_iteration; those of networks and rollouts are the clone's too.
-
-    Raises ValueError where no rule or team can matter (one node, no load, no capacity), and what
-    ``corral.train`` raises.
+        env_kwargs: arguments of the environment; default: arrivals unknown until the end of a step,
+            ``amount="keep"``. A ``route`` restricts the rules to that route.
+        held_out: as in ``corral.train``; default: the last 30 % of the days.
+        validation: as in ``corral.train``; default: 30 % of the days that are not held out, at
+            least 6.
+        preset: default settings.
+        show: called with the progress of the rules that are played.
+        quiet: do not print the best rule and the division of days.
+        rule: the rule to start from, if already fitted; default: fitted here.
+        settings: settings of policy_iteration; those of networks and rollouts also apply to the
+            clone.
+    Raises ValueError if no rule or team can make a difference (one node, no load, no capacity), and
+    the errors of ``corral.train``.
     """
     if env != "dfaas_v0":
         raise ValueError(f"from_rule starts from rules of dfaas_v0; {env} has none")
     if refused := [name for name in settings if name in SET_BY_PRESET]:
-        raise ValueError(f"{refused[0]}=: from_rule sets it itself; leave it out")
+        raise ValueError(f"{refused[0]}=: from_rule sets it; omit it")
     if steps is not None and minutes is not None:
-        raise ValueError(f"minutes={minutes:g}: give minutes, or steps, not both")
+        raise ValueError(f"minutes={minutes:g}: pass minutes or steps, not both")
     limit = Minutes.of(MINUTES if minutes is None else minutes, steps=False)
     assert limit is not None
     kwargs = as_of_a_rule({**preset.env_kwargs, **(env_kwargs or {})})
@@ -98,28 +100,28 @@ def from_rule(
     say = (lambda message: None) if quiet else _say
     ranked: list[tuple[str, float]] = []
     if rule is None:
-        found = fitted(config, (low, high), window, show)
-        every = 100 / max(1.0, float(found.arrivals.sum()))
-        costs = {name: every * float(cost.sum()) for name, cost in found.costs.items()}
-        ranked = sorted(costs.items(), key=lambda each: each[1])
-        rule = str(found.rule)
+        fitted_rules = fitted(config, (low, high), window, show)
+        every = 100 / max(1.0, float(fitted_rules.arrivals.sum()))
+        costs = {name: every * float(cost.sum()) for name, cost in fitted_rules.costs.items()}
+        ranked = sorted(costs.items(), key=lambda item: item[1])
+        rule = str(fitted_rules.rule)
         say(
-            f"the best of {found.tried} plain rules on the {days} days that are not held out (rows "
-            f"{low}:{high}) is {rule}: cost {costs[rule]:.2f} % of the arrivals"
+            f"the best of {fitted_rules.tried} plain rules on the {days} days not held out "
+            f"(rows {low}:{high}) is {rule}: cost {costs[rule]:.2f} % of the arrivals"
         )
     teacher = taught_by(rule, [name for name, _ in ranked])
-    second = next((name for name, _ in ranked if name != rule), None)
+    runner_up = next((name for name, _ in ranked if name != rule), None)
     kept = config.validation.get("rows")
     count = 0 if kept is None else (kept[1] - kept[0]) // window
     say(of_validation(count, days, validation is not None))
     folder = new_folder(f"dfaas_v0-from-rule-seed{seed}")[0] if out is None else Path(out)
     if folder.exists() and any(folder.iterdir()):
-        raise RunError(f"{folder} is not empty; give a new folder, or go on: --resume {folder}")
+        raise RunError(f"{folder} is not empty; pass a new folder, or resume: --resume {folder}")
     plan: Plan = {
         "out": str(folder),
         "rule": rule,
         "teacher": str(teacher),
-        "runner_up": second,
+        "runner_up": runner_up,
         "costs": dict(ranked),  # points, on all days that are not held out
         "window": window,
         "rows": (low, high),
@@ -133,21 +135,21 @@ def from_rule(
         "preset": preset,
         "cloned": False,
         "trained": False,
-        "spent": 0.0,  # seconds, when it was last written down
+        "spent": 0.0,  # seconds, at the last time of writing
     }
     kwargs["route"] = teacher.route
     return Parts(plan, limit, progress).run({**kwargs, "max_cycles": window})
 
 
 def resume_from_rule(folder: str | Path, *, progress: bool | None = None) -> Run:
-    """Go on with what ``from_rule`` began in ``folder``, or <folder>-clone; return the run.
+    """Resume a job of ``from_rule`` in ``folder``, or <folder>-clone; return the run.
 
-    Clone and team go on as if they had never stopped, to the steps that were planned. Raises
-    RunError where nothing was begun there, and what ``corral.resume`` raises.
+    Clone and team continue as if they had never stopped, to the planned steps. Raises RunError if
+    ``from_rule`` did not start in this folder, and the errors of ``corral.resume``.
     """
     path = plan_of(folder)
     if path is None:
-        raise RunError(f"{folder} holds nothing that from_rule began; begin it again")
+        raise RunError(f"{folder} has no job of from_rule to resume; start a new one")
     plan = read_plan(path)
     limit = Minutes(plan["minutes"] or 0.0, time.monotonic() - plan["spent"])
     return Parts(plan, limit, progress).run()

@@ -1,4 +1,4 @@
-"""The parts of a run that begins with a rule, one after the other: clone, team, recommendation."""
+"""The parts of a job of ``from_rule``, one after the other: clone, team, recommendation."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from corral.trainers.runs.run_config import CONFIG
 __all__ = ["Kept", "Parts"]
 
 TEAM_ALONE = ("learning_rate", "n_epochs", *CloneSettings.unused)
-"""Settings of the team that the clone has by the same name, and not in the same sense."""
+"""Settings of the team that the clone has under the same name, but with another meaning."""
 
 
 class Parts:
-    """Clone, team and recommendation of a plan (from_rule.json), as far as they are missing."""
+    """Makes the missing parts of a plan (from_rule.json): clone, team and recommendation."""
 
     def __init__(self, plan: Plan, limit: Minutes, progress: bool | None) -> None:
         self.plan, self.limit, self.progress = plan, limit, progress
@@ -36,7 +36,7 @@ class Parts:
         self.preset = plan["preset"]
 
     def run(self, env_kwargs: dict[str, Any] | None = None) -> Run:
-        """Do what is missing; return the team's run. ``env_kwargs`` are needed to begin."""
+        """Make the missing parts; return the team's run. A new job needs ``env_kwargs``."""
         if not (self.out / RECOMMENDATION).is_file():
             with one_thread():
                 clone = self._clone(env_kwargs)
@@ -61,13 +61,17 @@ class Parts:
         if _is_begun(folder):
             return driver.resume(folder, callbacks=[keep], progress=self.progress)
         if env_kwargs is None:
-            raise RunError(f"{folder} was not begun: begin it again")
+            raise RunError(f"{folder} is missing: start from_rule again")
         length: dict[str, Any] = {"steps": max(1, int(preset.cloning * (plan["steps"] or 0)))}
-        if plan["minutes"]:  # planned, as a clone is good once its learning rate has fallen
-            minutes, most = preset.cloning * plan["minutes"], preset.cloned // plan["nodes"]
-            length = {"minutes": Minutes(minutes, time.monotonic(), most)}
-        known = {each.name for each in dataclasses.fields(CloneSettings)}
-        given = {k: v for k, v in plan["settings"].items() if k in known.difference(TEAM_ALONE)}
+        if plan[
+            "minutes"
+        ]:  # a planned number of steps, so that the learning rate decays to its end
+            minutes, maximum = preset.cloning * plan["minutes"], preset.cloned // plan["nodes"]
+            length = {"minutes": Minutes(minutes, time.monotonic(), maximum)}
+        clone_names = {setting.name for setting in dataclasses.fields(CloneSettings)}
+        clone_settings = {
+            k: v for k, v in plan["settings"].items() if k in clone_names.difference(TEAM_ALONE)
+        }
         return driver.train(
             "dfaas_v0",
             trainer="clone",
@@ -76,7 +80,7 @@ class Parts:
             out=folder,
             callbacks=[keep],
             **length,
-            **self._common({**preset.clone_settings(plan["nodes"]), **given}),
+            **self._common({**preset.clone_settings(plan["nodes"]), **clone_settings}),
         )
 
     def _team(self, clone: Run) -> Run:
@@ -85,10 +89,10 @@ class Parts:
         if _is_begun(self.out):
             return driver.resume(self.out, callbacks=[watch], progress=self.progress)
         timed = plan["minutes"] is not None
-        left = self.limit.left - (1 - self.preset.usable) * 60 * self.limit.minutes
-        share = watch.begin_with(clone, self.preset, left if timed else None)
-        left = self.limit.left - (1 - self.preset.usable) * 60 * self.limit.minutes
-        length: dict[str, Any] = {"minutes": max(1.0, (1 - share) * left) / 60}
+        seconds_left = self.limit.left - (1 - self.preset.usable) * 60 * self.limit.minutes
+        share = watch.begin_with(clone, self.preset, seconds_left if timed else None)
+        seconds_left = self.limit.left - (1 - self.preset.usable) * 60 * self.limit.minutes
+        length: dict[str, Any] = {"minutes": max(1.0, (1 - share) * seconds_left) / 60}
         if not timed:
             length = {"steps": max(1, int((1 - self.preset.cloning) * (plan["steps"] or 0)))}
         arguments = {**clone.config.env_config.env_kwargs, "rows": tuple(plan["rows"])}
@@ -96,7 +100,7 @@ class Parts:
             "dfaas_v0",
             trainer="policy_iteration",
             init=clone,
-            init_critic=False,  # it is of another kind, and nothing asks it
+            init_critic=False,  # the clone's critic is of another kind, and unused
             env_kwargs=arguments,
             out=self.out,
             callbacks=[watch],
@@ -105,7 +109,7 @@ class Parts:
         )
 
     def _common(self, settings: dict[str, Any]) -> dict[str, Any]:
-        """Return ``settings``, and the arguments of both runs."""
+        """Return ``settings`` with the arguments that both runs share."""
         plan, kept = self.plan, self.plan["validation"]
         rows: dict[str, Any] = {"held_out": tuple(plan["held_out"])}
         rows["validation"] = tuple(kept) if kept else 0
@@ -113,24 +117,24 @@ class Parts:
         return {**rows, "seed": plan["seed"], "progress": self.progress, **plain}
 
     def keep(self, folder: Path) -> None:
-        """Write the plan into a folder, with the time that was spent."""
+        """Write the plan into a folder, with the time spent so far."""
         self.plan["spent"] = time.monotonic() - self.limit.began
         write_plan(self.plan, folder)
 
     def _recommend(self, team: Run) -> None:
         history = History.read(team.folder)
-        found = recommend(
+        recommendation = recommend(
             self.plan["rule"],
             self.plan["runner_up"],
             np.array(history.rule),
             np.array(history.arrivals),
             {steps: np.array(costs) for steps, costs in history.costs.items()},
         )
-        found.write(team.folder)
+        recommendation.write(team.folder)
 
 
 class Kept(Callback):
-    """Keeps the plan with the clone."""
+    """Writes the plan into the clone's folder."""
 
     keeps_plan = True
 

@@ -1,4 +1,4 @@
-"""Where a run that begins with a rule keeps its plan."""
+"""The plan of a job of ``from_rule``, in from_rule.json."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ SET_BY_PRESET = (
     *("stop", "evaluate_every", "dry_run", "callbacks", "metrics", "sinks", "model", "settings_of"),
     *("preset", "api", "checkpoint_every", "keep", "teacher", "taught"),
 )
-"""Arguments of ``corral.train`` that ``from_rule`` sets itself, or that are not kept with a run."""
+"""Arguments of ``corral.train`` that ``from_rule`` sets, or that are not stored with a run."""
 
 
 class Plan(TypedDict):
-    """What from_rule.json holds."""
+    """The content of from_rule.json."""
 
     out: str
     rule: str
@@ -57,19 +57,19 @@ class Plan(TypedDict):
     preset: FromRule
     cloned: bool
     trained: bool
-    spent: float  # seconds, when it was last written down
+    spent: float  # seconds, at the last time of writing
 
 
 CLONE = "-clone"
 
 
 def clone_folder(out: Path) -> Path:
-    """Return the folder of the clone that the run in ``out`` starts from."""
+    """Return the folder of the clone from which the run in ``out`` starts."""
     return out.with_name(f"{out.name}{CLONE}")
 
 
 def plan_of(folder: str | Path) -> Path | None:
-    """Return the plan of a run, or of a clone, in ``folder``; None where it began otherwise."""
+    """Return the plan of a run or clone in ``folder``; None if ``from_rule`` did not start it."""
     places = Path(folder) / PLAN, clone_folder(Path(folder)) / PLAN
     return next((path for path in places if path.is_file()), None)
 
@@ -81,7 +81,7 @@ def write_plan(plan: Plan, folder: Path) -> None:
 
 
 def read_plan(path: Path) -> Plan:
-    """Return the plan in a file, whose run may have been moved since. Raises RunError."""
+    """Return the plan in a file, with the present folder of its run. Raises RunError."""
     try:
         plan: Any = read_fields(path, Plan, most=MOST_BYTES, error=RunError, folder=path.parent)
     except FileNotFoundError:
@@ -89,10 +89,10 @@ def read_plan(path: Path) -> Plan:
     plan["out"] = str(path.parent).removesuffix(CLONE)
     for name, least in (("nodes", 1), ("window", 1), ("seed", 0), ("spent", 0)):
         if plan[name] < least:
-            raise RunError(f"{path}: {name} = {plan[name]}: give {least} or more")
+            raise RunError(f"{path}: {name} = {plan[name]}: must be {least} or more")
     length = [name for name in ("minutes", "steps") if plan[name] is not None]
     if len(length) != 1 or not plan[length[0]] > 0:
-        raise RunError(f"{path}: give minutes or steps, one of them, above 0")
+        raise RunError(f"{path}: must have either minutes or steps, above 0")
     key = "rule"
     try:
         PlainRule.of(plan["rule"])
@@ -104,11 +104,11 @@ def read_plan(path: Path) -> Plan:
         make_settings(clone, preset.clone_settings(plan["nodes"]))
         make_settings(team, preset.team_settings(plan["nodes"]))
         key = "settings"
-        own = {name: each for name, each in plan["settings"].items() if name != "policies"}
-        if refused := [name for name in own if name in SET_BY_PRESET]:
+        settings = {name: value for name, value in plan["settings"].items() if name != "policies"}
+        if refused := [name for name in settings if name in SET_BY_PRESET]:
             raise ValueError(f"{refused[0]} is set by the preset")
-        make_settings(team, own)
+        make_settings(team, settings)
     except (CorralError, ValueError, TypeError, LookupError, ArithmeticError) as error:
         raise RunError(f"{path}: {key}: {error}") from error
-    found: Plan = plan
-    return found
+    checked_plan: Plan = plan
+    return checked_plan

@@ -1,4 +1,4 @@
-"""What the preset of the main job sets: all of it is here."""
+"""The settings of the preset "from rule"."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["FROM_RULE", "MINUTES", "FromRule"]
 
 @dataclass(frozen=True)
 class FromRule:
-    """All that the preset sets, in one place; what a user gives goes first."""
+    """All settings of the preset; a user's settings have precedence."""
 
     env_kwargs: Mapping[str, Any] = field(
         default_factory=lambda: {"reward": "team", "arrivals": "unknown"}
@@ -20,33 +20,33 @@ class FromRule:
     clone: Mapping[str, Any] = field(  # settings of the trainer clone
         default_factory=lambda: {"num_envs": 64, "n_steps": 16, "n_minibatches": 2}
     )
-    cloned: int = 131_072  # decisions that are cloned from, where that fits into:
-    cloning: float = 0.2  # share of the whole, at most
-    updates: int = 16  # of the clone, at least: num_envs is lower where nodes are many
+    cloned: int = 131_072  # decisions for cloning, at most within the share ``cloning``
+    cloning: float = 0.2  # maximum share of the whole job for cloning
+    updates: int = 16  # minimum updates of the clone: num_envs is lower with many nodes
     team: Mapping[str, Any] = field(  # settings of policy_iteration
         default_factory=lambda: {"n_epochs": 12, "lookahead": 8}
     )
-    learning_rate: float = 8e-3  # by the number of nodes: all of them change at once
-    decisions: int = 1_536  # of a rollout of 4 steps: the team's num_envs follows from it
-    validating: float = 0.15  # of what follows the clone, at most
-    validations: tuple[int, int] = (4, 20)  # over the team's learning: fewest, most
+    learning_rate: float = 8e-3  # divided by the number of nodes, because all change at once
+    decisions: int = 1_536  # in a rollout of 4 steps: sets the team's num_envs
+    validating: float = 0.15  # maximum share of the time after cloning for validation
+    validations: tuple[int, int] = (4, 20)  # minimum and maximum number during team training
     validation: float = 0.3  # share of the windows that are not held out
     usable: float = 0.95  # share of the minutes that is planned
 
     def clone_settings(self, nodes: int) -> dict[str, Any]:
-        """Return settings of the clone, for so many nodes."""
-        most = self.cloned // (self.updates * self.clone["n_steps"] * nodes)
-        num_envs = max(8, min(self.clone["num_envs"], most))
+        """Return the clone's settings for this number of nodes."""
+        maximum = self.cloned // (self.updates * self.clone["n_steps"] * nodes)
+        num_envs = max(8, min(self.clone["num_envs"], maximum))
         return {**self.clone, "num_envs": num_envs, "net_arch": self.net_arch}
 
     def team_settings(self, nodes: int) -> dict[str, Any]:
-        """Return settings of the team, for so many nodes."""
+        """Return the team's settings for this number of nodes."""
         num_envs = max(8, min(128, self.decisions // (4 * nodes)))
         rate = round(min(3e-3, self.learning_rate / nodes), 6)
-        own = {"num_envs": num_envs, "net_arch": self.net_arch, "learning_rate": rate}
-        return {**own, **self.team}
+        settings = {"num_envs": num_envs, "net_arch": self.net_arch, "learning_rate": rate}
+        return {**settings, **self.team}
 
 
 FROM_RULE = FromRule()
 MINUTES = 5.0
-"""How long it takes where neither minutes nor steps are given."""
+"""Default time budget, if neither minutes nor steps are given."""

@@ -1,11 +1,10 @@
-"""What to play of a run that began with a rule: its team where that is better for certain, else the
-rule.
+"""Recommend the team of a run that starts from a rule if it is significantly better, else the rule.
 
-The best of many checkpoints looks better than it is on the windows that it was chosen on. So two
-things are asked of it: the 95 % interval of its own difference to the rule lies below 0, and so
-does the 90 % interval of the mean difference of all checkpoints of the later half of the run, which
-nobody chose. A team that was lucky once does not pass the second, one that is better throughout
-does.
+The best of many checkpoints looks better than it is on the windows on which it was chosen. So the
+team must pass two tests: the 95 % interval of the best checkpoint's difference to the rule lies
+below 0, and so does the 90 % interval of the mean difference of all checkpoints in the later half
+of the run, which involves no choice. A team with one lucky checkpoint fails the second test; a team
+that is better throughout passes it.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ __all__ = ["RECOMMENDATION", "Recommendation", "recommend", "recommendation_of"]
 RECOMMENDATION = "recommendation.json"
 MOST_BYTES = 2**20
 LATER_LEVEL = 0.9
-"""Level of the interval of the later half: with the other one, one-sided 5 % is strict enough."""
+"""Confidence level for the later half: with the other test, one-sided 5 % is strict enough."""
 
 
 @dataclass(frozen=True)
 class Recommendation(Result):
-    """What to play, and the differences on validation windows that say so."""
+    """The recommended policy, with the differences on validation windows that support it."""
 
     json_file = RECOMMENDATION
 
@@ -50,9 +49,9 @@ class Recommendation(Result):
     rule: str  # the best on all days that are not held out
     runner_up: str | None
     why: str
-    windows: int  # of validation
-    compared: int  # checkpoints, and the clone
-    checkpoint: int | None = None  # env steps of that of least cost; 0: the clone of the rule
+    windows: int  # for validation
+    compared: int  # number of checkpoints, with the clone
+    checkpoint: int | None = None  # env steps of the best checkpoint; 0: the clone of the rule
     rule_cost: float | None = None  # points: % of the arrivals
     difference: float | None = None  # cost of that checkpoint minus the rule's, in points
     low: float | None = None  # 95 % interval of it
@@ -65,7 +64,7 @@ class Recommendation(Result):
 
     @property
     def policies(self) -> Mapping[str, Policy]:
-        """agent -> its policy, of what is recommended."""
+        """The recommended policies: agent -> policy."""
         run = self._run()
         if self.play == "team":
             return run.policies
@@ -74,7 +73,7 @@ class Recommendation(Result):
 
     @cached_property
     def decider(self) -> NodeDecider:
-        """What decides in production as is recommended: the team, or the rule to the request."""
+        """The recommended decider for production: the team, or the rule to the request."""
         run = self._run()
         return run.decider if self.play == "team" else Decider.of_rule(self.rule, rules_of(run))
 
@@ -89,59 +88,63 @@ class Recommendation(Result):
         state: Any = None,
         time: Any = None,
     ) -> dict[str, dict[str, Any]]:
-        """Return who offers how many requests to whom, or plans, as ``Run.decide``."""
+        """Return node -> other node -> requests, or plans, like ``Run.decide``."""
         return self.decider.decide(nodes, previous, state, time)
 
     def export(
         self, format: str, folder: str | Path | None = None, *, overwrite: bool = False
     ) -> list[Path]:
-        """Write what is recommended, as ``Run.export``; a rule, which has no weights, to "numpy"
-        alone. Raises ArgumentError."""
+        """Write the recommended policy, like ``Run.export``; a rule has no weights, and supports
+        only format "numpy". Raises ArgumentError."""
         run = self._run()
         if self.play == "team":
             return run.export(format, folder, overwrite=overwrite)
         if format in FORMATS and format != "numpy":
             raise ArgumentError(
-                f"the rule {self.rule} is recommended, which has no weights: give format='numpy'"
+                f"the recommended rule {self.rule} has no weights: pass format='numpy'"
             )
         run.decider = self.decider
         return run.export(format, folder, overwrite=overwrite)
 
     def _run(self) -> Run:
-        """Return the run, the best checkpoint where the team is recommended. Raises RunError."""
+        """Return the run, at its best checkpoint if the team is recommended. Raises RunError."""
         if self.folder is None:
-            raise RunError("this recommendation is of no run: corral.load_run(...).recommendation")
+            raise RunError(
+                "this recommendation has no run: load it with corral.load_run(...).recommendation"
+            )
         return load_run(f"{self.folder}@best" if self.play == "team" else self.folder)
 
     def lines(self) -> list[str]:
-        """Return it in words: what to play, and the difference that says so."""
-        what = f"the rule {self.rule}"
+        """Return the recommendation as text, with the difference that supports it."""
+        choice = f"the rule {self.rule}"
         if self.play == "team":
-            what = f"the team of {self.checkpoint:,} env steps (@best), not {self.rule}"
-        found = [f"Recommended: {what}.", f"Why: {self.why}."]
+            choice = f"the team of {self.checkpoint:,} env steps (@best), not {self.rule}"
+        lines = [f"Recommended: {choice}.", f"Why: {self.why}."]
         if self.difference is not None:
-            own = _figures(self.difference, self.low, self.high)
-            found.append(f"Cost, team minus rule: {own}, {self.requests:+,.1f} requests a window")
-            found.append(f"over {self.windows} validation windows, the best of {self.compared}")
+            figures = _figures(self.difference, self.low, self.high)
+            lines.append(
+                f"Cost, team minus rule: {figures}, {self.requests:+,.1f} requests a window"
+            )
+            lines.append(f"over {self.windows} validation windows, for the best of {self.compared}")
         if self.later is not None:
             mean = _figures(self.later, self.later_low, self.later_high)
-            found.append(f"Mean of the later half of the run: {mean} (90 %)")
-        return found
+            lines.append(f"Mean of the later half of the run: {mean} (90 %)")
+        return lines
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Return one line: what recommendation.json holds."""
+        """Return one row: the content of recommendation.json."""
         return pd.DataFrame([self.to_json()])
 
     def to_json(self) -> dict[str, Any]:
-        """Return all of it as JSON values, but where it is kept."""
+        """Return all fields as JSON values, except the folder."""
         return {name: value for name, value in super().to_json().items() if name != "folder"}
 
 
 def recommendation_of(run: Run) -> Recommendation | None:
-    """Return what was recommended of a run; None where nothing was (yet). Raises RunError."""
+    """Return the recommendation of a run; None if it has none (yet). Raises RunError."""
     path = run.folder / RECOMMENDATION
     try:
-        told = read_fields(
+        fields = read_fields(
             path,
             Recommendation,
             most=MOST_BYTES,
@@ -152,15 +155,15 @@ def recommendation_of(run: Run) -> Recommendation | None:
     except FileNotFoundError:
         return None
     try:
-        PlainRule.of(told["rule"])
+        PlainRule.of(fields["rule"])
     except CorralError as error:
         raise RunError(f"{path}: rule: {error}") from error
-    found = Recommendation(**told, folder=run.folder)
-    if found.play == "team" and found.checkpoint is None:
-        raise RunError(f"{path}: play is 'team', and checkpoint says none")
-    if found.difference is not None and found.requests is None:
-        raise RunError(f"{path}: difference is given, and requests is not")
-    return found
+    recommendation = Recommendation(**fields, folder=run.folder)
+    if recommendation.play == "team" and recommendation.checkpoint is None:
+        raise RunError(f"{path}: play is 'team', but checkpoint is missing")
+    if recommendation.difference is not None and recommendation.requests is None:
+        raise RunError(f"{path}: difference is given, but requests is missing")
+    return recommendation
 
 
 def recommend(
@@ -170,11 +173,11 @@ def recommend(
     arrivals: Array,
     costs: Mapping[int, Array],
 ) -> Recommendation:
-    """Return what to play.
+    """Return the recommendation: team or rule.
 
     Args:
         rule_cost, arrivals: requests of the rule in each validation window: [W].
-        costs: those of each checkpoint, by its env steps (0: the clone): [W].
+        costs: cost of each checkpoint in requests, by its env steps (0: the clone): [W].
     """
     windows = len(rule_cost)
     about: dict[str, Any] = {"rule": rule, "runner_up": runner_up, "windows": windows}
@@ -191,24 +194,24 @@ def recommend(
         "requests": float(difference.mean()),
     }
     if windows < FEWEST_WINDOWS:
-        why = f"{windows} validation windows are too few to tell, {FEWEST_WINDOWS} are needed"
+        why = f"{windows} validation windows are too few; {FEWEST_WINDOWS} are needed"
         return Recommendation("rule", why=why, **about)
     learned = sorted(costs)[1:] if 0 in costs else sorted(costs)
     half = [costs[step] - rule_cost for step in learned[len(learned) // 2 :]]
     later = np.mean(half, axis=0) if half else difference
-    own = difference_interval(difference, arrivals)
-    mean = difference_interval(later, arrivals, level=LATER_LEVEL)
-    about |= {"low": _points(own.low), "high": _points(own.high)}
+    best_interval = difference_interval(difference, arrivals)
+    later_interval = difference_interval(later, arrivals, level=LATER_LEVEL)
+    about |= {"low": _points(best_interval.low), "high": _points(best_interval.high)}
     about["later"] = points * float(later.sum())
-    about |= {"later_low": _points(mean.low), "later_high": _points(mean.high)}
+    about |= {"later_low": _points(later_interval.low), "later_high": _points(later_interval.high)}
     if steps == 0:
-        return Recommendation("rule", why="nothing learned beyond it costs less", **about)
+        return Recommendation("rule", why="no checkpoint costs less than the cloned rule", **about)
     if about["difference"] >= 0:
         return Recommendation("rule", why="no team costs less than it in validation", **about)
     if about["high"] < 0 and about["later_high"] < 0:
         why = "it costs less in validation, and both intervals exclude 0"
         return Recommendation("team", why=why, **about)
-    why = "a team costs less in validation, but an interval does not exclude 0"
+    why = "a team costs less in validation, but an interval includes 0"
     return Recommendation("rule", why=why, **about)
 
 

@@ -1,4 +1,4 @@
-"""A team beside the rule on the days of validation, while it learns."""
+"""Validation of a team during training: day by day, compared with the rule."""
 
 from __future__ import annotations
 
@@ -33,48 +33,50 @@ class History:
     rule: list[float] = field(default_factory=list)
     arrivals: list[float] = field(default_factory=list)
     costs: dict[int, list[float]] = field(default_factory=dict)
-    checks: int = 1  # validations over the whole run
+    checks: int = 1  # number of validations over the whole run
 
     @classmethod
     def read(cls, folder: Path) -> History:
-        """Return that of a run. Raises RunError where it is damaged."""
+        """Return the history of a run. Raises RunError if the file is damaged."""
         path = folder / HISTORY
         try:
-            told = read_fields(path, cls, most=MOST_BYTES, error=RunError, folder=folder)
+            fields = read_fields(path, cls, most=MOST_BYTES, error=RunError, folder=folder)
         except FileNotFoundError:
             raise RunError(f"{path} is missing") from None
-        found = cls(**told)
-        lengths = {len(each) for each in (found.rule, found.arrivals, *found.costs.values())}
+        history = cls(**fields)
+        lengths = {
+            len(values) for values in (history.rule, history.arrivals, *history.costs.values())
+        }
         if len(lengths) > 1:
-            raise RunError(f"{path}: rule, arrivals and costs are not of the same windows")
-        if found.checks < 1:
-            raise RunError(f"{path}: checks = {found.checks}: give 1 or more")
-        return found
+            raise RunError(f"{path}: rule, arrivals and costs have different numbers of windows")
+        if history.checks < 1:
+            raise RunError(f"{path}: checks = {history.checks}: must be 1 or more")
+        return history
 
     def write(self, folder: Path) -> None:
         write_file(folder / HISTORY, json.dumps(asdict(self)) + "\n", folder=folder)
 
 
 class Validated(Callback):
-    """Plays the validation windows now and then; the best checkpoint costs least there."""
+    """Plays the validation windows regularly; the best checkpoint has the least cost there."""
 
     order, keeps_plan = -1, True
     columns = ("cost_beyond_rule",)  # in points
 
     def __init__(self, rule: str, window: int, keep: Callable[[Path], None]) -> None:
-        """``keep`` is told of the run's folder when it begins and ends."""
+        """``keep`` is called with the run's folder at its start and end."""
         self.rule, self.window, self.keep = rule, window, keep
         self.history = History()
-        self.rules: Any = None  # of validation; None: there is none
+        self.rules: Any = None  # for validation; None: no validation
 
     def begin_with(self, clone: Run, preset: FromRule, left: float | None) -> float:
-        """Play the rule and the clone; lay out how often the team is validated. Return the share of
-        the seconds that are ``left`` which this takes; None: steps are counted, and not time."""
+        """Play the rule and the clone, and plan the number of validations. Return their share of
+        the remaining seconds ``left``; None: the length is given in steps."""
         config = clone.config.env_config
         if not config.validation:
             return 0.0
         rows = config.validation["rows"]
-        sums = played(config, [self.rule], rows, self.window, lambda *told: None)[self.rule]
+        sums = played(config, [self.rule], rows, self.window, lambda *progress: None)[self.rule]
         clock = time.monotonic()
         first = cost_of(config.validation_rules(), clone.policies, self.window)
         seconds = time.monotonic() - clock
@@ -88,7 +90,7 @@ class Validated(Callback):
     def on_start(self, session: Any) -> None:
         folder = session.run.folder
         self.keep(folder)
-        if not self.history.arrivals and (folder / HISTORY).is_file():  # it goes on
+        if not self.history.arrivals and (folder / HISTORY).is_file():  # a resumed run
             self.history = History.read(folder)
         history = self.history
         history.costs = {k: v for k, v in history.costs.items() if k <= session.env_steps}
@@ -112,12 +114,12 @@ class Validated(Callback):
         row[self.columns[0]] = self._compare(session, session.env_steps)
 
     def _compare(self, session: Any, steps: int) -> float:
-        """Let the checkpoint of this moment be the best, or not; return how much more than the rule
-        it costs, in points."""
+        """Offer the present checkpoint as the best one; return its cost above that of the rule, in
+        points."""
         history = self.history
         beyond = sum(history.costs[steps]) - sum(history.rule)
         points = 100 * beyond / max(1.0, sum(history.arrivals))
-        compared = f"what it saves beside {self.rule} in validation, in points"
+        compared = f"saving compared with {self.rule} in validation, in points"
         session.statistics.validate(-points, compared)
         return points
 
@@ -126,6 +128,6 @@ class Validated(Callback):
 
 
 def cost_of(rules: Any, policies: Any, window: int) -> Array:
-    """Return the cost of a team, greedy, in each window of the rows: [W] requests."""
+    """Return the cost of a team with greedy play in each window of the rows: [W] requests."""
     played, _ = play_windows(rules, policies, window)
     return WindowSums.of(played, rules).cost

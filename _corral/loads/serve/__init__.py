@@ -1,1 +1,1 @@
-"""A run behind HTTP: decisions, guarded, counted."""
+"""Serve a run over HTTP, with guarded decisions and metrics."""

@@ -1,4 +1,4 @@
-"""What a folder of ``corral advise`` says that is to be served. docs/advise.md lists its keys."""
+"""Read the verdict of a ``corral advise`` folder, for serving. docs/advise.md lists the keys."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["ADVICE", "Advised", "advised"]
 
 ADVICE = "advice.json"
 TEAM = "team"
-"""The folder of the team in that of the advice; no other is opened because a file names it."""
+"""Folder of the team inside the advice folder; a folder named in the file is never opened."""
 FORMAT = 1
 MOST_BYTES = 2**26
 
 
 class Settings(TypedDict, total=False):
-    """Arguments of dfaas_v0 that a decision depends on."""
+    """Arguments of dfaas_v0 that affect decisions."""
 
     queue: int
     neighbours: dict[str, list[str]] | None
@@ -44,7 +44,7 @@ class Nodes(TypedDict):
 
 
 class Kept(TypedDict):
-    """What is read of advice.json."""
+    """The fields of advice.json that are read."""
 
     format: int
     run: Literal["team", "rule"]
@@ -59,13 +59,13 @@ class Advised:
     """The verdict of an advice."""
 
     run: Literal["team", "rule"]
-    rule: str  # the best one
-    team: Path | None  # its folder, where it is there
+    rule: str  # the best rule
+    team: Path | None  # the team's folder, if it exists
     nodes: tuple[str, ...]
     settings: Mapping[str, Any]  # arguments of dfaas_v0
 
     def about(self) -> dict[str, Any]:
-        """Return of the nodes as much as a rule asks for, as ``about_rules`` tells it of a run."""
+        """Return the description of the nodes that a rule needs, like ``about_rules`` for a run."""
         from corral.envs.dfaas_v0.network import adjacency
 
         agents = [f"node_{i}" for i in range(len(self.nodes))]
@@ -85,7 +85,7 @@ class Advised:
 
 
 def advised(folder: Path) -> Advised:
-    """Read the verdict. Raises RunError where it is damaged."""
+    """Read the verdict. Raises RunError if the file is damaged."""
     path = folder / ADVICE
     try:
         kept = read_fields(
@@ -104,12 +104,12 @@ def advised(folder: Path) -> Advised:
     is_there = kept["team"] is not None and team.is_dir() and not team.is_symlink()
     try:
         if len(set(nodes)) != len(nodes):
-            raise ValueError("a node stands twice in trace.nodes")
+            raise ValueError("duplicate node in trace.nodes")
         PlainRule.of(kept["rule"]["rule"])
-        found = Advised(
+        verdict = Advised(
             kept["run"], kept["rule"]["rule"], team if is_there else None, nodes, kept["settings"]
         )
-        found.about()
+        verdict.about()
     except (CorralError, ValueError, OSError) as error:
         raise RunError(f"{path}: {error}") from error
-    return found
+    return verdict

@@ -1,7 +1,7 @@
-"""The server: POST /decide, GET /healthz, GET /metrics.
+"""The HTTP server: POST /decide, GET /healthz, GET /metrics.
 
-An answer depends on its request alone, so that a server that is killed and started again answers as
-before: what others reported, and a team's memory, come with the request.
+A response depends only on its request, so a restarted server answers as before: the request carries
+the other nodes' reports and the team's memory.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ Headers = Iterable[tuple[bytes, bytes]]
 
 JSON = "application/json"
 KEPT = 900
-"""Seconds that a connection stays open without a request: a gateway asks once a step."""
+"""Seconds that an idle connection stays open: a gateway sends one request per step."""
 MOST_REST = 1.0
-"""Seconds."""
+"""Maximum pause after a large request, in seconds."""
 PLAIN = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def app_of(service: Service, limits: Limits | None = None) -> Application:
-    """Return the application that answers by ``service``. Hosts, origins and connections are the
-    affair of the server that runs it, see ``serve``."""
+    """Return the application that answers with ``service``. The server that runs it checks hosts,
+    origins and connections, see ``serve``."""
     info = {"run": service.run, "deciding": service.deciding, "rule": service.rule}
     log = service.log
     metrics = Metrics(info, lambda: 0 if log is None else log.failures, service.plans)
@@ -65,11 +65,11 @@ def app_of(service: Service, limits: Limits | None = None) -> Application:
 
 
 class Application(FastAPI):
-    """An application that decides before anything else: FastAPI's routing, and its objects for
-    request and response, take longer than a decision."""
+    """An application that answers POST /decide before FastAPI's routing, because routing and
+    request objects take longer than a decision."""
 
     def __init__(self, deciding: Deciding) -> None:
-        # Its pages for people load scripts from elsewhere.
+        # FastAPI's documentation pages load scripts from other sites.
         super().__init__(title="corral", version=corral.__version__, docs_url=None, redoc_url=None)
         self.deciding = deciding
         self.add_api_route(
@@ -89,7 +89,7 @@ class Application(FastAPI):
 class Deciding:
     """POST /decide, as a plain ASGI application.
 
-    What takes long is decided by a thread, one at a time, so that the loop goes on answering.
+    Slow decisions run one at a time in a thread, so that the event loop stays responsive.
     """
 
     def __init__(self, service: Service, metrics: Metrics, limits: Limits) -> None:
@@ -104,10 +104,10 @@ class Deciding:
         try:
             await self._serve(scope["headers"], receive, send)
         except asyncio.CancelledError:
-            return  # the server ends, and has closed the connection
+            return  # the server is stopping, and has closed the connection
 
     async def routed(self, request: Request) -> Response:
-        """Say what each node does with its requests."""
+        """Return the decision for each node as an HTTP response."""
         messages: list[Any] = []
 
         async def keep(message: Any) -> None:
@@ -115,7 +115,7 @@ class Deciding:
 
         await self._serve(request.scope["headers"], request.receive, keep)
         if not messages:
-            return Response(status_code=400)  # to nobody
+            return Response(status_code=400)  # the client has disconnected
         text = b"".join(message.get("body", b"") for message in messages)
         return Response(text, messages[0]["status"], media_type=JSON)
 
@@ -137,10 +137,10 @@ class Deciding:
             if len(body) <= SMALL and self.service.quick:
                 status, text = self.answer(body)
             else:
-                found = await self._in_turn(body, receive)
-                if found is None:
+                outcome = await self._in_turn(body, receive)
+                if outcome is None:
                     return
-                status, text = found
+                status, text = outcome
             self.held_bytes += len(text)
             try:
                 await send_answer(send, status, text)
@@ -155,13 +155,13 @@ class Deciding:
             self.held_bytes -= len(body)
 
     def _require_size(self, body: bytes) -> None:
-        """Raise Refused if the body is too large, or no more large ones can be held."""
+        """Raise Refused if the body is too large, or no more large bodies fit into memory."""
         if len(body) > MOST_BYTES:
             raise Refused(413, "body_bytes", f"the body has more than {MOST_BYTES:,} bytes")
         self._require_room()
 
     async def _in_turn(self, body: bytes, receive: Receive) -> tuple[int, bytes] | None:
-        """Return what the thread answers; None if the client went away. Raises Refused."""
+        """Return the thread's response; None if the client disconnected. Raises Refused."""
         large = len(body) > SMALL
         if large:
             self._require_room()
@@ -173,12 +173,12 @@ class Deciding:
             return answer.result() if answer.done() else None
         finally:
             self.waiting -= large
-            answer.cancel()  # no effect on one that has begun
+            answer.cancel()  # no effect if it has started
             gone.cancel()
 
     def _rested(self, body: bytes) -> tuple[int, bytes]:
-        """Return what ``answer`` does. After a large request the thread rests for as long as it
-        took, twice, so that small ones have two thirds of the interpreter's time at least."""
+        """Call ``answer``. After a large request the thread pauses for twice the time it took, so
+        that small requests get at least two thirds of the interpreter's time."""
         if len(body) <= SMALL:
             return self.answer(body)
         time.sleep(max(0.0, self.rests_until - time.monotonic()))
@@ -191,22 +191,23 @@ class Deciding:
 
     def _require_room(self) -> None:
         """Raise Refused if no more large requests can be held."""
-        held, waiting = self.limits.held_bytes, self.limits.waiting
-        if self.held_bytes > held or self.waiting >= waiting:
-            raise Refused(503, "busy", f"{waiting} large requests, or {held:,} bytes, are waiting")
+        most_bytes, most_waiting = self.limits.held_bytes, self.limits.waiting
+        if self.held_bytes > most_bytes or self.waiting >= most_waiting:
+            text = f"{most_waiting} large requests, or {most_bytes:,} bytes, are waiting; try later"
+            raise Refused(503, "busy", text)
 
     def answer(self, body: bytes) -> tuple[int, bytes]:
-        """Return status and body for the body of a request."""
+        """Return status and body of the response to a request body."""
         memory = self.service.memory
         try:
-            asked = self.form.read(body)
-            nodes, previous = asked["nodes"], asked.get("previous")
+            request = self.form.read(body)
+            nodes, previous = request["nodes"], request.get("previous")
             self._require_names(nodes)
-            state = memory.read(asked.get("state"), begins=previous is None) if memory else None
+            state = memory.read(request.get("state"), begins=previous is None) if memory else None
             begin = time.perf_counter()
             try:
-                answer = self.service.decide(nodes, previous, state, asked.get("time"))
-            except DecisionError as error:  # more requests than a rule draws for
+                answer = self.service.decide(nodes, previous, state, request.get("time"))
+            except DecisionError as error:  # more requests than a rule can draw for
                 raise BadRequest.of(error.field, str(error).partition(": ")[2]) from None
             seconds = time.perf_counter() - begin
             text = self.form.answered(answer, memory.text_of(answer.state) if memory else None)
@@ -222,19 +223,20 @@ class Deciding:
         return 422, refused(error)
 
     def _require_names(self, nodes: Numbers) -> None:
-        """Raise BadRequest for names that are not served."""
+        """Raise BadRequest for unknown node names."""
         names = self.service.names
         if names is None or nodes.keys() <= names:
             return
         unknown = [name for name in nodes if name not in names][:MOST_FAULTS]
-        known, more = self.service.nodes[:8], len(self.service.nodes) - 8
-        message = f"no such node: the run has {', '.join(known)}" + f" and {more} more" * (more > 0)
-        message += "; corral serve --nodes adds names"
+        served_names, more = self.service.nodes[:8], len(self.service.nodes) - 8
+        message = f"unknown node: the run has {', '.join(served_names)}"
+        message += f" and {more} more" * (more > 0)
+        message += "; add names with corral serve --nodes"
         raise BadRequest([{"field": f"nodes.{name}", "message": message} for name in unknown])
 
 
 class Refused(Exception):
-    """A request that a limit keeps out."""
+    """A request that was refused because of a limit."""
 
     def __init__(self, status: int, limit: str, text: str, field: str = "body") -> None:
         super().__init__(text)
@@ -242,13 +244,13 @@ class Refused(Exception):
 
 
 async def _disconnected(receive: Receive) -> None:
-    """Wait until the client goes away."""
+    """Wait until the client disconnects."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 def _require_json(headers: Headers) -> None:
-    """Raise Refused for a body that is not sent as JSON: a page of any site can send others."""
+    """Raise Refused if the body is not declared as JSON: any web page can send other types."""
     for name, value in headers:
         if name == b"content-type":
             if value.partition(b";")[0].strip().lower() == JSON.encode():
@@ -261,18 +263,18 @@ def _require_json(headers: Headers) -> None:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that is bound to that address; port 0: a free one.
+    """Return a socket that is bound to the address; port 0: a free port.
 
-    Raises ValueError, with what to do, where it cannot be.
+    Raises ValueError if it cannot be bound.
     """
     if not 0 <= port <= 65535:
-        raise ValueError(f"port={port}: give 1 to 65535, or 0 for a free one")
+        raise ValueError(f"port={port}: pass 1 to 65535, or 0 for a free port")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except OSError as error:
-        raise ValueError(f"--host {host}: no such address: {error}") from None
+        raise ValueError(f"--host {host}: unknown address: {error}") from None
     bound = socket.socket(family, kind, protocol)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -280,8 +282,8 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         bound.close()
         raise ValueError(
-            f"port {port} of {host}: {error.strerror or error}; --port takes another one, 0 a free "
-            "one"
+            f"port {port} of {host}: {error.strerror or error}; pass another --port, or 0 for a "
+            "free port"
         ) from None
     return bound
 
@@ -296,9 +298,9 @@ def serve(
 ) -> None:
     """Answer until SIGTERM or Ctrl-C; ``begun`` is called with the address when it listens.
 
-    Requests must name a host of this server: the loopback names, the address of ``bound``, or one
-    of ``hosts``. Pages of other sites may ask if they are among ``origins``, as in
-    "https://ops.example.com". Raises ArgumentError for malformed ones.
+    The Host header must name this server: a loopback name, the address of ``bound``, or one of
+    ``hosts``. Pages of other sites may send requests if they are among ``origins``, such as
+    "https://ops.example.com". Raises ArgumentError for malformed ``hosts`` or ``origins``.
     """
     server = server_of(service, bound, begun, hosts=hosts, origins=origins)
     _return_memory()
@@ -310,8 +312,8 @@ def serve(
 
 
 def _return_memory() -> None:
-    """Let arrays of megabytes go back to the system when they are freed: glibc keeps them, twice if
-    two threads make them."""
+    """Let the system reclaim large arrays when they are freed: glibc would keep their memory, twice
+    if two threads allocate."""
     if sys.platform == "linux":
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
         if mallopt is not None:
@@ -331,7 +333,7 @@ def server_of(
     origins: Iterable[str] = (),
     limits: Limits | None = None,
 ) -> Server:
-    """Return the server that ``serve`` runs. Raises ArgumentError."""
+    """Return the server for ``serve``. Raises ArgumentError."""
     limits = limits or Limits()
     app = app_of(service, limits)
     refusals = app.deciding.refusals

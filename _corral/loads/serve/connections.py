@@ -1,20 +1,20 @@
-"""Connections: how many, how long they may take, and the end of a server.
+"""Connections: their number, their time limits, and the shutdown of a server.
 
-uvicorn limits neither the bytes of headers (with httptools) nor the time of headers, bodies and
-readers; its ``limit_concurrency`` refuses everybody while idle connections fill it. So a connection
-has a phase, and since when:
+uvicorn does not limit the bytes of headers (with httptools), nor the time for headers, bodies and
+reading clients; its ``limit_concurrency`` refuses all requests while idle connections fill it. So
+each connection has a phase with a start time:
 
-| phase | ends in |
+| phase | time limit |
 |---|---|
-| "headers": it is new, or the headers of a request have begun | ``Limits.seconds`` |
+| "headers": the connection is new, or the headers of a request have begun | ``Limits.seconds`` |
 | "body" | ``Limits.seconds`` |
-| "rest": of a body whose request was refused before its end | ``Limits.seconds`` |
-| "deciding": the answer is not ready, or not sent yet | no limit; the client has to read in time |
+| "rest": remaining body of a refused request | ``Limits.seconds`` |
+| "deciding": the response is not ready or not sent | none; the client must read it in time |
 | "idle": between requests | the keep-alive time |
-| "closing": refused | a second |
+| "closing": refused | one second |
 
-If there are too many, those go that have never been answered, the one that has waited longest
-first. At twice as many those that have been idle longest go too.
+If there are too many connections, those without any response are closed, the longest waiting first.
+At twice the limit, the longest idle connections are closed as well.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from corral.loads.serve.limits import Limits, Refusals, refusal
 __all__ = ["Config", "Connection", "Server"]
 
 GRACE = 0.3
-"""Seconds that answers may still take after SIGTERM."""
+"""Seconds for unfinished responses after SIGTERM."""
 UNREAD = 1.0
-"""Seconds that a connection stays although there are too many, up to twice as many."""
+"""Seconds before an excess connection is closed, up to twice the limit."""
 TICKS = 5
-"""Between two looks at the connections, of 0.1 s each."""
+"""Ticks of 0.1 s between two checks of the connections."""
 
 
 class Config(uvicorn.Config):
-    """Settings of uvicorn, with the limits of ours."""
+    """uvicorn's settings, with our limits."""
 
     def __init__(self, app: Any, limits: Limits, refusals: Refusals, **options: Any) -> None:
         super().__init__(app, http=Connection, ws="none", **options)
@@ -49,7 +49,7 @@ class Config(uvicorn.Config):
 
 
 class Connection(HttpToolsProtocol):
-    """The connection of a client, with limits."""
+    """A client connection with limits."""
 
     config: Config
 
@@ -58,13 +58,18 @@ class Connection(HttpToolsProtocol):
         self.limits, self.refusals = self.config.limits, self.config.refusals
         self.phase, self.since = "headers", self.loop.time()
         self.head_bytes = self.answers = 0
-        self.unread_since: float | None = None  # the client does not take its answer
+        self.unread_since: float | None = None  # since when the client does not read its response
         if len(self.connections) >= 2 * self.limits.connections:
             make_room(
-                [each for each in self.connections if isinstance(each, Connection)], self.since
+                [
+                    connection
+                    for connection in self.connections
+                    if isinstance(connection, Connection)
+                ],
+                self.since,
             )
         if len(self.connections) >= 2 * self.limits.connections:
-            self._refuse(503, "connections", "all connections wait for decisions")
+            self._refuse(503, "connections", "all connections wait for decisions; try later")
 
     def data_received(self, data: bytes) -> None:
         if self.phase == "closing":
@@ -77,12 +82,12 @@ class Connection(HttpToolsProtocol):
 
     def eof_received(self) -> None:
         if self.phase == "body":
-            self._refuse(400, "cut", "the client ended the connection amid a body")
+            self._refuse(400, "cut", "the client closed the connection within a body")
         super().eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self.phase == "body":
-            self.refusals.bite("cut", "the connection was lost amid a body")
+            self.refusals.bite("cut", "the connection was lost within a body")
         super().connection_lost(exc)
 
     # --- Phases ----------------------------------------------------------------------------------
@@ -92,11 +97,11 @@ class Connection(HttpToolsProtocol):
         self._enter("headers")
 
     def on_headers_complete(self) -> None:
-        if self.head_bytes > self.limits.header_bytes:  # maybe with a part of the body
+        if self.head_bytes > self.limits.header_bytes:  # may include a part of the body
             size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
             if size > self.limits.header_bytes:
                 self._refuse_headers()
-                raise ValueError("the headers are too large")  # which ends the parser
+                raise ValueError("the headers are too large")  # stops the parser
         self.head_bytes = 0
         self._enter("body")
         super().on_headers_complete()
@@ -130,7 +135,7 @@ class Connection(HttpToolsProtocol):
         """Close the connection if its client is too slow."""
         seconds = self.limits.seconds
         if self.unread_since is not None and now - self.unread_since > seconds:
-            self.refusals.bite("answer_seconds", f"an answer was not read within {seconds:g} s")
+            self.refusals.bite("answer_seconds", f"a response was not read within {seconds:g} s")
             self.end()
         elif self.phase == "closing" and now - self.since > 1:
             self.end()
@@ -139,7 +144,7 @@ class Connection(HttpToolsProtocol):
             self._refuse(408, f"{part}_seconds", f"its {part} took more than {seconds:g} s")
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no HTTP: uvicorn calls it."""
+        """Refuse a malformed HTTP request; called by uvicorn."""
         if self.phase != "closing":
             self._refuse(400, "http", msg)
 
@@ -148,11 +153,11 @@ class Connection(HttpToolsProtocol):
         self._refuse(431, "header_bytes", text)
 
     def _refuse(self, status: int, limit: str, text: str) -> None:
-        """Count, answer where no answer has begun, and close the connection."""
+        """Count the refusal, send a response unless another has begun, and close the connection."""
         self.refusals.bite(limit, text)
         if self.phase == "body":
             free = not self.cycle.response_started and not self.pipeline
-        else:  # no other answer is due
+        else:  # no other response is pending
             free = self.phase != "rest" and (self.cycle is None or self.cycle.response_complete)
         if free:
             self.refusals.refused[status].inc()
@@ -166,7 +171,7 @@ class Connection(HttpToolsProtocol):
         self.transport.close()
 
     def end(self) -> None:
-        """End the connection at once, whatever is on its way."""
+        """End the connection at once, whatever is being sent."""
         self._enter("closing")
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.disconnected = True
@@ -176,21 +181,25 @@ class Connection(HttpToolsProtocol):
 
 
 def make_room(connections: list[Connection], now: float) -> None:
-    """End those of too many connections that have the least claim to their places."""
+    """End connections in excess of the limit, the least important first."""
     limits, refusals = connections[0].limits, connections[0].refusals
     excess = len(connections) - limits.connections
-    waiting = [each for each in connections if each.phase != "deciding"]
-    if excess < limits.connections:  # clients that were answered stay, and new ones have a second
-        waiting = [each for each in waiting if not each.answers and now - each.since > UNREAD]
-    waiting.sort(key=lambda each: (each.answers > 0, each.since))
-    for each in waiting[:excess]:
-        text = f"more than {limits.connections:,}: the one that waited longest was ended"
+    waiting = [connection for connection in connections if connection.phase != "deciding"]
+    if excess < limits.connections:  # keep clients with a response, and give new ones a second
+        waiting = [
+            connection
+            for connection in waiting
+            if not connection.answers and now - connection.since > UNREAD
+        ]
+    waiting.sort(key=lambda connection: (connection.answers > 0, connection.since))
+    for connection in waiting[:excess]:
+        text = f"more than {limits.connections:,}: the longest waiting connection was closed"
         refusals.bite("connections", text)
-        each.end()
+        connection.end()
 
 
 class Server(uvicorn.Server):
-    """A server that looks at the time of its connections, and ends within a second."""
+    """A server that checks the time of its connections, and stops within a second."""
 
     config: Config
 
@@ -218,11 +227,15 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
     def _abort(self) -> None:
-        """End what still runs: slow clients, decisions that take long."""
+        """End slow clients and long decisions."""
         for connection in self._connections():
             connection.end()
         for task in [*self.server_state.tasks]:
             task.cancel()
 
     def _connections(self) -> list[Connection]:
-        return [each for each in self.server_state.connections if isinstance(each, Connection)]
+        return [
+            connection
+            for connection in self.server_state.connections
+            if isinstance(connection, Connection)
+        ]

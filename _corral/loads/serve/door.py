@@ -1,9 +1,9 @@
-"""Who may ask: requests to this server by its names, from no page of another site.
+"""Check the Host and Origin headers: only requests to this server's names, from allowed pages.
 
-A browser sends requests for any page that a person visits. A name of the attacker may lead to this
-machine (DNS rebinding), so that the browser takes the server for a part of the page: the header
-Host then has that name. A request across sites names the page in Origin. Starlette's
-TrustedHostMiddleware looks at Host alone, and counts nothing.
+A browser sends requests for any page that a user visits. An attacker's name may resolve to this
+machine (DNS rebinding), so that the browser treats the server as part of the attacker's page; the
+Host header then has that name. A cross-site request has its page in the Origin header. Starlette's
+TrustedHostMiddleware checks only Host, and counts nothing.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 ANY_ADDRESS = ("0.0.0.0", "::")
 
 HOST = re.compile(rb"(?:\[([0-9a-f:.]+)\]|([^\[\]:/@\s]+))(?::\d{1,5})?")
-"""A name, or an address of either kind, and maybe a port."""
+"""A name, or an IPv4 or IPv6 address, optionally with a port."""
 NAME = re.compile(r"[\w.-]+|[0-9a-fA-F:.]+")
 ORIGIN = re.compile(r"https?://[^/\s]+")
 
 
 class Door:
-    """Lets requests through to ``app`` that name a host of this server, and no other origin.
+    """Passes requests to ``app`` if Host names this server and Origin is allowed.
 
-    ``bound`` is the address it listens on; if that is every one, the address that a connection
-    came in by is a host of this server. ``hosts`` are further names, ``origins`` sites whose pages
-    may ask. Raises ArgumentError.
+    ``bound`` is the address on which the server listens; if it listens on all addresses, the local
+    address of a connection is also a valid host. ``hosts`` are further names, ``origins`` sites
+    with pages that may send requests. Raises ArgumentError.
     """
 
     def __init__(
@@ -47,12 +47,12 @@ class Door:
         for host in hosts:
             if not NAME.fullmatch(host):
                 raise ArgumentError(
-                    f"allow_host={host!r}: give a name or an address, without scheme and port"
+                    f"allow_host={host!r}: pass a name or an address, without scheme and port"
                 )
         for origin in origins:
             if not ORIGIN.fullmatch(origin):
                 raise ArgumentError(
-                    f"allow_origin={origin!r}: give scheme and host, as in https://ops.example.com"
+                    f"allow_origin={origin!r}: pass scheme and host, as in https://ops.example.com"
                 )
         self.app, self.refusals = app, refusals
         self.any_address = bound in ANY_ADDRESS
@@ -69,52 +69,52 @@ class Door:
             await self.app(scope, receive, send)
 
     def _refused(self, scope: Scope) -> tuple[int, str, str] | None:
-        """Return status, limit and reason; None for a request that may come in."""
+        """Return status, limit and reason of a refusal; None for an allowed request."""
         host = origin = None
         for name, value in scope["headers"]:
             if name == b"host":
                 if host is not None:
-                    return 400, "host", "more than one header Host"
+                    return 400, "host", "duplicate Host header"
                 host = value.lower()
             elif name == b"origin":
                 origin = value.lower()
         if host is None:
-            return 400, "host", "no header Host"
+            return 400, "host", "missing Host header"
         if host not in self.hosts:
-            found = HOST.fullmatch(host)
-            if found is None:
-                return 400, "host", "no name of a host in the header Host"
-            called = found[1] or found[2]
-            if called not in self.hosts and not self._arrived_at(called, scope):
-                text = f"{_text(called)} is no name of this server; --allow-host adds one"
+            match = HOST.fullmatch(host)
+            if match is None:
+                return 400, "host", "invalid Host header"
+            hostname = match[1] or match[2]
+            if hostname not in self.hosts and not self._arrived_at(hostname, scope):
+                text = f"{_text(hostname)} is not a name of this server; --allow-host adds one"
                 return 421, "host", text
         if origin is None or origin in self.origins or origin.partition(b"://")[2] == host:
             return None
-        return 403, "origin", f"pages of {_text(origin)} may not ask; --allow-origin lets them"
+        return 403, "origin", f"pages of {_text(origin)} are not allowed; --allow-origin adds them"
 
     def _arrived_at(self, host: bytes, scope: Scope) -> bool:
-        """Return whether ``host`` is the address of this machine that the client connected to."""
+        """Whether ``host`` is the address of this machine to which the client connected."""
         server = scope.get("server")
         return self.any_address and server is not None and host == str(server[0]).encode()
 
 
 async def send_answer(send: Send, status: int, text: bytes, *, close: bool = False) -> None:
-    """Send an answer of JSON, and wait until the client has taken nearly all of it."""
+    """Send a JSON response, and wait until the client has read nearly all of it."""
     size = str(len(text)).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", size)]
     if close:
         headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
-    if len(text) > LARGE_ANSWER:  # uvicorn waits for the part before
+    if len(text) > LARGE_ANSWER:  # uvicorn waits until the previous part is sent
         await send({"type": "http.response.body", "body": text, "more_body": True})
         text = b""
     await send({"type": "http.response.body", "body": text})
 
 
 LARGE_ANSWER = 65_536
-"""Bytes above which an answer may lie in memory for long, waiting for its client."""
+"""Bytes above which a response may stay in memory for long, waiting for its client."""
 
 
 def _text(value: bytes) -> str:
-    """Return a part of a header for people: shortened, without control characters."""
+    """Return a part of a header for a message: shortened, without control characters."""
     return ascii(value.decode("latin-1")[:80])

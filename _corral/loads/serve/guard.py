@@ -1,20 +1,19 @@
-"""A guard around who decides: where it knows better than to ask, or the answer is none, the rule
-decides.
+"""Guard a team's decisions: a rule decides if the input or the team's answer is not acceptable.
 
-A team has learned for the numbers that it saw. What it does with others nobody has looked at, and a
-network is sure of itself there too. So the guard lets a rule decide
+A team has been trained on certain numbers. Its behavior on other numbers is untested, and a network
+is confident there too. So the guard lets a rule decide
 
-| reason | where |
+| reason | condition |
 |---|---|
-| ``nodes`` | there are other nodes than in training, or others have reported |
-| ``arrivals``, ``capacity``, ``queue``, ``spare``, ``lost`` | one is outside its range |
-| ``spare``, ``lost`` | the same of reports in a team's memory, which restarts then |
-| ``last_arrivals`` | the same of counts of past steps, which may be 0 |
-| ``raised`` | the team raises |
-| ``nonsense`` | its answer is no forwarding of the requests that arrived, or no plan |
+| ``nodes`` | the nodes, or the nodes that have reported, differ from those of the training |
+| ``arrivals``, ``capacity``, ``queue``, ``spare``, ``lost`` | a value is outside its range |
+| ``spare``, ``lost`` | a report in the team's memory is outside its range; the memory restarts |
+| ``last_arrivals`` | a count of a past step is outside its range, which includes 0 |
+| ``raised`` | the team raises an exception |
+| ``nonsense`` | the answer is not a valid forwarding of the arrivals, or not a valid plan |
 
-and counts each reason. The ranges are those of training, wider by ``margin`` of the largest value,
-and end where the team takes no more: at the scales and the queue of its environment.
+and counts each reason. The ranges are those of the training, widened by ``margin`` times the
+largest value. They end at the scales and the queue of the environment, which limit a team's input.
 """
 
 from __future__ import annotations
@@ -51,27 +50,27 @@ __all__ = [
 NOW, ENDED = ("arrivals", "last_arrivals", "capacity", "queue"), ("spare", "lost")
 REASONS = ("nodes", *NOW, *ENDED, "raised", "nonsense")
 MARGIN = 0.1
-"""How much further than in training numbers may go, as a share of the largest seen there."""
+"""Default widening of the ranges of the training, as a share of the largest value."""
 
 Numbers = Mapping[str, Mapping[str, Any]]
 """Node -> numbers by name; "last_arrivals" may be a list of them."""
 Decision = dict[str, dict[str, Any]]
 """Node -> other node -> requests; with unknown arrivals node -> plan."""
 Decide = Callable[..., "tuple[Decision, Any]"]
-"""Is called with nodes, previous, a state and, if one was sent, the time. Returns a decision, and
-the hidden state for the next one; None without any."""
+"""Called with nodes, previous, a state and, if one was sent, the time. Returns a decision, and the
+hidden state for the next one; None for a policy without state."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What nodes do, who said so, and why not the team."""
+    """The nodes' decision, its author, and the reason if the team did not decide."""
 
     decision: Decision
     by: str  # "team" or "rule"
-    reason: str | None = None  # one of REASONS; of a rule that is served alone, "nodes" or None
-    detail: str | None = None  # in words, with the node and the number
-    state: Any = None  # for the next decision, of a team with memory
-    difference: int | None = None  # requests that a shadow would have placed elsewhere
+    reason: str | None = None  # one of REASONS; for a rule that is served alone, "nodes" or None
+    detail: str | None = None  # the reason as text, with the node and the number
+    state: Any = None  # for the next decision, if the team has memory
+    difference: int | None = None  # requests that a shadow would have placed differently
 
     @property
     def forward(self) -> Decision:
@@ -86,23 +85,22 @@ class Answer:
 
 @dataclass(frozen=True)
 class Ranges:
-    """What nodes were trained with: node -> name of a number -> (lowest, highest)."""
+    """The ranges of the training: node -> name of a number -> (lowest, highest)."""
 
     of: Mapping[str, Mapping[str, tuple[float, float]]]
-    neighbours: Mapping[str, frozenset[str]]  # node -> to whom it can forward
-    plans: bool = False  # whether arrivals are unknown, so that a team answers by plans
-    link_limit: int | None = None  # requests that a link carries in a step
+    neighbours: Mapping[str, frozenset[str]]  # node -> nodes to which it can forward
+    plans: bool = False  # whether arrivals are unknown, so that a team answers with plans
+    link_limit: int | None = None  # maximum requests per link and step
 
     @classmethod
     def seen(cls, about: Mapping[str, Any], margin: float = MARGIN) -> Ranges:
-        """Return the ranges of training, as ``about_rules`` of ``corral.loads.export``
-        tells them, wider by ``margin`` of the highest number on both sides, but with no number that
-        a ``NodeDecider`` refuses.
+        """Return the ranges of the training from ``about_rules`` of ``corral.loads.export``.
 
-        Raises ValueError where that is negative or not finite.
+        They are widened on both sides by ``margin`` times the highest number, up to the limits of a
+        ``NodeDecider``. Raises ValueError if ``margin`` is negative or not finite.
         """
         if isinstance(margin, bool) or not (math.isfinite(margin) and margin >= 0):
-            raise ValueError(f"margin={margin!r}: give a number, 0 or more, such as {MARGIN}")
+            raise ValueError(f"margin={margin!r}: pass a number, 0 or more, such as {MARGIN}")
         most = limits_of(about)
         most |= {"spare": most["capacity"], "lost": most["arrivals"]}
         ranges = {
@@ -113,7 +111,7 @@ class Ranges:
             for name, of in about["seen"].items()
         }
         if about.get("last_counts", 0):
-            for of in ranges.values():  # no step was before the first
+            for of in ranges.values():  # before the first step, past counts are 0
                 of["last_arrivals"] = min(0.0, of["arrivals"][0]), of["arrivals"][1]
         nodes = about["nodes"]
         neighbours = {
@@ -124,12 +122,12 @@ class Ranges:
         return cls(ranges, neighbours, plans, about.get("link_limit"))
 
     def outside(self, nodes: Numbers, previous: Numbers | None) -> tuple[str, str] | None:
-        """Return a reason, and in words what is outside; None where nothing is."""
-        for given in (nodes,) if previous is None else (nodes, previous):
-            if given.keys() != self.of.keys():
-                return "nodes", other_nodes(given, self.of)
-        for given, keys in ((nodes, NOW), (previous or {}, ENDED)):
-            for name, numbers in given.items():
+        """Return reason and detail of the first value outside its range; None if all are inside."""
+        for numbers_of in (nodes,) if previous is None else (nodes, previous):
+            if numbers_of.keys() != self.of.keys():
+                return "nodes", other_nodes(numbers_of, self.of)
+        for numbers_of, keys in ((nodes, NOW), (previous or {}, ENDED)):
+            for name, numbers in numbers_of.items():
                 seen = self.of[name]
                 for key in keys:
                     for value in _values(numbers, key):
@@ -140,12 +138,12 @@ class Ranges:
         return None
 
     def late(self, state: Any) -> tuple[str, str] | None:
-        """Return the same of the reports of earlier steps in a team's memory."""
+        """Return the same for the reports of earlier steps in a team's memory."""
         if not isinstance(state, State) or not state.reports.size:
             return None
         low, high = self._bounds
-        odd = np.argwhere((state.reports < low) | (state.reports > high))
-        for _, k, i, j in odd[:1].tolist():
+        outliers = np.argwhere((state.reports < low) | (state.reports > high))
+        for _, k, i, j in outliers[:1].tolist():
             value = f"{ENDED[j]} {state.reports[0, k, i, j]} of an earlier step"
             allowed = f"{max(low[i, j], 0):.4g} to {high[i, j]:.4g}"
             return ENDED[j], f"{state.nodes[i]}: {value}, not in {allowed}"
@@ -158,53 +156,53 @@ class Ranges:
         return np.array(rows, dtype=np.float64).transpose(2, 0, 1)
 
     def wrong(self, decision: Any, nodes: Numbers) -> str | None:
-        """Return in words why ``decision`` is none; None if it is one."""
+        """Return the reason why ``decision`` is not valid; None if it is."""
         if self.plans:
             return nonsense_plans(decision, nodes, self.neighbours, self.link_limit)
         return nonsense(decision, nodes, self.neighbours)
 
 
 def _values(numbers: Mapping[str, Any], key: str) -> tuple[Any, ...] | list[Any]:
-    """Return the numbers of that name; a queue that is missing is 0."""
+    """Return the numbers with that name; a missing queue is 0."""
     if key in ("arrivals", "last_arrivals"):
-        found = numbers.get(key, ())
-        return found if isinstance(found, list | tuple) else (found,)
+        counts = numbers.get(key, ())
+        return counts if isinstance(counts, list | tuple) else (counts,)
     return (numbers.get(key, 0),)
 
 
 def newest(node: Mapping[str, Any]) -> int:
-    """Return the arrivals of a node in this step, or in the last one if they are unknown."""
-    found = node["arrivals"] if "arrivals" in node else node["last_arrivals"]
-    if isinstance(found, list | tuple):
-        found = found[0] if found else 0
-    return int(found)
+    """Return a node's arrivals in this step, or in the last one if they are unknown."""
+    counts = node["arrivals"] if "arrivals" in node else node["last_arrivals"]
+    if isinstance(counts, list | tuple):
+        counts = counts[0] if counts else 0
+    return int(counts)
 
 
-def other_nodes(given: Mapping[str, Any], known: Mapping[str, Any]) -> str:
-    """Return in words how the names differ from those that are known."""
-    unknown = [name for name in given if name not in known]
-    missing = [name for name in known if name not in given]
+def other_nodes(names: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
+    """Return the unknown and missing names as text."""
+    unknown = [name for name in names if name not in expected]
+    missing = [name for name in expected if name not in names]
     parts = {"unknown": unknown, "missing": missing}
-    return "; ".join(f"{what}: {', '.join(names[:5])}" for what, names in parts.items() if names)
+    return "; ".join(f"{kind}: {', '.join(names[:5])}" for kind, names in parts.items() if names)
 
 
 def nonsense(forward: Any, nodes: Numbers, neighbours: Mapping[str, frozenset[str]]) -> str | None:
-    """Return in words why ``forward`` is no forwarding of what arrived; None where it is one.
+    """Return the reason why ``forward`` is not a valid forwarding of the arrivals; None if it is.
 
-    It names every node, forwards whole requests, none of them less than 0, to neighbours alone, and
-    no more of them than arrived.
+    A valid one has every node, and forwards whole, non-negative numbers of requests, only to
+    neighbors, and in total no more than the arrivals.
     """
     if not isinstance(forward, Mapping) or forward.keys() != nodes.keys():
-        return "it does not name each node once"
+        return "it must have each node exactly once"
     for name, parts in forward.items():
         if not isinstance(parts, Mapping):
-            return f"{name}: {parts!r:.80} in place of requests by node"
+            return f"{name}: {parts!r:.80} instead of requests by node"
         total = 0
         for other, requests in parts.items():
             if isinstance(requests, bool) or not isinstance(requests, int) or requests < 0:
                 return f"{name}: {requests!r:.80} requests to {other}"
             if requests and other not in neighbours.get(name, ()):
-                return f"{name}: {requests} requests to {other}, which is no neighbour"
+                return f"{name}: {requests} requests to {other}, which is not a neighbor"
             total += requests
         if total > nodes[name]["arrivals"]:
             return f"{name}: {total} of {nodes[name]['arrivals']} requests"
@@ -220,45 +218,45 @@ def nonsense_plans(
     neighbours: Mapping[str, frozenset[str]],
     link_limit: int | None,
 ) -> str | None:
-    """Return in words why ``plans`` are none of these nodes; None if they are.
+    """Return the reason why ``plans`` are not valid for these nodes; None if they are.
 
-    They name every node. Each has numbers that ``Plan`` takes, caps of neighbours alone, none of
-    them above the link limit, and an order of neighbours.
+    Valid plans have every node. Each has valid fields of ``Plan``, caps for neighbors only, not
+    above the link limit, and an order of neighbors.
     """
     if not isinstance(plans, Mapping) or plans.keys() != nodes.keys():
-        return "it does not name each node once"
+        return "it must have each node exactly once"
     for name, plan in plans.items():
         if not isinstance(plan, Mapping) or plan.keys() != set(PLAN):
-            return f"{name}: {plan!r:.80} in place of a plan"
+            return f"{name}: {plan!r:.80} instead of a plan"
         try:
             Plan(**plan)
         except (ValueError, TypeError) as error:
             return f"{name}: {error}"
         caps, order = plan["caps"] or {}, plan["order"] or ()
         counts = [plan["keep"], plan["most"], *caps.values()]
-        if any(type(each) is not int for each in counts if each is not None):
-            return f"{name}: {plan!r:.80} has other numbers than int"
+        if any(type(count) is not int for count in counts if count is not None):
+            return f"{name}: {plan!r:.80} has numbers that are not int"
         if not isinstance(order, list | tuple):
-            return f"{name}: {order!r:.80} in place of an order"
+            return f"{name}: {order!r:.80} instead of an order"
         for other in (*caps, *order):
             if other not in neighbours.get(name, ()):
-                return f"{name}: a plan for {other}, not a neighbour"
+                return f"{name}: the plan uses {other}, which is not a neighbor"
         if link_limit is not None and max(caps.values(), default=0) > link_limit:
             return f"{name}: a cap of {max(caps.values())}, above the link limit of {link_limit}"
     return None
 
 
 class Guard:
-    """Lets the ``team`` decide, and the ``rule`` where the team had better not.
+    """Lets the ``team`` decide, or the ``rule`` for unacceptable input or answers.
 
-    ``counts``: how many decisions the rule made, by reason; ``detail`` of the latest is in the
-    answer. The rule is asked for any nodes, and must not fail.
+    ``counts``: number of decisions by the rule, by reason; the answer has the ``detail``. The rule
+    must accept any nodes, and must not fail.
     """
 
     def __init__(self, team: Decide, rule: Decide, ranges: Ranges) -> None:
         self.team, self.rule, self.ranges = team, rule, ranges
         self.counts: Counter[str] = Counter()
-        self._lock = threading.Lock()  # a server asks from two threads
+        self._lock = threading.Lock()  # a server uses two threads
 
     def decide(
         self,
@@ -269,33 +267,33 @@ class Guard:
     ) -> Answer:
         """Return a decision. Arguments are those of ``Run.decide``.
 
-        A team with memory keeps it if its input is outside the ranges, and restarts if it failed.
+        The memory of a team is kept if the input is outside the ranges, and restarts if it failed.
         """
-        found = self.asked(nodes, previous, state, time)
-        if found.reason is None:
-            return found
-        given = (nodes, previous, None) if time is None else (nodes, previous, None, time)
-        decision, _ = self.rule(*given)
-        return replace(found, decision=decision)
+        answer = self.team_answer(nodes, previous, state, time)
+        if answer.reason is None:
+            return answer
+        arguments = (nodes, previous, None) if time is None else (nodes, previous, None, time)
+        decision, _ = self.rule(*arguments)
+        return replace(answer, decision=decision)
 
-    def asked(
+    def team_answer(
         self,
         nodes: Numbers,
         previous: Numbers | None = None,
         state: Any = None,
         time: str | None = None,
     ) -> Answer:
-        """Return the team's answer; where there is none, an empty one with the reason, counted."""
+        """Return the team's answer, or an empty one with the reason, which is counted."""
         outside = self.ranges.outside(nodes, previous)
         if outside is not None:
             return self._refused(*outside, state=state)
         late = self.ranges.late(state)
-        if late is not None:  # none of its decisions has left that there: it restarts
+        if late is not None:  # its decisions cannot have left such a state: it restarts
             return self._refused(*late)
-        given = (nodes, previous, state) if time is None else (nodes, previous, state, time)
+        arguments = (nodes, previous, state) if time is None else (nodes, previous, state, time)
         try:
-            decision, after = self.team(*given)
-        except Exception as error:  # whatever it is, requests wait for an answer
+            decision, after = self.team(*arguments)
+        except Exception as error:  # any error: the requests need a decision
             return self._refused("raised", f"{type(error).__name__}: {error}"[:300])
         wrong = self.ranges.wrong(decision, nodes)
         if wrong is not None:

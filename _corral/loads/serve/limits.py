@@ -1,4 +1,4 @@
-"""What a server takes from its clients, and what it does not: counted, and told in the log."""
+"""Limits on requests and connections, with counters and log lines for refusals."""
 
 from __future__ import annotations
 
@@ -13,44 +13,44 @@ from pydantic_core import to_json
 __all__ = ["LIMITS", "STATUSES", "Limits", "Refusals", "refusal"]
 
 LIMITS = (
-    "host",  # no allowed name in the header Host
-    "origin",  # a page of another site asks
-    "content_type",  # the body is not sent as JSON
+    "host",  # the Host header has no allowed name
+    "origin",  # a request from a page of another site
+    "content_type",  # the body is not declared as JSON
     "header_bytes",
     "header_seconds",
     "body_bytes",
     "body_seconds",
-    "cut",  # the client went away amid a body
-    "answer_seconds",  # the client does not read its answer
-    "connections",  # one was closed for a newer one
-    "busy",  # more large requests than can wait
-    "http",  # not HTTP at all
+    "cut",  # the client disconnected within a body
+    "answer_seconds",  # the client does not read its response
+    "connections",  # a connection was closed for a newer one
+    "busy",  # too many large requests are waiting
+    "http",  # not HTTP
 )
 STATUSES = (400, 403, 408, 413, 415, 421, 422, 431, 503)
-"""Of answers that refuse a request."""
+"""Status codes of refusals."""
 
 LOG_SECONDS = 10.0
-"""A limit has one line in the log in this time, however often it bites: a log can be filled too."""
+"""Seconds between two log lines of one limit, so that refusals cannot fill the log."""
 
 _log = logging.getLogger("corral.serve")
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of one server."""
+    """The limits of one server."""
 
     header_bytes: int = 16_384
     connections: int = 256
     seconds: float = 10.0
-    """For the headers of a request, for its body, and for the client to read the answer."""
+    """For the headers of a request, for its body, and for the client to read the response."""
     waiting: int = 32
-    """Large requests that wait for their turn."""
+    """Number of large requests that may wait for their turn."""
     held_bytes: int = 32 << 20
-    """Of bodies and answers in memory, above which no further large request is taken."""
+    """Bytes of bodies and responses in memory; above this, further large requests are refused."""
 
 
 class Refusals:
-    """Counts how often each limit bites, and logs it."""
+    """Counts refusals by limit, and logs them."""
 
     def __init__(
         self, registry: CollectorRegistry, clock: Callable[[], float] = time.monotonic
@@ -58,7 +58,7 @@ class Refusals:
         refused = Counter(
             "corral_refused", "Requests that were refused.", ["status"], registry=registry
         )
-        limited = Counter("corral_limited", "Times that a limit bit.", ["limit"], registry=registry)
+        limited = Counter("corral_limited", "Refusals by limit.", ["limit"], registry=registry)
         self.refused = {status: refused.labels(status=str(status)) for status in STATUSES}
         self.limited = {limit: limited.labels(limit=limit) for limit in LIMITS}
         self._clock = clock
@@ -66,7 +66,7 @@ class Refusals:
         self._silent = dict.fromkeys(LIMITS, 0)
 
     def bite(self, limit: str, detail: str) -> None:
-        """Count that ``limit`` bit; ``detail`` goes to the log, if it had no line of late."""
+        """Count a refusal by ``limit``; log ``detail``, unless a line was logged recently."""
         self.limited[limit].inc()
         now = self._clock()
         if now - self._logged[limit] < LOG_SECONDS:
@@ -78,5 +78,5 @@ class Refusals:
 
 
 def refusal(field: str, message: str) -> bytes:
-    """Return the body of an answer that refuses a request: JSON with the field and its fault."""
+    """Return the body of a refusal: JSON with the field and the message."""
     return bytes(to_json({"detail": [{"field": field, "message": message}]}))

@@ -1,9 +1,9 @@
-"""A team's memory as text: it travels with requests and answers, so that a server has none.
+"""A team's memory as text: it travels with requests and responses, so the server stores none.
 
-Hidden states of recurrent networks, reports that come late, and the digest of the team. The text is
-read against a fresh memory of the team: the same parts, of the same shapes, all finite and hidden
-states in range. The guard checks the reports. The memory of another team, such as this one before
-it was trained again, is not read: it restarts.
+The text has the hidden states of recurrent networks, delayed reports, and the digest of the team.
+When it is read, it must match a fresh memory of the team: the same parts with the same shapes, all
+finite, and hidden states in range. The guard checks the reports. The memory of another team, such
+as an earlier training of this one, is not used: the memory restarts.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ __all__ = ["MemoryTextError", "Remembering"]
 
 
 class MemoryTextError(ValueError):
-    """A text is no memory of this team."""
+    """A text is not a memory of this team."""
 
 
 class Remembering:
-    """A decider that takes its memory as text, and returns it so: a ``Decide`` of ``guard``."""
+    """A decider that reads and returns its memory as text: a ``Decide`` of ``guard``."""
 
     def __init__(self, decider: NodeDecider) -> None:
         self.decider = decider
@@ -45,49 +45,53 @@ class Remembering:
         used = state if self.remembers and state is not None else self._fresh
         if used is self._fresh and self.remembers:
             used = copy.deepcopy(used)
-        found = self.decider.decide(nodes, previous, used, time)
-        return found, used if self.remembers else None
+        decision = self.decider.decide(nodes, previous, used, time)
+        return decision, used if self.remembers else None
 
     def read(self, text: str | None, begins: bool) -> State | None:
-        """Return the memory that a request sends; None: as at a start. ``begins``: it says nothing
-        of an earlier step. Raises MemoryTextError."""
+        """Return the memory in a request; None: a fresh one. ``begins``: the request has no data of
+        an earlier step. Raises MemoryTextError."""
         if not self.remembers:
             return None
         if text is None:
             if begins:
                 return None
             raise MemoryTextError(
-                "this team remembers earlier steps: send the state of the last answer again, or "
-                "leave out previous to begin anew"
+                "this team remembers earlier steps: send back state from the previous response, or "
+                "omit previous to start again"
             )
         try:
-            told = json.loads(base64.b64decode(text, validate=True))
-            t, team = told["t"], told["team"]
+            content = json.loads(base64.b64decode(text, validate=True))
+            t, team = content["t"], content["team"]
             if type(team) is not str or len(team) != len(self._fresh.team):
                 raise ValueError(team)
             if team != self._fresh.team:
                 other = copy.deepcopy(self._fresh)
-                other.team = team  # so that the decision restarts it, and says so
+                other.team = team  # so that the decision restarts the memory, and reports it
                 return other
-            parts = [_array(part) for part in told["parts"]]
+            parts = [_array(part) for part in content["parts"]]
         except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError):
             raise MemoryTextError(UNREAD) from None
         fresh = _parts([self._fresh.reports, self._fresh.hidden])
         if type(t) is not int or not 0 <= t <= MOST_STEPS or len(parts) != len(fresh):
             raise MemoryTextError(UNREAD)
-        for part, own in zip(parts, fresh, strict=True):
-            if part.shape != own.shape or part.dtype != own.dtype or not np.isfinite(part).all():
+        for part, fresh_part in zip(parts, fresh, strict=True):
+            if (
+                part.shape != fresh_part.shape
+                or part.dtype != fresh_part.dtype
+                or not np.isfinite(part).all()
+            ):
                 raise MemoryTextError(UNREAD)
-        rest = iter(parts)
-        found = copy.copy(self._fresh)
-        found.t = t
-        found.reports, found.hidden = _like([self._fresh.reports, self._fresh.hidden], rest)
-        if not self.decider.sound(found):
+        remaining = iter(parts)
+        state = copy.copy(self._fresh)
+        state.t = t
+        state.reports, state.hidden = _like([self._fresh.reports, self._fresh.hidden], remaining)
+        if not self.decider.sound(state):
             raise MemoryTextError(UNREAD)
-        return found
+        return state
 
     def text_of(self, state: State | None) -> str | None:
-        """Return a memory as text; of a team that failed, so that there is none, a fresh one."""
+        """Return a memory as text; a fresh one after a failure of the team."""
         if not self.remembers:
             return None
         state = self._fresh if state is None else state
@@ -99,14 +103,14 @@ class Remembering:
             }
             for part in _parts([state.reports, state.hidden])
         ]
-        told = {"t": state.t, "team": state.team, "parts": parts}
-        return base64.b64encode(json.dumps(told).encode()).decode()
+        content = {"t": state.t, "team": state.team, "parts": parts}
+        return base64.b64encode(json.dumps(content).encode()).decode()
 
 
 MOST_STEPS = 2**53
-"""Of a memory: more than any gateway lives."""
+"""Maximum step number in a memory: beyond the lifetime of any gateway."""
 
-UNREAD = "this is no state that this team has sent: send the state of the last answer as it came"
+UNREAD = "unknown state: send back state from the previous response, unchanged"
 
 
 def _array(part: Any) -> Any:
@@ -123,16 +127,16 @@ def _parts(tree: Any) -> list[Any]:
     if isinstance(tree, Mapping):
         return [part for key in tree for part in _parts(tree[key])]
     if isinstance(tree, tuple | list):
-        return [part for each in tree for part in _parts(each)]
+        return [part for branch in tree for part in _parts(branch)]
     return [np.asarray(tree)]
 
 
 def _like(tree: Any, parts: Any) -> Any:
-    """Return a tree that is built alike, of the next arrays of ``parts``."""
+    """Return a tree with the structure of ``tree`` and the next arrays of ``parts``."""
     if tree is None:
         return None
     if isinstance(tree, Mapping):
         return {key: _like(tree[key], parts) for key in tree}
     if isinstance(tree, tuple | list):
-        return type(tree)([_like(each, parts) for each in tree])
+        return type(tree)([_like(branch, parts) for branch in tree])
     return next(parts)

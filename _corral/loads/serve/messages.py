@@ -1,4 +1,4 @@
-"""Requests of a gateway, and answers: JSON, checked field by field.
+"""Requests of a gateway, and responses: JSON, checked field by field.
 
 With known arrivals:
 
@@ -8,12 +8,13 @@ With known arrivals:
  "state": null}
 ```
 
-With unknown arrivals "last_arrivals" takes the place of "arrivals": the count of the last step, or
-a list of counts, newest first; and "time" says when the step begins.
+With unknown arrivals, "last_arrivals" replaces "arrivals": the count of the last step, or a list of
+counts, newest first; and "time" is the start of the step.
 
-Numbers are whole, from 0 to a billion. ``queue`` may be left out (0), as may ``previous`` (as at a
-start) and ``state``. No key stands twice. Dictionaries come out of it, which are quicker to make
-than objects. Nodes are checked one by one, so that no call of pydantic takes long.
+Numbers are integers from 0 to a billion. ``queue`` (default 0), ``previous`` (default: as at a
+start) and ``state`` are optional. Duplicate keys are refused. Requests become dictionaries, which
+are faster to create than objects. Nodes are checked one by one, so that each call of pydantic is
+short.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import (
     Any,
     Generic,
     Literal,
-    NotRequired,  # pydantic reads no other before Python 3.12
+    NotRequired,  # before Python 3.12, pydantic supports only this one
     TypeVar,
 )
 
@@ -41,21 +42,21 @@ from corral.loads.serve.guard import Answer
 __all__ = ["MOST_BYTES", "MOST_FAULTS", "MOST_NODES", "SMALL", "BadRequest", "Form", "refused"]
 
 MOST_BYTES = 1 << 20
-"""Of a request: a thousand nodes take about 150 kB."""
+"""Maximum bytes of a request: a thousand nodes take about 150 kB."""
 MOST_NODES = 1_000
 MOST_ANSWER = 1 << 25
-"""Bytes of an answer: a thousand nodes that all forward to each other take 10 to 25 MB."""
+"""Maximum bytes of a response: a thousand nodes that all forward to each other take 10 to 25 MB."""
 MOST_FAULTS = 20
-"""That one answer tells."""
+"""Maximum number of faults in one response."""
 SMALL = 4_096
-"""Bytes of a request that is read and decided at once: a hundred nodes, a few milliseconds."""
+"""Maximum bytes of a request that is decided at once: a hundred nodes, a few milliseconds."""
 MARKS = {b":": 40 * MOST_NODES, b"{": 4 * MOST_NODES, b"[": 4 * MOST_NODES}
-"""Marks that a request may have, in its names too: as Python's values, a body of a megabyte that
-has many more takes a hundred."""
+"""Maximum number of these characters in a request, including those in names. A body of a megabyte
+with many more of them would take a hundred megabytes as Python objects."""
 DEPTH = 4
-"""Levels of objects and lists in a request."""
+"""Maximum nesting of objects and lists in a request."""
 TOGETHER = 32
-"""Nodes whose decisions are written at once."""
+"""Number of nodes with decisions that are serialized in one call."""
 
 Count = Annotated[int, Field(strict=True, ge=0, le=1_000_000_000)]
 Counts = Annotated[
@@ -69,7 +70,7 @@ STRICT = ConfigDict(extra="forbid")
 
 
 class Known(TypedDict):
-    """What a node has before it: requests in this step."""
+    """The numbers of a node at the start of a step with known arrivals."""
 
     __pydantic_config__ = STRICT  # type: ignore[misc]
     arrivals: Count
@@ -78,13 +79,13 @@ class Known(TypedDict):
 
 
 class KnownAndPast(Known):
-    """The same with counts of past steps."""
+    """The same, with counts of past steps."""
 
     last_arrivals: Counts
 
 
 class Unknown(TypedDict):
-    """The numbers of a node before the requests of a step arrive."""
+    """The numbers of a node at the start of a step with unknown arrivals."""
 
     __pydantic_config__ = STRICT  # type: ignore[misc]
     last_arrivals: Counts
@@ -93,7 +94,7 @@ class Unknown(TypedDict):
 
 
 class Ended(TypedDict):
-    """How a node ended its last step."""
+    """The report of a node after its last step."""
 
     __pydantic_config__ = STRICT  # type: ignore[misc]
     spare: Count
@@ -114,13 +115,13 @@ class Asked(TypedDict, Generic[Node, Report]):
 
 
 class AskedInTime(Asked[Node, Report], Generic[Node, Report]):
-    """The same with the time of the step."""
+    """The same, with the time of the step."""
 
     time: NotRequired[str | None]
 
 
 class BadRequest(ValueError):
-    """A body that is no request; ``faults`` names each wrong field, and says what is wrong."""
+    """A body that is not a valid request; ``faults`` has each invalid field with a message."""
 
     def __init__(self, faults: list[dict[str, str]], status: int = 422) -> None:
         super().__init__("; ".join(f"{fault['field']}: {fault['message']}" for fault in faults))
@@ -133,59 +134,59 @@ class BadRequest(ValueError):
 
 @dataclass(frozen=True)
 class Form:
-    """What requests and answers of one service are made of."""
+    """The format of the requests and responses of one service."""
 
     arrivals: Literal["known", "unknown"] = "known"
-    last_counts: int | None = 0  # past counts that are observed; None: any number may be sent
+    last_counts: int | None = 0  # number of past counts that are observed; None: any number
     timed: bool = False  # whether the time is observed
 
     @classmethod
     def of(cls, about: Mapping[str, Any], rule: bool = False) -> Form:
-        """Return the form of a team, or of a ``rule`` for its nodes, with what ``about_rules`` of
-        ``corral.loads.export`` tells."""
+        """Return the form for a team, or for a ``rule`` on its nodes, from ``about_rules`` of
+        ``corral.loads.export``."""
         counts = about.get("last_counts", 0)
         timed = not rule and about.get("daily_mean") is not None
         return cls(about.get("arrivals", "known"), None if rule and counts else counts, timed)
 
     def read(self, body: bytes) -> dict[str, Any]:
-        """Return the request that a body holds. Raises BadRequest."""
-        asked = self._small(body) if len(body) <= SMALL else self._large(body)
-        for name in asked.get("previous") or ():
-            if name not in asked["nodes"]:
-                raise BadRequest.of(f"previous.{name}", "no node of this name is among nodes")
+        """Return the request in a body. Raises BadRequest."""
+        request = self._small(body) if len(body) <= SMALL else self._large(body)
+        for name in request.get("previous") or ():
+            if name not in request["nodes"]:
+                raise BadRequest.of(f"previous.{name}", "this node is missing in nodes")
         if self.last_counts:
-            for name, node in asked["nodes"].items():
+            for name, node in request["nodes"].items():
                 self._check_counts(name, node["last_arrivals"])
         if self.arrivals == "unknown" or self.timed:
-            self._check_time(asked.get("time"))
-        return asked
+            self._check_time(request.get("time"))
+        return request
 
     def _small(self, body: bytes) -> dict[str, Any]:
         try:
-            asked: dict[str, Any] = self._adapter.validate_json(body)
+            request: dict[str, Any] = self._adapter.validate_json(body)
         except ValidationError as error:
             raise BadRequest(self._faults(error)) from None
-        keys, parts = len(asked), (asked["nodes"], asked.get("previous") or {})
+        keys, parts = len(request), (request["nodes"], request.get("previous") or {})
         for part in parts:
             keys += len(part) + sum(map(len, part.values()))
-        if body.count(b":") != keys:  # no fewer: a key twice, or colons in texts
+        if body.count(b":") != keys:  # more colons than keys: a duplicate key, or colons in texts
             _parsed(body)
-        return asked
+        return request
 
     def _large(self, body: bytes) -> dict[str, Any]:
-        """Return the same, by calls that are all short."""
+        """Return the same, using only short calls."""
         for mark, most in MARKS.items():
             if body.count(mark) > most:
                 raise BadRequest.of("body", f"more than {most:,} times {mark.decode()}")
-        asked: dict[str, Any] = _parsed(body)
-        _require_few(asked)
+        request: dict[str, Any] = _parsed(body)
+        _require_few(request)
         faults: list[dict[str, str]] = []
         try:
-            self._outside.validate_python(asked)
+            self._outside.validate_python(request)
         except ValidationError as error:
             raise BadRequest(self._faults(error)) from None
         for key, adapter in (("nodes", self._node), ("previous", self._ended)):
-            for name, part in (asked.get(key) or {}).items():
+            for name, part in (request.get(key) or {}).items():
                 try:
                     adapter.validate_python(part)
                 except ValidationError as error:
@@ -194,19 +195,19 @@ class Form:
                         raise BadRequest(faults[:MOST_FAULTS]) from None
         if faults:
             raise BadRequest(faults)
-        return asked
+        return request
 
     def answered(self, answer: Answer, state: str | None) -> bytes:
-        """Return the body of an answer. Raises BadRequest for one that is too large."""
+        """Return the body of a response. Raises BadRequest if it is too large."""
         key = b"forward" if self.arrivals == "known" else b"plan"
         decision = [*answer.decision.items()]
         parts, size = [], 0
-        for first in range(0, len(decision), TOGETHER):  # other threads may run in between
+        for first in range(0, len(decision), TOGETHER):  # other threads may run between the parts
             parts.append(to_json(dict(decision[first : first + TOGETHER]))[1:-1])
             size += len(parts[-1])
             if size > MOST_ANSWER:
                 raise BadRequest.of(
-                    "nodes", f"the answer would take more than {MOST_ANSWER:,} bytes"
+                    "nodes", f"the response would take more than {MOST_ANSWER:,} bytes"
                 )
         rest = {
             "by": answer.by,
@@ -223,13 +224,13 @@ class Form:
 
     @cached_property
     def _adapter(self) -> TypeAdapter[Any]:
-        """Of a request."""
+        """The adapter of a request."""
         kind, node = self._kinds
         return TypeAdapter(kind[node, Ended])
 
     @cached_property
     def _outside(self) -> TypeAdapter[Any]:
-        """Of a request with any nodes and reports."""
+        """The adapter of a request with any nodes and reports."""
         return TypeAdapter(self._kinds[0][Any, Any])
 
     @cached_property
@@ -242,33 +243,36 @@ class Form:
 
     @property
     def _kinds(self) -> tuple[Any, Any]:
-        """Of a request, and of its nodes."""
+        """The types of a request and of its nodes."""
         if self.arrivals == "unknown":
             return AskedInTime, Unknown
         node: Any = Known if self.last_counts == 0 else KnownAndPast
         return AskedInTime if self.timed else Asked, node
 
-    def _faults(self, error: ValidationError, *where: str) -> list[dict[str, str]]:
-        """Return the first faults of a value that stands at ``where``."""
-        found = error.errors(include_url=False, include_context=False, include_input=False)
-        return [self._fault([*where, *each["loc"]], each) for each in found[:MOST_FAULTS]]
+    def _faults(self, error: ValidationError, *path: str) -> list[dict[str, str]]:
+        """Return the first faults of the value at ``path``."""
+        errors = error.errors(include_url=False, include_context=False, include_input=False)
+        return [
+            self._fault([*path, *error_part["loc"]], error_part)
+            for error_part in errors[:MOST_FAULTS]
+        ]
 
-    def _fault(self, where: list[Any], found: Any) -> dict[str, str]:
-        nodes = where[:1] == ["nodes"]
-        if nodes and where[2:3] == ["last_arrivals"]:
-            del where[3:4]  # whether it is a count or a list
-        message = found["msg"]
-        if found["type"] == "extra_forbidden" and nodes and where[2:] in FIELDS:
+    def _fault(self, path: list[Any], error_part: Any) -> dict[str, str]:
+        nodes = path[:1] == ["nodes"]
+        if nodes and path[2:3] == ["last_arrivals"]:
+            del path[3:4]  # pydantic's tag: count or counts
+        message = error_part["msg"]
+        if error_part["type"] == "extra_forbidden" and nodes and path[2:] in FIELDS:
             message = wrong_form(self.arrivals == "unknown")
-        return {"field": (".".join(map(str, where)) or "body")[:300], "message": message}
+        return {"field": (".".join(map(str, path)) or "body")[:300], "message": message}
 
-    def _check_counts(self, name: str, given: int | list[int]) -> None:
+    def _check_counts(self, name: str, counts: int | list[int]) -> None:
         assert self.last_counts is not None
         field, most = f"nodes.{name}.last_arrivals", self.last_counts
-        if isinstance(given, list) and len(given) > most:
-            raise BadRequest.of(field, f"{len(given)} counts: give {most}, newest first")
-        if isinstance(given, int) and most > 1:
-            raise BadRequest.of(field, f"give a list of {most} counts, newest first")
+        if isinstance(counts, list) and len(counts) > most:
+            raise BadRequest.of(field, f"{len(counts)} counts: send {most}, newest first")
+        if isinstance(counts, int) and most > 1:
+            raise BadRequest.of(field, f"send a list of {most} counts, newest first")
 
     def _check_time(self, time: str | None) -> None:
         if time is None and not self.timed:
@@ -280,29 +284,29 @@ class Form:
 
 
 FIELDS = (["arrivals"], ["last_arrivals"])
-"""Of a node, one of which is of the other form."""
+"""Fields of a node that exist only with known or only with unknown arrivals."""
 
 
 def _parsed(body: bytes) -> Any:
-    """Return the JSON value. Raises BadRequest, for keys that stand twice too."""
+    """Return the JSON value. Raises BadRequest, also for duplicate keys."""
     try:
         return strict_json(body.decode())
-    except ValueError as error:  # no UTF-8 either
+    except ValueError as error:  # invalid JSON or UTF-8
         raise BadRequest.of("body", str(error)) from None
 
 
-def _require_few(value: Any, *where: Any) -> None:
-    """Raise BadRequest for an object or a list with more entries than any request has: each could
-    be a fault, and listing them takes long. A request has four levels."""
-    if not isinstance(value, dict | list) or len(where) == DEPTH:
+def _require_few(value: Any, *path: Any) -> None:
+    """Raise BadRequest for an object or a list with more entries than a valid request has: each
+    entry could be a fault, and listing them takes long."""
+    if not isinstance(value, dict | list) or len(path) == DEPTH:
         return
     if len(value) > MOST_NODES:
-        field = ".".join(map(str, where))[:300] or "body"
-        raise BadRequest.of(field, f"{len(value):,} entries: give {MOST_NODES:,} at most")
+        field = ".".join(map(str, path))[:300] or "body"
+        raise BadRequest.of(field, f"{len(value):,} entries: send at most {MOST_NODES:,}")
     for key, part in value.items() if isinstance(value, dict) else enumerate(value):
-        _require_few(part, *where, key)
+        _require_few(part, *path, key)
 
 
 def refused(error: BadRequest) -> bytes:
-    """Return the body that says what is wrong with a request."""
+    """Return the body of a response with the faults of a request."""
     return to_json({"detail": error.faults})

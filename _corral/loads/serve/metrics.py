@@ -1,4 +1,4 @@
-"""What a server counts, for Prometheus. docs/gateway.md says what to watch of it."""
+"""The metrics of a server, for Prometheus. docs/gateway.md explains which ones to watch."""
 
 from __future__ import annotations
 
@@ -24,47 +24,52 @@ SECONDS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05)
 
 
 class Metrics:
-    """The counters of one server, in a registry of their own."""
+    """The counters of one server, in a separate registry."""
 
     def __init__(
         self, info: Mapping[str, str], unlogged: Callable[[], int], plans: bool = False
     ) -> None:
-        """``info`` is told as labels of corral_info, ``unlogged`` asked for the lines of a shadow's
-        log that could not be written. ``plans``: arrivals are unknown; then no one can tell how
-        many requests a plan forwards, and corral_forwarded_total is left out."""
+        """Create the counters.
+
+        ``info``: labels of corral_info. ``unlogged``: returns the number of lines that could not be
+        written to a shadow's log. ``plans``: arrivals are unknown; the number of forwarded requests
+        is then unknown too, and corral_forwarded_total is omitted.
+        """
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
-        here: dict[str, Any] = {"registry": self.registry}
-        Gauge("corral_info", "What is served; always 1.", [*info], **here).labels(**info).set(1)
-        decided = Counter("corral_decisions", "Decisions by who made them.", ["by"], **here)
+        options: dict[str, Any] = {"registry": self.registry}
+        Gauge("corral_info", "The served run; always 1.", [*info], **options).labels(**info).set(1)
+        decided = Counter("corral_decisions", "Decisions, by team or rule.", ["by"], **options)
         fallback = Counter(
             "corral_fallbacks",
-            "Answers a team had no say in, and other nodes, by why.",
+            "Decisions by the rule instead of the team, and other nodes, by reason.",
             ["reason"],
-            **here,
+            **options,
         )
         self.decided = {by: decided.labels(by=by) for by in ("team", "rule")}
         self.fallback = {reason: fallback.labels(reason=reason) for reason in REASONS}
         self.refusals = Refusals(self.registry)
         self.seconds = Histogram(
-            "corral_decision_seconds", "Time to decide.", buckets=SECONDS, **here
+            "corral_decision_seconds", "Time to decide.", buckets=SECONDS, **options
         )
-        arrived = "Requests of users that arrived."
+        arrived = "User requests that arrived."
         if plans:
-            arrived = "Requests of users that arrived in the steps before decisions."
-        self.arrived = Counter("corral_arrivals", arrived, **here)
+            arrived = "User requests that arrived in the steps before the decisions."
+        self.arrived = Counter("corral_arrivals", arrived, **options)
         self.forwarded: Counter | None = None
         if not plans:
-            self.forwarded = Counter("corral_forwarded", "Of these, forwarded.", **here)
+            self.forwarded = Counter("corral_forwarded", "Forwarded user requests.", **options)
         self.differed = Counter(
-            "corral_shadow_difference", "Requests the team would have placed elsewhere.", **here
+            "corral_shadow_difference",
+            "Requests the team would have placed differently.",
+            **options,
         )
-        lost = Gauge("corral_shadow_unlogged", "Lines that could not be written.", **here)
+        lost = Gauge("corral_shadow_unlogged", "Log lines that could not be written.", **options)
         lost.set_function(unlogged)
 
     def count(self, nodes: Numbers, answer: Answer, seconds: float) -> None:
-        """Count a decision that took so long."""
+        """Count a decision that took ``seconds``."""
         self.decided[answer.by].inc()
         if answer.reason is not None:
             self.fallback[answer.reason].inc()
@@ -76,5 +81,5 @@ class Metrics:
             self.differed.inc(answer.difference)
 
     def text(self) -> bytes:
-        """Return all of it as Prometheus reads it."""
+        """Return all metrics in the format of Prometheus."""
         return generate_latest(self.registry)

@@ -1,8 +1,8 @@
-"""Requests of a step, carried out by plans, so that a shadow can compare two of them.
+"""Apply plans to the requests of a step, so that a shadow can compare two plans.
 
-Arrivals are unknown when plans are made, so two plans are compared for the count of the last step,
-as if it came again. Reports are those that were sent with it. Route "two-choices" is counted as
-"least", its choice without chance.
+Arrivals are unknown when plans are made. So two plans are compared on the count of the last step,
+as if it repeated, with the reports that were sent with it. Route "two-choices" is treated as
+"least", its version without random draws.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ __all__ = ["Placing"]
 
 
 class Placing:
-    """Carries plans out for the nodes of ``about``, which is what ``about_rules`` of
-    ``corral.loads.export`` tells."""
+    """Applies plans to the nodes of ``about``, the return value of ``about_rules`` of
+    ``corral.loads.export``."""
 
     def __init__(self, about: Mapping[str, Any]) -> None:
         self.nodes = tuple(about["nodes"])
@@ -36,8 +36,8 @@ class Placing:
         )
 
     def offers(self, plans: Decision, nodes: Numbers, previous: Numbers | None) -> Decision:
-        """Return node -> other -> the requests that it is offered first, if as many arrive as in
-        the last step. Raises ValueError for malformed plans."""
+        """Return node -> other node -> requests of the first offer, for the arrivals of the last
+        step. Raises ValueError for malformed plans."""
         made = Plans.of(self._rules, [[Plan(**plans[name]) for name in self.nodes]])
         route = "least" if made.route == "two-choices" else made.route
         network = self._rules.network.by(route)
@@ -55,5 +55,5 @@ class Placing:
         }
 
     def _row(self, numbers: Numbers | None, key: str) -> Any:
-        given = [0 if numbers is None else numbers[name][key] for name in self.nodes]
-        return np.array([given], dtype=np.int64)
+        row = [0 if numbers is None else numbers[name][key] for name in self.nodes]
+        return np.array([row], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""A rule that decides for any nodes: those of the run, some of them, or others beside them."""
+"""A rule that decides for any nodes: those of the run, some of them, or additional ones."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from corral.loads.serve.guard import Answer, Decision, Numbers, other_nodes
 __all__ = ["Rule"]
 
 KEPT_BYTES = 1 << 24
-"""Of what decides for other sets of nodes than the run's: one of 700, or hundreds of ten. The set
-that was not asked for longest is dropped, and made again when it is asked for."""
+"""Memory for deciders of other node sets than the run's: one of 700 nodes, or hundreds of ten. The
+least recently used set is dropped, and created again when needed."""
 NOTHING = {"spare": 0, "lost": 0}
 
 
 class Rule:
-    """The rule ``name`` ("overflow/equal") with the links and the queue of ``about``, which is
-    what ``about_rules`` of ``corral.loads.export`` tells.
+    """The rule ``name`` ("overflow/equal") with the links and the queue of ``about``, the return
+    value of ``about_rules`` of ``corral.loads.export``.
 
-    Nodes that the run does not know are linked to all others where the run links every two nodes,
-    else to nobody. Of a node that has not reported, nothing is spare. Reports count as they come,
-    late or not. Raises ValueError for what is no rule, or one that draws. ``arrivals``: "known" or
-    "unknown", so that it answers by plans; default: as the run.
+    Nodes that are unknown to the run are linked to all others if the run links all pairs of nodes,
+    else to none. A node without a report has no spare capacity. Reports are used when they arrive,
+    whatever their delay. Raises ValueError for an invalid rule, or one that draws. ``arrivals``:
+    "known" or "unknown" (it answers with plans); default: as the run.
 
-    A ``policy`` of one's own, with ``plan(view)``, decides in the place of a rule, under that name.
-    If it raises, or returns no plan, the rule ``fallback`` decides.
+    A user's ``policy`` with ``plan(view)`` decides instead of the rule, under that name. If it
+    raises an exception or returns an invalid plan, the rule ``fallback`` decides.
     """
 
     def __init__(
@@ -60,13 +60,13 @@ class Rule:
 
     @property
     def about(self) -> Mapping[str, Any]:
-        """What ``about_rule`` tells of it."""
+        """The description of the rule, from ``about_rule``."""
         return self._about
 
     @property
     def quick(self) -> bool:
-        """Whether a decision of a few nodes takes no more than milliseconds: not of a policy of
-        one's own, which may do anything, and of a rule that draws for each request."""
+        """Whether a decision for a few nodes takes only milliseconds. False for a user's policy,
+        which may be slow, and for a rule that draws for each request."""
         draws = self._about["route"] == "two-choices" and self._about["arrivals"] == "known"
         return self.policy is None and not draws
 
@@ -87,50 +87,50 @@ class Rule:
         state: Any = None,
         time: str | None = None,
     ) -> Answer:
-        """Return the same as a server gives it: with a reason where other nodes than the run's are
-        given, or have reported, and where a policy fails."""
+        """Return the decision as a server answer: with a reason if nodes or reporting nodes differ
+        from the run's, or if a policy fails."""
         decider, start = self._for(frozenset(nodes))
-        if self.policy is not None:  # it is told of no earlier request
+        if self.policy is not None:  # a policy gets no data of earlier requests
             start = decider.start(start.rng)
         reports = previous
         if previous is not None and previous.keys() != nodes.keys():
             reports = {name: previous.get(name, NOTHING) for name in nodes}
         try:
-            found = Answer(decider.decide(nodes, reports, start, time), "rule")
+            answer = Answer(decider.decide(nodes, reports, start, time), "rule")
         except ActionError as error:
             assert self._backup is not None
             decision, _ = self._backup.decide(nodes, previous)
             return Answer(decision, "rule", "raised", str(error)[:300])
-        for given in (nodes,) if previous is None else (nodes, previous):
-            if given.keys() != self._order.keys():
-                return replace(found, reason="nodes", detail=other_nodes(given, self._order))
-        return found
+        for numbers_of in (nodes,) if previous is None else (nodes, previous):
+            if numbers_of.keys() != self._order.keys():
+                return replace(answer, reason="nodes", detail=other_nodes(numbers_of, self._order))
+        return answer
 
     def _for(self, names: frozenset[str]) -> tuple[NodeDecider, State]:
-        """Return what decides for these nodes, and the state that it draws from."""
+        """Return the decider for these nodes, and the state from which it draws."""
         if names == self._nodes:
             return self._of_run
         with self._lock:
-            made = self._made.pop(names, None)
-            if made is not None:
-                self._made[names] = made  # the latest stands last
-                return made
-        made = self._make(names)
+            entry = self._made.pop(names, None)
+            if entry is not None:
+                self._made[names] = entry  # the most recently used is last
+                return entry
+        entry = self._make(names)
         with self._lock:
             if names not in self._made:
                 self._bytes += bytes_of(len(names))
-            self._made[names] = made
+            self._made[names] = entry
             while self._bytes > KEPT_BYTES:
                 oldest = next(iter(self._made))
                 del self._made[oldest]
                 self._bytes -= bytes_of(len(oldest))
-        return made
+        return entry
 
     def _make(self, names: frozenset[str]) -> tuple[NodeDecider, State]:
         ordered = sorted(names, key=lambda name: (self._order.get(name, len(self._order)), name))
         places = [self._order.get(name, -1) for name in ordered]
-        known = np.array([place >= 0 for place in places])
-        links = self._links[np.ix_(places, places)] & np.outer(known, known)
+        is_known = np.array([place >= 0 for place in places])
+        links = self._links[np.ix_(places, places)] & np.outer(is_known, is_known)
         if self._complete:
             links = ~np.eye(len(ordered), dtype=bool)
         decider = self._decider({**self._about, "nodes": ordered, "links": links})
@@ -141,5 +141,5 @@ class Rule:
 
 
 def bytes_of(nodes: int) -> int:
-    """Return no less than the memory of what decides for so many nodes, in bytes."""
+    """Return an upper limit of the memory of a decider for this number of nodes, in bytes."""
     return 20_000 + 2_000 * nodes + 30 * nodes**2

@@ -1,4 +1,4 @@
-"""What is served of a run: the team behind a guard, its shadow, or a rule."""
+"""The service for a run: the team with a guard, a shadow, or a rule."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from corral.trainers.runs.run import Run, load_run
 __all__ = ["Service", "service_of"]
 
 SECOND_OFFER = (
-    "Its figures count on a second offer: your gateway offers refused requests once more, to all "
-    "neighbours."
+    "Its figures assume a second offer: your gateway must offer refused requests once more, to all "
+    "neighbors."
 )
 
 
 @dataclass(frozen=True)
 class Service:
-    """Who decides. ``lines`` say so in words."""
+    """A decider with its description; ``lines`` explain it as text."""
 
     decide: Callable[..., Answer]
     deciding: str  # "team", "rule" or "shadow"
@@ -40,11 +40,11 @@ class Service:
     rule: str
     nodes: tuple[str, ...]
     lines: tuple[str, ...]
-    about: Mapping[str, Any]  # of the nodes, see ``about_rules``
+    about: Mapping[str, Any]  # description of the nodes, see ``about_rules``
     memory: Remembering | None = None  # of the team
     log: ShadowLog | None = None
-    names: frozenset[str] | None = None  # of nodes that requests may name; None: any
-    quick: bool = True  # whether a decision of a few nodes takes no more than milliseconds
+    names: frozenset[str] | None = None  # nodes that requests may name; None: any
+    quick: bool = True  # whether a decision for a few nodes takes only milliseconds
 
     @property
     def plans(self) -> bool:
@@ -62,119 +62,119 @@ def service_of(
     arrivals: Literal["known", "unknown"] | None = None,
     nodes: Literal["run", "any"] | Sequence[str] = "run",
 ) -> Service:
-    """Return what decides for the nodes of ``run``, or of a folder of ``run.export("numpy")`` or of
-    ``corral.advise``, whose verdict is served.
+    """Return the service for ``run``: a run, a folder of ``run.export("numpy")``, or a folder of
+    ``corral.advise``.
 
-    A run that ``corral.from_rule`` made serves what it recommends, unless a checkpoint is named
-    (RUN@best).
+    An advice serves its verdict. A run of ``corral.from_rule`` serves its recommendation, unless a
+    checkpoint is named (RUN@best).
 
     Args:
-        rule: serve this rule in place of the team, for example backlog=0.75/least; or a policy of
-            your own that plans, file.py:name. Or module:name; name is the policy or its class.
-        fallback: the rule that decides on input that the team was not trained for; default: the
-            run's best rule. Where it knows none: ``rule``, else "overflow" with the run's route
-            (with unknown arrivals and a link limit "capacity=1", which forwards no more than links
-            carry).
-        shadow: let the rule decide, and log what the team would have done, as JSON lines.
-        margin: how far input may leave the ranges of training, as a share of the largest value.
+        rule: serve this rule instead of the team, for example backlog=0.75/least; or a user's
+            planning policy, file.py:name or module:name, with the name of the policy or its class.
+        fallback: the rule for input outside the training ranges; default: the run's best rule. If
+            the run has none: ``rule``, else "overflow" with the run's route (with unknown arrivals
+            and a link limit "capacity=1", which never forwards more than links carry).
+        shadow: let the rule decide, and log the team's decisions to this file, as JSON lines.
+        margin: how far input may leave the ranges of the training, as a share of the largest value.
             See ``Ranges``.
-        arrivals: whether a rule knows the requests of a step beforehand; unknown: it answers by
-            plans; default: that of the run or advice. A team keeps that of its training.
-        nodes: names that requests may have: "run", those of the run or some of them; a list of
-            names besides; or "any". A team knows its own nodes: for others the rule decides.
+        arrivals: whether a rule knows a step's arrivals before the step; with unknown arrivals it
+            answers with plans. Default: as the run or advice. A team needs those of its training.
+        nodes: names allowed in requests: "run", the nodes of the run or some of them; a list of
+            additional names; or "any". A rule decides if other nodes than the team's are named.
 
-    Raises ArgumentError for a team with other arrivals and for no names, RunError for a run of
-    another environment and a folder that is no export, UnknownNameError for no rule, and OSError
-    where the log cannot be written.
+    Raises ArgumentError for a team with other arrivals and for invalid names, RunError for a run of
+    another environment and for a folder without a run or export, UnknownNameError for an unknown
+    rule, and OSError if the log cannot be written.
     """
     source = _of_run(run) if isinstance(run, Run) else _of_folder(Path(run))
-    about, own = source.about, source.about.get("arrivals", "known")
+    about, run_arrivals = source.about, source.about.get("arrivals", "known")
     alone = shadow is None and (rule is not None or source.why is not None)
-    if arrivals not in (None, own) and not alone:
+    if arrivals not in (None, run_arrivals) and not alone:
         raise ArgumentError(
-            f"arrivals={arrivals!r}: the team of {source.name} was trained with {own} arrivals; "
-            "--rule serves a rule in its place"
+            f"arrivals={arrivals!r}: the team of {source.name} was trained with {run_arrivals} "
+            "arrivals; --rule serves a rule instead"
         )
     name = rule or fallback or source.rule or _overflow(about)
     decides = _rule(name, about, arrivals if alone else None, fallback)
-    named: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "rule": decides.name,
         "nodes": tuple(about["nodes"]),
         "names": _names(about["nodes"], nodes),
         "quick": decides.quick,
     }
-    first, told = f"The rule {decides.name} decides", source.told
+    first, notes = f"The rule {decides.name} decides", source.notes
     if alone:
         why = "" if rule is not None else f": {source.why}"
-        lines = (f"{first}{why}.", *_plans(decides.about, timed=False), *told)
+        lines = (f"{first}{why}.", *_plans(decides.about, timed=False), *notes)
         return Service(
-            decides.answer, "rule", source.name, lines=lines, about=decides.about, **named
+            decides.answer, "rule", source.name, lines=lines, about=decides.about, **fields
         )
     decider, team, slower = source.team()
-    named["quick"] = named["quick"] and not slower
-    named |= {"about": about, "memory": Remembering(decider)}
-    guard = Guard(named["memory"], decides.decide, Ranges.seen(about, margin))
-    told = (*_plans(about, timed=about.get("daily_mean") is not None), *told)
+    fields["quick"] = fields["quick"] and not slower
+    fields |= {"about": about, "memory": Remembering(decider)}
+    guard = Guard(fields["memory"], decides.decide, Ranges.seen(about, margin))
+    notes = (*_plans(about, timed=about.get("daily_mean") is not None), *notes)
     if shadow is not None:
         log = ShadowLog(shadow)
-        line = f"{first}; what {team} would do is logged in {shadow}."
-        decide = Shadow(guard, log, Placing(about) if own == "unknown" else None).decide
-        return Service(decide, "shadow", source.name, lines=(line, *told), log=log, **named)
-    lines = f"{team[0].upper()}{team[1:]} decides;", f"outside what it knows {decides.name} does."
-    return Service(guard.decide, "team", source.name, lines=(*lines, *slower, *told), **named)
+        line = f"{first}; the decisions of {team} are logged in {shadow}."
+        decide = Shadow(guard, log, Placing(about) if run_arrivals == "unknown" else None).decide
+        return Service(decide, "shadow", source.name, lines=(line, *notes), log=log, **fields)
+    upper = f"{team[0].upper()}{team[1:]}"
+    lines = f"{upper} decides;", f"outside its training ranges {decides.name} decides."
+    return Service(guard.decide, "team", source.name, lines=(*lines, *slower, *notes), **fields)
 
 
 def _rule(name: str, about: Mapping[str, Any], arrivals: str | None, fallback: str | None) -> Rule:
-    """Return the rule of that name, or the policy that it names."""
+    """Return the rule with that name, or the user's policy."""
     if not is_named(name):
         return Rule(name, about, arrivals)
     policy = named_object(name, "policy")
     policy = policy() if isinstance(policy, type) else policy
     if not callable(getattr(policy, "plan", None)):
-        raise ArgumentError(f"{name} has no method plan(view): docs/policies.md has an example")
+        raise ArgumentError(f"{name} has no method plan(view); see docs/policies.md for an example")
     behind = fallback or _overflow(about)
     return Rule(name, about, arrivals, policy=policy, fallback=behind)
 
 
-def _names(own: Sequence[str], nodes: str | Sequence[str]) -> frozenset[str] | None:
-    """Return the names that are served; None: any. Raises ArgumentError."""
+def _names(run_nodes: Sequence[str], nodes: str | Sequence[str]) -> frozenset[str] | None:
+    """Return the allowed names; None: any. Raises ArgumentError."""
     if nodes == "any":
         return None
     more = [] if nodes == "run" else nodes
     if isinstance(more, str) or not all(isinstance(name, str) and name for name in more):
-        raise ArgumentError(f'nodes={nodes!r}: give "run", "any", or a list of names')
-    return frozenset((*own, *more))
+        raise ArgumentError(f'nodes={nodes!r}: pass "run", "any", or a list of names')
+    return frozenset((*run_nodes, *more))
 
 
 def _plans(about: Mapping[str, Any], timed: bool) -> list[str]:
-    """Return what to say of answers that are plans."""
+    """Return a line about plans, if arrivals are unknown."""
     if about.get("arrivals", "known") == "known":
         return []
     time = ", and time" if timed else ""
-    return [f"Arrivals are unknown: it takes last_arrivals{time}, and answers by plans."]
+    return [f"Arrivals are unknown: requests need last_arrivals{time}; answers are plans."]
 
 
 @dataclass(frozen=True)
 class _Source:
-    """Where a service comes from."""
+    """The origin of a service."""
 
     name: str
     about: Mapping[str, Any]  # see ``about_rules``
-    team: Callable[[], tuple[NodeDecider, str, list[str]]]  # with its name, and what to say of it
-    rule: str | None = None  # the best one
-    why: str | None = None  # that rule is to be served, and no team
-    told: tuple[str, ...] = ()  # what else to know, in sentences
+    team: Callable[[], tuple[NodeDecider, str, list[str]]]  # with its name, and lines about it
+    rule: str | None = None  # the best rule
+    why: str | None = None  # reason for serving this rule instead of the team
+    notes: tuple[str, ...] = ()  # further sentences
 
 
 def _of_run(run: Run) -> _Source:
-    about, found = about_rules(rules_of(run)), run.recommendation
-    if found is None or run.at is not None:
-        return _Source(run.name, about, lambda: _team(run), found and found.rule)
+    about, recommendation = about_rules(rules_of(run)), run.recommendation
+    if recommendation is None or run.at is not None:
+        return _Source(run.name, about, lambda: _team(run), recommendation and recommendation.rule)
     best = load_run(f"{run.folder}@best")
-    if found.play == "team":
-        return _Source(best.name, about, lambda: _team(best), found.rule)
-    why = f"{found.why}; {best.name} serves the team all the same"
-    return _Source(run.name, about, lambda: _team(best), found.rule, why)
+    if recommendation.play == "team":
+        return _Source(best.name, about, lambda: _team(best), recommendation.rule)
+    why = f"{recommendation.why}; {best.name} serves the team all the same"
+    return _Source(run.name, about, lambda: _team(best), recommendation.rule, why)
 
 
 def _team(run: Run) -> tuple[NodeDecider, str, list[str]]:
@@ -188,22 +188,26 @@ def _of_folder(folder: Path) -> _Source:
 
 
 def _of_advice(folder: Path) -> _Source:
-    """Return the team of an advice, or the rule, as its verdict says."""
-    found = advised(folder)
-    told = (SECOND_OFFER,) if found.settings.get("second_offer", True) else ()
-    if found.team is None:
-        why = None if found.run == "team" else f"the verdict of {folder}"
-        what = "says to run its team, whose folder is not there" if why is None else "has no team"
+    """Return the team or the rule of an advice, according to its verdict."""
+    verdict = advised(folder)
+    notes = (SECOND_OFFER,) if verdict.settings.get("second_offer", True) else ()
+    if verdict.team is None:
+        why = None if verdict.run == "team" else f"the verdict of {folder}"
+        problem = (
+            "recommends its team, but the team's folder is missing"
+            if why is None
+            else "has no team"
+        )
 
-        def none() -> tuple[NodeDecider, str, list[str]]:
-            raise RunError(f"{folder} {what}: serve its best rule by --rule {found.rule}")
+        def missing_team() -> tuple[NodeDecider, str, list[str]]:
+            raise RunError(f"{folder} {problem}: serve its best rule with --rule {verdict.rule}")
 
-        return _Source(str(folder), found.about(), none, found.rule, why, told)
-    best = _of_run(load_run(f"{found.team}@best"))
-    if found.run == "team":
-        return replace(best, rule=found.rule, told=told)
+        return _Source(str(folder), verdict.about(), missing_team, verdict.rule, why, notes)
+    best = _of_run(load_run(f"{verdict.team}@best"))
+    if verdict.run == "team":
+        return replace(best, rule=verdict.rule, notes=notes)
     why = f"the verdict of {folder}; {best.name} serves the team all the same"
-    return replace(best, name=str(folder), rule=found.rule, why=why, told=told)
+    return replace(best, name=str(folder), rule=verdict.rule, why=why, notes=notes)
 
 
 def _of_export(folder: Path) -> _Source:
@@ -211,31 +215,32 @@ def _of_export(folder: Path) -> _Source:
         decider = standalone.Decider(folder)
     except ExportError as error:
         raise RunError(
-            f"{folder} is no run, and no whole export: {error}. corral export writes it again"
+            f"{folder} is neither a run nor a complete export: {error}. Write it again with corral "
+            "export"
         ) from error
     about = decider.about
     team: tuple[NodeDecider, str, list[str]] = decider, f"the team of {folder}", []
     if "rule" not in about:
         return _Source(str(folder), about, lambda: team)
     rule = f"{about['rule']}/{about['route']}"
-    return _Source(str(folder), about, lambda: team, rule, "it is what was exported")
+    return _Source(str(folder), about, lambda: team, rule, "the export contains this rule")
 
 
 def _quick(run: Run) -> tuple[NodeDecider, list[str]]:
-    """Return what decides by the run's policies, in NumPy where that can play them, and else a line
-    that says why it cannot."""
+    """Return a decider for the run's policies, in NumPy if possible, and otherwise a line with the
+    reason."""
     decider = run.decider
     try:
         actor = network_actor(decider)
     except RunError as error:
-        return decider, [f"Its own network decides, which takes longer: {error}."]
+        return decider, [f"The torch network decides, which takes longer: {error}."]
     if odd := odd_actions(decider, actor, CHECKED):
-        return decider, [f"Its own network decides: NumPy's copy differs in {odd} of {CHECKED}."]
+        return decider, [f"The torch network decides: NumPy's copy differs in {odd} of {CHECKED}."]
     return NodeDecider(decider.about, actor), []
 
 
 def _overflow(about: Mapping[str, Any]) -> str:
-    """Return the rule of a run that has none, with a route that forwards any number at once."""
+    """Return the default rule of a run, with a route that can forward any number at once."""
     route, amount = about["route"], "overflow"
     if about.get("arrivals", "known") == "known":
         route = "least" if route == "two-choices" else route

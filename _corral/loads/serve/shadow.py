@@ -1,17 +1,17 @@
-"""A shadow: the rule decides, and a log tells what the team would have done.
+"""A shadow: the rule decides, and a log records the team's decisions.
 
 One JSON object a line:
 
 | key | value |
 |---|---|
-| ``time`` | when it was decided, UTC |
-| ``nodes``, ``previous`` | what was asked |
-| ``step_time`` | the time that was sent with it, if one was |
-| ``rule``, ``team`` | requests by node and other node, or plans; ``team`` is null if not asked |
-| ``reason``, ``detail`` | why the team's answer would not have counted, see ``guard``; else null |
-| ``difference`` | requests that the team would have placed elsewhere, here or there; else null |
+| ``time`` | time of the decision, UTC |
+| ``nodes``, ``previous`` | from the request |
+| ``step_time`` | the time in the request, if there was one |
+| ``rule``, ``team`` | requests by node and other node, or plans; ``team`` may be null |
+| ``reason``, ``detail`` | why the team's decision would be refused, see ``guard``; else null |
+| ``difference`` | requests that the team would have placed differently; else null |
 
-Between two plans the difference is of the requests of the last step, as if they came again: see
+For two plans, the difference is computed on the requests of the last step, as if they repeated: see
 ``corral.loads.serve.placed``.
 """
 
@@ -32,36 +32,39 @@ from corral.loads.serve.placed import Placing
 __all__ = ["Shadow", "ShadowLog", "difference"]
 
 LARGEST = 100_000_000
-"""Bytes after which a log goes on in a new file; the full one is kept as FILE.1, one of them."""
+"""Bytes after which a new log file starts; the full one replaces FILE.1."""
 
 
 def difference(one: Decision, other: Decision) -> int:
-    """Return the requests that ``one`` places elsewhere than ``other``, a node of their own
-    included: 5 that are forwarded and not kept are 5, as are 5 that go to another neighbour."""
+    """Return the number of requests that the two decisions place on different nodes. 5 requests
+    that are forwarded instead of kept count as 5, and so do 5 that go to another neighbor."""
     total = 0
     for name in one.keys() | other.keys():
-        mine, theirs = one.get(name, {}), other.get(name, {})
-        more = [mine.get(to, 0) - theirs.get(to, 0) for to in mine.keys() | theirs.keys()]
-        total += max(sum(d for d in more if d > 0), sum(-d for d in more if d < 0))
+        one_parts, other_parts = one.get(name, {}), other.get(name, {})
+        changes = [
+            one_parts.get(to, 0) - other_parts.get(to, 0)
+            for to in one_parts.keys() | other_parts.keys()
+        ]
+        total += max(sum(d for d in changes if d > 0), sum(-d for d in changes if d < 0))
     return total
 
 
 class ShadowLog:
-    """A file of JSON lines that is appended to, and starts anew where it has become large.
+    """A file of JSON lines for appending; a new file starts when it has become large.
 
     ``failures`` counts lines that could not be written: a full disk must not stop decisions.
     """
 
     def __init__(self, path: str | Path, largest: int = LARGEST) -> None:
-        """Open the file, which is made where there is none. Raises OSError, FileError for what is
-        no regular file."""
+        """Open the file, and create it if missing. Raises OSError, FileError if it is not a regular
+        file."""
         self.path, self.largest = Path(path), largest
         self.failures = 0
         self._lock = threading.Lock()  # a server decides in two threads
         self._open()
 
     def write(self, line: dict[str, Any]) -> None:
-        """Append a line, so that a process that is killed has lost none."""
+        """Append a line and flush it, so that a killed process loses no lines."""
         text = json.dumps(line, separators=(",", ":")) + "\n"
         with self._lock:
             try:
@@ -75,7 +78,7 @@ class ShadowLog:
     def _append(self, text: str) -> None:
         if self._file.closed:
             self._open()
-        if self._size and self._size + len(text) > self.largest:  # ASCII: as many bytes
+        if self._size and self._size + len(text) > self.largest:  # ASCII: one byte per character
             self._file.close()
             os.replace(self.path, self.path.with_name(f"{self.path.name}.1"))
             self._open()
@@ -89,8 +92,8 @@ class ShadowLog:
 
 
 class Shadow:
-    """Decides by the rule, and logs the team's answer as well. ``guard`` holds both; ``placing``
-    carries their answers out if they are plans."""
+    """Decides by the rule, and logs the team's decision. ``guard`` has both; ``placing`` applies
+    their plans, if arrivals are unknown."""
 
     def __init__(self, guard: Guard, log: ShadowLog, placing: Placing | None = None) -> None:
         self.guard, self.log, self.placing = guard, log, placing
@@ -102,16 +105,19 @@ class Shadow:
         state: Any = None,
         time: str | None = None,
     ) -> Answer:
-        """Return the rule's answer, with the team's memory, and why its answer would not count."""
-        given = (nodes, previous, None) if time is None else (nodes, previous, None, time)
-        decision, _ = self.guard.rule(*given)
-        team = self.guard.asked(nodes, previous, state, time)
-        elsewhere = None
+        """Return the rule's decision, with the team's memory and the reason for refusing the
+        team."""
+        arguments = (nodes, previous, None) if time is None else (nodes, previous, None, time)
+        decision, _ = self.guard.rule(*arguments)
+        team = self.guard.team_answer(nodes, previous, state, time)
+        placed_differently = None
         if team.reason is None:
             answers = [team.decision, decision]
             if self.placing is not None:
-                answers = [self.placing.offers(each, nodes, previous) for each in answers]
-            elsewhere = difference(*answers)
+                answers = [
+                    self.placing.offers(decision_of, nodes, previous) for decision_of in answers
+                ]
+            placed_differently = difference(*answers)
         self.log.write(
             {
                 "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -122,7 +128,7 @@ class Shadow:
                 "team": None if team.reason else team.decision,
                 "reason": team.reason,
                 "detail": team.detail,
-                "difference": elsewhere,
+                "difference": placed_differently,
             }
         )
-        return replace(team, decision=decision, by="rule", difference=elsewhere)
+        return replace(team, decision=decision, by="rule", difference=placed_differently)

@@ -17,6 +17,7 @@ from corral.envs.policy import Decision, RandomPolicy
 from corral.errors import ActionError
 from corral.loads.advise.hindsight import costs_of_rules, reads_reports
 from corral.loads.advise.post_mortem import PostMortem, post_mortem
+from corral.loads.advise.words import number
 from corral.loads.replay import Replay, replay
 from corral.trainers.evaluation.players import Player
 from corral.trainers.runs.run import Run
@@ -160,7 +161,7 @@ def test_sampled_play_is_drawn_anew_and_says_so() -> None:
     found = post_mortem(result, "chance", Player(_chance(), deterministic=False), rules=["local"])
     assert found.mode == "sampled"
     assert found.cost.sum() != found.replayed
-    shown("\n".join(found.notes()), "drawn")
+    shown("\n".join(found.notes()), number(found.replayed))
 
 
 def _chance() -> dict[str, Any]:

@@ -140,7 +140,7 @@ def test_a_threshold_on_the_arrivals_is_found_to_the_request() -> None:
         "  if arrivals <= 7:",
         "      forward nothing",
         "  else:",
-        "      forward what arrives beyond the capacity",
+        "      forward arrivals beyond the capacity",
     ]
 
 
@@ -277,7 +277,7 @@ def test_nodes_without_neighbours_have_no_rule() -> None:
     found = found_of(baseline_team("overflow", rules), own=own)
     assert found.trees == {("site-0",): Amount("beyond")}
     assert is_the_team(found)
-    with refused(ValueError, "policy team", "neighbour"):
+    with refused(ValueError, "policy team"):
         found_of(
             baseline_team("overflow", DfaasRules(TRACE, neighbours={})), own={"neighbours": {}}
         )

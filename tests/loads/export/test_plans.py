@@ -305,7 +305,7 @@ def test_who_observes_no_time_may_be_told_it_with_plans_alone() -> None:
         decider.decide(GOOD, time="noon")
     rules = DfaasRules(small_trace())
     known = {name: {"arrivals": 7, "capacity": 5} for name in NAMES}
-    with refused(DecisionError, "unknown", field="time"):
+    with refused(DecisionError, "time", field="time"):
         Decider(rules, baseline_team("local", rules)).decide(known, time="2026-03-01")
 
 

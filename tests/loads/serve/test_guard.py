@@ -154,8 +154,8 @@ def test_a_team_that_raises_is_covered() -> None:
         ({**BY_TEAM, NAMES[1]: {NAMES[0]: 1.0}}, (NAMES[1], "1.0 requests", NAMES[0])),
         ({**BY_TEAM, NAMES[1]: {NAMES[0]: float("nan")}}, (NAMES[1], "nan requests", NAMES[0])),
         ({**BY_TEAM, NAMES[1]: {NAMES[0]: True}}, (NAMES[1], "True requests", NAMES[0])),
-        ({**BY_TEAM, NAMES[1]: {NAMES[1]: 1}}, (NAMES[1], "1 requests", "neighbour")),
-        ({**BY_TEAM, NAMES[1]: {"new": 1}}, (NAMES[1], "1 requests", "new", "neighbour")),
+        ({**BY_TEAM, NAMES[1]: {NAMES[1]: 1}}, (NAMES[1], "1 requests", "neighbor")),
+        ({**BY_TEAM, NAMES[1]: {"new": 1}}, (NAMES[1], "1 requests", "new", "neighbor")),
         ({**BY_TEAM, NAMES[1]: {NAMES[0]: 4, NAMES[2]: 3}}, (NAMES[1], "7 of 6")),
     ],
 )
@@ -173,7 +173,7 @@ def test_requests_go_to_linked_nodes_alone() -> None:
     assert neighbours == {NAMES[0]: {NAMES[1]}, NAMES[1]: set(), NAMES[2]: set()}
     assert nonsense(BY_TEAM, NODES, neighbours) is None
     there = {NAMES[0]: {NAMES[2]: 1}, NAMES[1]: {}, NAMES[2]: {}}
-    shown(str(nonsense(there, NODES, neighbours)), NAMES[0], NAMES[2], "neighbour")
+    shown(str(nonsense(there, NODES, neighbours)), NAMES[0], NAMES[2], "neighbor")
 
 
 @pytest.mark.parametrize("margin", [-0.1, float("nan"), float("inf"), True])

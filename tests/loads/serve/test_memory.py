@@ -87,11 +87,11 @@ def test_another_text_is_refused(remembering: Run, change: Any) -> None:
     found = told(memory)
     change(found)
     text = base64.b64encode(json.dumps(found).encode()).decode()
-    with refused(MemoryTextError, "state", "sent"):
+    with refused(MemoryTextError, "state"):
         memory.read(text, begins=False)
 
 
 @pytest.mark.parametrize("text", ["", "?", "AAAA", "é", base64.b64encode(b"[]").decode()])
 def test_what_is_no_text_of_ours_is_refused(remembering: Run, text: str) -> None:
-    with refused(MemoryTextError, "state", "sent"):
+    with refused(MemoryTextError, "state"):
         Remembering(remembering.decider).read(text, begins=False)

@@ -260,9 +260,9 @@ NEAR = {name: frozenset(NAMES) - {name} for name in NAMES}
 @pytest.mark.parametrize(
     ("plan", "said"),
     [
-        (None, "in place of a plan"),
-        ({"keep": 3}, "in place of a plan"),
-        ({**GOOD, "more": 1}, "in place of a plan"),
+        (None, "instead of a plan"),
+        ({"keep": 3}, "instead of a plan"),
+        ({**GOOD, "more": 1}, "instead of a plan"),
         ({**GOOD, "keep": -1}, "keep=-1"),
         ({**GOOD, "keep": 1.0}, r"keep=1\.0"),
         ({**GOOD, "keep": True}, "keep=True"),
@@ -273,12 +273,12 @@ NEAR = {name: frozenset(NAMES) - {name} for name in NAMES}
         ({**GOOD, "caps": [3]}, "caps"),
         ({**GOOD, "caps": {NAMES[1]: -1}}, "caps"),
         ({**GOOD, "caps": {NAMES[1]: 5}}, "above the link limit of 4"),
-        ({**GOOD, "caps": {NAMES[0]: 1}}, "site-0, not a neighbour"),
-        ({**GOOD, "caps": {"new": 1}}, "new, not a neighbour"),
+        ({**GOOD, "caps": {NAMES[0]: 1}}, "site-0, which is not a neighbor"),
+        ({**GOOD, "caps": {"new": 1}}, "new, which is not a neighbor"),
         ({**GOOD, "route": "nobody"}, "nobody"),
         ({**GOOD, "route": "choose"}, "choose"),
         ({**GOOD, "order": [NAMES[1]]}, "fill"),
-        ({**GOOD, "route": "fill", "order": [NAMES[0]]}, "site-0, not a neighbour"),
+        ({**GOOD, "route": "fill", "order": [NAMES[0]]}, "site-0, which is not a neighbor"),
         ({**GOOD, "route": "fill", "order": 3}, "3"),
     ],
 )
