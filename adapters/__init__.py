@@ -1,7 +1,7 @@
-"""The same environments, as other libraries want them.
+"""Adapters that present environments to other libraries.
 
-Each name is imported when it is first asked for: whoever needs one bridge loads no other. What is
-for Stable-Baselines3 needs the extra ``sb3``, ``vectorize`` the extra ``supersuit``.
+Each name is imported on first use, so using one adapter does not load the others. Names for
+Stable-Baselines3 require the extra ``sb3``, and ``vectorize`` requires the extra ``supersuit``.
 """
 
 from __future__ import annotations

@@ -1,20 +1,22 @@
-"""Networks of a user's own, fed with what they are made for, and checked. Torch only.
+"""Custom networks of users: their inputs, and checks of their outputs. Requires only torch.
 
-``make(observation_space, *, role) -> nn.Module`` makes one for the role "actor" or "critic". The
-module has ``out_features``, and turns a batch of observations into features float32
-[R, out_features]. Hidden state, heads, masks and distributions are put on top by ``Network``.
+A user's function ``make(observation_space, *, role) -> nn.Module`` returns a module for the role
+"actor" or "critic". The module has an attribute ``out_features``, and maps a batch of observations
+to features float32 [R, out_features]. ``Network`` adds hidden state, heads, masks and
+distributions.
 
-The space says exactly what ``forward`` gets, R rows of it:
+``forward`` receives R observations of the space:
 
 | entry of the environment's observation | in the space, and as a tensor [R, ...] |
 |---|---|
 | image, Box of uint8 with 3 axes | Box of float32 [C, H, W] in 0..1: channels first |
-| other Box of uint8 | Box of float32 in 0..1, shape as it is |
-| Box of other numbers | Box of float32, as it is |
-| Discrete, MultiDiscrete | the same: int64, numbers as in the space |
-| MultiBinary | the same: float32, 0 and 1 |
+| other Box of uint8 | Box of float32 in 0..1, same shape |
+| Box of other numbers | Box of float32, unchanged |
+| Discrete, MultiDiscrete | the same space: int64, numbers of the space |
+| MultiBinary | the same space: float32, 0 and 1 |
 
-A Dict is a dict of these, a Tuple a tuple, a plain observation a tensor; masks are left out.
+A Dict becomes a dict of these tensors, a Tuple a tuple, a plain observation a tensor. Masks are
+left out.
 """
 
 from __future__ import annotations
@@ -59,30 +61,30 @@ Make = Callable[..., nn.Module]
 
 @dataclass(frozen=True)
 class Leaf:
-    """One entry of an observation: where it is in the parts that are stored."""
+    """One entry of an observation, and its position in the stored parts."""
 
-    space: spaces.Space[Any]  # as a model gets it
+    space: spaces.Space[Any]  # the space that a model gets
     low: int = 0  # columns low .. high - 1 of the vector
     high: int = 0
-    image: int | None = None  # number of the image, for one
-    scale: float = 1.0  # of its pixels
+    image: int | None = None  # index of the image, if the entry is one
+    scale: float = 1.0  # divisor of its pixels
 
     def read(self, parts: Parts) -> torch.Tensor:
-        """Return the entry [R, ...]; a view of the vector, where it holds the numbers as such."""
+        """Return the entry [R, ...]; a view of the vector if no conversion is needed."""
         if self.image is not None:
             return parts[1 + self.image].float() / self.scale
         space, columns = self.space, parts[0][:, self.low : self.high]
         if isinstance(space, spaces.Discrete):
             return columns.argmax(dim=1) + int(space.start)
         if isinstance(space, spaces.MultiDiscrete):
-            each = torch.split(columns, space.nvec.reshape(-1).tolist(), dim=1)
-            numbers = torch.stack([choice.argmax(dim=1) for choice in each], dim=1)
+            choices = torch.split(columns, space.nvec.reshape(-1).tolist(), dim=1)
+            numbers = torch.stack([choice.argmax(dim=1) for choice in choices], dim=1)
             start = torch.as_tensor(np.asarray(space.start), device=columns.device)
             return numbers.reshape(-1, *space.nvec.shape) + start
         return columns.reshape(-1, *(space.shape or ()))
 
     def write_sample(self, parts: list[np.ndarray[Any, Any]], rng: np.random.Generator) -> None:
-        """Write something that the space contains."""
+        """Write random values of the space."""
         if self.image is not None:
             pixels = parts[1 + self.image]
             pixels[...] = rng.integers(0, int(self.scale) + 1, size=pixels.shape)
@@ -92,19 +94,19 @@ class Leaf:
         if isinstance(self.space, spaces.MultiBinary):
             columns.round(out=columns)
         elif isinstance(self.space, spaces.Box):
-            low, high = _reach(self.space.low.reshape(-1), self.space.high.reshape(-1))
+            low, high = _finite_bounds(self.space.low.reshape(-1), self.space.high.reshape(-1))
             columns[...] = low + columns * (high - low)
 
 
 @dataclass(frozen=True)
 class Branch:
-    """A Dict of entries, or a Tuple of them."""
+    """A Dict or a Tuple of entries."""
 
     parts: Mapping[Any, View] | tuple[View, ...]
 
     @property
     def space(self) -> spaces.Space[Any]:
-        """Return the space that a model gets."""
+        """The space that a model gets."""
         if isinstance(self.parts, tuple):
             return spaces.Tuple([part.space for part in self.parts])
         return spaces.Dict({key: part.space for key, part in self.parts.items()})
@@ -116,22 +118,24 @@ class Branch:
         return {key: part.read(parts) for key, part in self.parts.items()}
 
     def write_sample(self, parts: list[np.ndarray[Any, Any]], rng: np.random.Generator) -> None:
-        """Write something that the space contains."""
+        """Write random values of the space."""
         for part in self.parts if isinstance(self.parts, tuple) else self.parts.values():
             part.write_sample(parts, rng)
 
 
 View = Leaf | Branch
-"""How parts become the tree of tensors that a model gets."""
+"""The conversion of stored parts to the tree of tensors that a model gets."""
 
 
 def view_of(layout: ObservationCodec, column: int = 0, image: int = 0) -> View:
-    """Return the view of an agent's observation, whose vector begins at ``column`` and whose images
-    at number ``image``."""
+    """Return the view of an agent's observation.
+
+    Its vector begins at ``column``, its images at index ``image``.
+    """
     views: dict[Any, View] = {}
     for entry in layout.entries:
         if entry.axes is not None:
-            views[entry.key] = _picture(entry, image)
+            views[entry.key] = _image_leaf(entry, image)
             image += 1
             continue
         space = entry.space
@@ -142,13 +146,13 @@ def view_of(layout: ObservationCodec, column: int = 0, image: int = 0) -> View:
 
 
 def box(space: spaces.Box, scale: float = 1.0) -> spaces.Box:
-    """Return ``space`` as float32, its bounds divided by ``scale``."""
+    """Return ``space`` as float32, with bounds divided by ``scale``."""
     if space.dtype == np.float32:
         return space
     return _box(space.low, space.high, scale)
 
 
-def _picture(entry: Entry, number: int) -> Leaf:
+def _image_leaf(entry: Entry, number: int) -> Leaf:
     assert isinstance(entry.space, spaces.Box)
     assert entry.axes is not None
     low, high = (bound.transpose(entry.axes) for bound in (entry.space.low, entry.space.high))
@@ -157,13 +161,13 @@ def _picture(entry: Entry, number: int) -> Leaf:
 
 
 def _box(low: Any, high: Any, scale: float) -> spaces.Box:
-    with np.errstate(over="ignore"):  # the largest of float64 become infinite
+    with np.errstate(over="ignore"):  # large float64 bounds become infinite
         lower, upper = (np.asarray(bound / scale, dtype=np.float32) for bound in (low, high))
     return spaces.Box(lower, upper, dtype=np.float32)
 
 
-def _reach(low: Any, high: Any) -> tuple[Any, Any]:
-    """Return finite bounds within those of a Box: those that are far off say nothing."""
+def _finite_bounds(low: Any, high: Any) -> tuple[Any, Any]:
+    """Return finite bounds within the bounds of a Box. Very large bounds count as unbounded."""
     far = 1e6
     lower = np.where(np.abs(low) < far, low, np.where(np.abs(high) < far, high - 1, -1.0))
     upper = np.where(np.abs(high) < far, high, np.maximum(lower + 1, 1.0))
@@ -174,16 +178,16 @@ def _reach(low: Any, high: Any) -> tuple[Any, Any]:
 
 
 class Model(nn.Module):
-    """A ``module`` that was made for ``view``, as the encoder of a ``Network``.
+    """A user's ``module`` for ``view``, as the encoder of a ``Network``.
 
-    The last ``identities`` columns of a vector tell which agent of a shared policy it is of. They
-    are joined to the module's features, so that no module can lose them.
+    The last ``identities`` columns of a vector are the agent's one-hot identity in a shared policy.
+    They are appended to the features of the module, so that no module can lose them.
     """
 
     def __init__(
         self, module: nn.Module, view: View, identities: int, inputs: tuple[Any, ...], name: str
     ) -> None:
-        """``inputs`` are the columns of the vector and the shapes of the images."""
+        """``inputs`` are the number of vector columns and the shapes of the images."""
         super().__init__()
         self.module, self.view, self.identities, self.name = module, view, identities, name
         self.inputs = inputs
@@ -198,28 +202,30 @@ class Model(nn.Module):
         self.out_features = features + identities
 
     def forward(self, parts: Parts) -> torch.Tensor:
-        """Return features [R, out_features]. Raises ModelError where the module returns others."""
+        """Return features [R, out_features]. Raises ModelError for another shape or type."""
         features = self.module(self.view.read(parts))
         expected = len(parts[0]), self.features
         if not isinstance(features, torch.Tensor):
             raise ModelError(
-                f"{self.name}: forward returned {type(features).__name__}; give one tensor"
+                f"{self.name}: forward returned {type(features).__name__}; return one tensor"
             )
         if features.shape != expected:
             raise ModelError(
                 f"{self.name}: forward returned shape {tuple(features.shape)} for {expected[0]} "
-                f"observations; give {expected}, [batch, out_features]"
+                f"observations; return {expected}, [batch, out_features]"
             )
         if features.dtype != torch.float32:
-            raise ModelError(f"{self.name}: forward returned {features.dtype}; give torch.float32")
+            raise ModelError(
+                f"{self.name}: forward returned {features.dtype}; return torch.float32"
+            )
         if not self.identities:
             return features
         return torch.cat([features, parts[0][:, -self.identities :]], dim=-1)
 
     def try_out(self, device: torch.device) -> None:
-        """Raise ModelError where ``forward`` fails for rows that the space contains, or mixes them.
+        """Raise ModelError if ``forward`` fails for valid observations, or mixes rows of a batch.
 
-        What it draws and counts is put back.
+        Random number generators and buffers are restored afterwards.
         """
         before = {name: values.clone() for name, values in self.named_buffers()}
         with torch.random.fork_rng(devices=[]), torch.no_grad():
@@ -227,10 +233,10 @@ class Model(nn.Module):
                 self._try_out(self.sample(3, device))
             except ModelError:
                 raise
-            except Exception as error:  # whatever a user's own code raises
+            except Exception as error:  # user code may raise any exception
                 raise ModelError(
-                    f"{self.name}: forward raised {type(error).__name__}: {error}. It was given a "
-                    f"batch of {self.view.space}{self._remedy()}"
+                    f"{self.name}: forward raised {type(error).__name__}: {error}. Its input was "
+                    f"a batch of {self.view.space}{self._remedy()}"
                 ) from error
             for name, values in self.named_buffers():
                 values.copy_(before[name])
@@ -244,44 +250,44 @@ class Model(nn.Module):
         return [torch.from_numpy(part).to(device) for part in parts]
 
     def _try_out(self, parts: Parts) -> None:
-        given = [part.clone() for part in parts]
+        originals = [part.clone() for part in parts]
         features = self(parts)
-        if not all(map(torch.equal, parts, given)):
+        if not all(map(torch.equal, parts, originals)):
             raise ModelError(
-                f"{self.name}: forward changes its input in place, and with it what was observed; "
-                "let its first operations return new tensors"
+                f"{self.name}: forward changes its input in place, which would change the stored "
+                "observations; use operations that return new tensors"
             )
         if not torch.isfinite(features).all():
             raise ModelError(
-                f"{self.name}: forward returned numbers that are not finite for a random "
-                f"observation of {self.view.space}"
+                f"{self.name}: forward returned features that are not finite, for a random "
+                f"observation of {self.view.space}; check its operations"
             )
         if not _close(self(parts), features):
             raise ModelError(
-                f"{self.name}: forward returned other features for the same observation, and a "
-                "decision must have the same probability when it is played and when it is learned"
-                + (self._remedy() or "; leave out what is random in it")
+                f"{self.name}: forward returned different features for the same observation. The "
+                "probability of an action must be equal in the rollout and in the update"
+                + (self._remedy() or "; remove all randomness")
             )
         for row in range(len(features)):
             if not _close(self([part[row : row + 1] for part in parts]), features[row : row + 1]):
                 raise ModelError(
-                    f"{self.name}: the features of an observation depend on the others of its "
-                    f"batch; let each be by itself{self._remedy()}"
+                    f"{self.name}: the features of an observation depend on other observations in "
+                    f"the batch; compute each row independently{self._remedy()}"
                 )
 
     def _remedy(self) -> str:
-        """Return what to do with layers that behave otherwise in training; "" without them."""
+        """Return the remedy for layers that differ in training mode; "" without such layers."""
         kinds = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._BatchNorm)
-        found = [
-            f"{name} ({type(each).__name__})"
-            for name, each in self.module.named_modules()
-            if isinstance(each, kinds) and each.training
+        layers = [
+            f"{name} ({type(layer).__name__})"
+            for name, layer in self.module.named_modules()
+            if isinstance(layer, kinds) and layer.training
         ]
-        if not found:
+        if not layers:
             return ""
         return (
-            f"; leave out {', '.join(found)}, or call .eval() on it in make: LayerNorm and "
-            "GroupNorm are the same when it is played and when it is learned"
+            f"; remove {', '.join(layers)}, or call .eval() on it in make. LayerNorm and GroupNorm "
+            "behave equally in the rollout and in the update"
         )
 
 
@@ -295,63 +301,68 @@ def make_model(
     inputs: tuple[Any, ...],
     rng: torch.Generator,
 ) -> Model:
-    """Return what ``make`` makes for ``view``; torch's global generator is ``rng``'s meanwhile.
+    """Return the model of ``make`` for ``view``. Its weights are drawn from ``rng``.
 
-    Raises ModelError where it fails, or makes no module with ``out_features``.
+    Raises ModelError if ``make`` fails, or does not return a module with ``out_features``.
     """
     name = f"model {dotted_name(make)}, {role} of policy {policy}"
     if not callable(make):
-        raise ModelError(f"{name}: give a function make(observation_space, *, role), or its name")
+        raise ModelError(f"{name}: pass a function make(observation_space, *, role), or its name")
     space = view.space
     try:
         inspect.signature(make).bind(space, role=role)
     except TypeError as error:
         raise ModelError(
-            f"{name}: it is called as make(observation_space, role={role!r}), and {error}. Write "
+            f"{name}: the call make(observation_space, role={role!r}) fails: {error}. Define "
             "def make(observation_space, *, role)"
         ) from None
     except ValueError:
-        pass  # it has no signature
+        pass  # the callable has no signature
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(int(torch.randint(2**62, (), generator=rng)))
         try:
             module = make(space, role=role)
-        except Exception as error:  # whatever a user's own code raises
+        except Exception as error:  # user code may raise any exception
             raise ModelError(
-                f"{name}: it raised {type(error).__name__}: {error}. It was given {space}"
+                f"{name}: make raised {type(error).__name__}: {error}. Its input was {space}"
             ) from error
         if not isinstance(module, nn.Module):
-            raise ModelError(f"{name}: it returned {type(module).__name__}; give a torch.nn.Module")
+            raise ModelError(
+                f"{name}: make returned {type(module).__name__}; return torch.nn.Module"
+            )
         model = Model(module, view, identities, inputs, name)
-        if any(isinstance(each, nn.UninitializedParameter) for each in model.parameters()):
-            model.try_out(torch.device("cpu"))  # its lazy layers take their sizes now
+        if any(
+            isinstance(parameter, nn.UninitializedParameter) for parameter in model.parameters()
+        ):
+            model.try_out(torch.device("cpu"))  # initializes lazy layers
     return model
 
 
 def require_apart(networks: Mapping[str, nn.Module]) -> None:
-    """Raise ModelError, naming two of the networks, where they share weights."""
-    owner: dict[int, str] = {}
+    """Raise ModelError, with two names, if any networks share weights."""
+    owners: dict[int, str] = {}
     for name, network in networks.items():
         for values in network.parameters():
-            if owner.setdefault(id(values), name) != name:
+            if owners.setdefault(id(values), name) != name:
                 raise ModelError(
-                    f"the {name} and the {owner[id(values)]} share weights: each is trained by "
-                    "itself; let make return a new module whenever it is called"
+                    f"the {name} and the {owners[id(values)]} share weights, but each is trained "
+                    "separately; let make return a new module in each call"
                 )
 
 
-def _close(some: torch.Tensor, others: torch.Tensor) -> bool:
-    return torch.allclose(some, others, rtol=1e-3, atol=1e-4)
+def _close(first: torch.Tensor, second: torch.Tensor) -> bool:
+    return torch.allclose(first, second, rtol=1e-3, atol=1e-4)
 
 
 # --- Gradients -----------------------------------------------------------------------------------
 
 
 class GradientCheck:
-    """Whether all parameters of a network's model have had a gradient in an update.
+    """Checks that all parameters of a network's model get a gradient in an update.
 
-    An update in which the network's head has had none says nothing: all advantages were equal, no
-    decision had a choice, or the loss leaves the network out. The next one is looked at then.
+    An update without a gradient for the head of the network is inconclusive: all advantages were
+    equal, no decision had a choice, or the loss does not use the network. Then the next update is
+    checked.
     """
 
     def __init__(self, network: Network) -> None:
@@ -362,26 +373,25 @@ class GradientCheck:
         self.begin()
 
     def begin(self) -> None:
-        """Look at the next update."""
+        """Begin the check of the next update."""
         self.learned = False
         self.missing = dict(self._trainable())
 
     def see(self) -> None:
-        """Note which parameters have a finite gradient other than 0 now."""
+        """Record the parameters that now have a finite gradient other than 0."""
         if self.missing:
             self.learned = self.learned or _has_gradient(self.head)
             self.missing = {k: v for k, v in self.missing.items() if not _has_gradient(v)}
 
     def require(self) -> None:
-        """Raise ModelError, at an update's end, that names the parameters without a gradient."""
+        """Raise ModelError, at the end of an update, for parameters without a gradient."""
         if not self.missing:
             return
         if self.learned:
             raise ModelError(
-                f"{self.name}: no gradient other than 0 has reached {', '.join(self.missing)} in "
-                "the first update. Let forward use them, or leave them out; what is meant to "
-                "stay as it is, is frozen in make: requires_grad_(False). Weights of an input that "
-                "was 0 throughout need a longer rollout: n_steps"
+                f"{self.name}: {', '.join(self.missing)} got no gradient other than 0 in the first "
+                "update. Use these parameters in forward, or remove them. To freeze them, call "
+                "requires_grad_(False) in make. If their input was always 0, increase n_steps"
             )
         self.begin()
 
@@ -392,5 +402,5 @@ class GradientCheck:
 
 
 def _has_gradient(values: torch.Tensor) -> bool:
-    found = values.grad
-    return found is not None and bool(found.isfinite().all()) and bool(found.any())
+    gradient = values.grad
+    return gradient is not None and bool(gradient.isfinite().all()) and bool(gradient.any())

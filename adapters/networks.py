@@ -1,8 +1,8 @@
-"""Networks made to fit spaces, for all trainers that are not another library's. Torch only.
+"""Networks that fit observation and action spaces, for corral's own trainers. Requires only torch.
 
-What is observed comes as ``Parts``: see ``corral.adapters.spaces``. Actor and critic are networks
-of their own. Weights begin orthogonal (Saxe et al., 2013) with a gain of sqrt(2), 0.01 for the
-actor's outputs and 1 for values; biases begin at 0.
+Observations come as ``Parts``, see ``corral.adapters.spaces``. Actor and critic are separate
+networks. Weights are initialized orthogonally (Saxe et al., 2013) with a gain of sqrt(2), 0.01 for
+the outputs of the actor and 1 for values. Biases are initialized to 0.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ Parts = list[torch.Tensor]
 """A vector float32 [R, F], then images uint8 [R, C, H, W]."""
 
 STATE = "state"
-"""The entry of an observation that critics alone take in."""
+"""The entry of an observation that only critics observe."""
 
 SMALLEST_OF_NATURE = 36
-"""Pixels per side below which the layers of Mnih et al. (2015) leave nothing of an image."""
+"""Minimum pixels per side for the layers of Mnih et al. (2015); smaller images would vanish."""
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
 
@@ -61,55 +61,56 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
 
 @dataclass(frozen=True)
 class Plan:
-    """A CNN: its layers, as (filters, kernel, stride, padding), and the units they lead to."""
+    """A CNN: its layers as (filters, kernel, stride, padding), and the number of output units."""
 
     layers: tuple[tuple[int, int, int, int], ...]
     units: int
 
 
 def plan_cnn(image: Image, arch: Sequence[int] | None, patch: int) -> Plan:
-    """Return the CNN for an image [C, H, W]; ``arch`` are filters of its layers, then units.
+    """Return the CNN for an image [C, H, W]. ``arch`` lists the filters per layer, then the units.
 
-    From 36 pixels a side on the layers of Mnih et al. (Human-level control through deep
-    reinforcement learning, 2015); below, layers of 3 x 3, which halve sides of more than 8. With
-    ``patch`` the first layer takes squares of so many pixels, side by side (Dosovitskiy et al., An
-    Image is Worth 16x16 Words, 2021), and layers of 3 x 3 follow: a tenth of the time.
+    Images of at least 36 pixels per side get the layers of Mnih et al. (Human-level control through
+    deep reinforcement learning, 2015). Smaller images get layers of 3 x 3, which halve sides of
+    more than 8 pixels. With ``patch``, the first layer takes adjacent squares of that many pixels
+    per side (Dosovitskiy et al., An Image is Worth 16x16 Words, 2021). Layers of 3 x 3 follow. This
+    takes a tenth of the time.
     """
     _, high, wide = image
     smallest = min(high, wide)
     if patch:
         if high % patch or wide % patch:
             raise ValueError(
-                f"cnn_patch={patch}: images of {high} x {wide} pixels do not fall into squares of "
-                "that side; give one that divides both, or 0"
+                f"cnn_patch={patch} must divide both sides of the images, {high} x {wide} pixels; "
+                "pass a common divisor, or 0"
             )
         *filters, units = arch or (32, 128)
         kernels = [(patch, patch, 0), *[(3, 1, 1)] * (len(filters) - 1)]
     else:
-        usual: tuple[int, ...] = (32, 64, 64, 256)
+        default: tuple[int, ...] = (32, 64, 64, 256)
         kernels = [(8, 4, 0), (4, 2, 0), (3, 1, 0)]
         if smallest < SMALLEST_OF_NATURE:
-            usual = (32, 64, 64, 128) if smallest > 8 else (32, 64, 128)
+            default = (32, 64, 64, 128) if smallest > 8 else (32, 64, 128)
             kernels = [(3, 2, 1)] * 3 if smallest > 8 else [(3, 1, 1)] * 2
-        if arch is not None and len(arch) != len(usual):
+        if arch is not None and len(arch) != len(default):
             raise ValueError(
-                f"cnn_arch={tuple(arch)} for images of {high} x {wide} pixels: give {len(usual)} "
-                f"numbers, the filters of {len(usual) - 1} layers and the units after them, such "
-                f"as {usual}"
+                f"cnn_arch={tuple(arch)} for images of {high} x {wide} pixels: pass {len(default)} "
+                f"numbers, the filters of {len(default) - 1} layers and the number of units, such "
+                f"as {default}"
             )
-        *filters, units = arch or usual
-    layers = [(found, *kernel) for found, kernel in zip(filters, kernels, strict=True)]
+        *filters, units = arch or default
+    layers = [(size, *kernel) for size, kernel in zip(filters, kernels, strict=True)]
     return Plan(tuple(layers), units)
 
 
 def plan_halving(image: Image, arch: Sequence[int]) -> Plan:
-    """Return a CNN of layers of 3 x 3, as many as ``arch`` has filters, that halve the sides."""
+    """Return a CNN with one layer of 3 x 3 per filter in ``arch``; each layer halves the sides."""
     *filters, units = arch
-    return Plan(tuple((found, 3, 2, 1) for found in filters), units)
+    return Plan(tuple((size, 3, 2, 1) for size in filters), units)
 
 
 def make_cnn(image: Image, plan: Plan) -> nn.Module:
-    """Return what makes features [R, units] of images [R, C, H, W] in 0..1."""
+    """Return the module that maps images [R, C, H, W] in 0..1 to features [R, units]."""
     channels, high, wide = image
     layers: list[nn.Module] = []
     for filters, kernel, stride, padding in plan.layers:
@@ -124,13 +125,14 @@ def make_cnn(image: Image, plan: Plan) -> nn.Module:
 
 
 class Network(nn.Module):
-    """Encoders of what is observed, hidden layers, optionally a GRU, and a linear head.
+    """Encoders of observations, hidden layers, an optional GRU, and a linear head.
 
-    ``outputs`` is what the head puts out, ``gain`` how large its weights begin. With ``memory`` > 0
-    a GRU of that many units (Cho et al., 2014) comes before the head, and outputs depend on a
-    hidden state float32 [R, memory], 0 at the beginning of an episode. Weights are drawn from
-    ``generator``; None: from torch's own. ``plan`` gives the CNN of an image. An ``encoder`` from
-    parts to features [R, out_features] takes the place of encoders and hidden layers.
+    ``outputs`` is the output size of the head, ``gain`` the gain of its initial weights. With
+    ``memory`` > 0, a GRU of that many units (Cho et al., 2014) precedes the head. Outputs then
+    depend on a hidden state float32 [R, memory], which is 0 at the start of an episode. Weights are
+    drawn from ``generator``, or from the global generator of torch if None. ``plan`` returns the
+    CNN for an image. An ``encoder`` from parts to features [R, out_features] replaces the encoders
+    and hidden layers.
     """
 
     def __init__(
@@ -151,14 +153,16 @@ class Network(nn.Module):
         encoder: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        with torch.random.fork_rng(devices=[]):  # torch's own weights are drawn, and overwritten
+        with torch.random.fork_rng(
+            devices=[]
+        ):  # torch draws initial weights, which are overwritten
             self.scales = tuple(scales)
             plan = plan or partial(plan_cnn, arch=cnn_arch, patch=cnn_patch)
             self.encoder: nn.Module | None = None
             if encoder is None:
                 plans = [plan(image) for image in images]
                 self.cnns = nn.ModuleList(map(make_cnn, images, plans))
-                features = width + sum(each.units for each in plans)
+                features = width + sum(plan_of_image.units for plan_of_image in plans)
                 layers: list[nn.Module] = []
                 for units in net_arch:
                     layers += [nn.Linear(features, units), ACTIVATIONS[activation]()]
@@ -185,35 +189,37 @@ class Network(nn.Module):
                             nn.init.orthogonal_(gate, 1.0, generator=generator)
             nn.init.orthogonal_(self.head.weight, gain, generator=generator)
         if encoder is not None:
-            self.encoder = encoder  # its weights are its own
+            self.encoder = encoder  # keeps its own initial weights
 
     def initial(self, rows: int) -> torch.Tensor:
         """Return the hidden state before an episode's first step: float32 [rows, memory]."""
         return torch.zeros(rows, self.memory, device=self.head.weight.device)
 
     def encode(self, parts: Parts) -> torch.Tensor:
-        """Return features [R, units] of what is observed."""
+        """Return the features [R, units] of observations."""
         if self.encoder is not None:
-            own: torch.Tensor = self.encoder(parts)
-            return own
+            encoded: torch.Tensor = self.encoder(parts)
+            return encoded
         if not len(self.cnns):
             features: torch.Tensor = self.layers(parts[0])
             return features
-        pictures = [
+        image_features = [
             cnn(image.float() / scale)
             for cnn, image, scale in zip(self.cnns, parts[1:], self.scales, strict=True)
         ]
-        joined: torch.Tensor = self.layers(torch.cat([parts[0], *pictures], dim=-1))
+        joined: torch.Tensor = self.layers(torch.cat([parts[0], *image_features], dim=-1))
         return joined
 
     def forward(self, parts: Parts) -> torch.Tensor:
-        """Return outputs [R, outputs] of a network without hidden state."""
+        """Return the outputs [R, outputs] of a network without hidden state."""
         outputs: torch.Tensor = self.head(self.encode(parts))
         return outputs
 
     def step(self, parts: Parts, state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return outputs [R, outputs] and the next hidden state [R, memory]; without one it is the
-        given."""
+        """Return the outputs [R, outputs] and the next hidden state [R, memory].
+
+        A network without hidden state returns ``state``.
+        """
         if not self.memory:
             return self(parts), state
         _, after = self.gru(self.encode(parts)[None], state[None].contiguous())
@@ -225,9 +231,9 @@ class Network(nn.Module):
         """Return the hidden states [R, memory] after each of R decisions, for their ``parts``
         [R, ...].
 
-        S sequences begin with ``state`` [S, memory]; ``padded`` [L, S] holds the rows of their
-        decisions in turn, and ``at`` [R] where in it, flattened, each decision is. ``head`` of the
-        states gives the outputs.
+        S sequences begin with ``state`` [S, memory]. ``padded`` [L, S] holds the rows of their
+        decisions in order of time. ``at`` [R] is the index of each decision in the flattened
+        ``padded``. ``head`` maps the states to outputs.
         """
         states, _ = self.gru(self.encode(parts)[padded], state[None].contiguous())
         reached: torch.Tensor = states.flatten(0, 1)[at]
@@ -235,24 +241,24 @@ class Network(nn.Module):
 
 
 def describe(observations: ObservationCodec, actions: ActionCodec) -> Mapping[str, Any]:
-    """Return inputs and outputs as JSON values: for whoever loads exported weights elsewhere."""
+    """Return inputs and outputs as JSON values, for programs that load exported weights."""
     entries = observations.entries
     return {
-        "vector": [[each.key, each.low, each.high] for each in entries if each.axes is None],
+        "vector": [[entry.key, entry.low, entry.high] for entry in entries if entry.axes is None],
         "images": [list(image) for image in observations.images],
         "action_space": str(actions.space),
         "outputs": actions.outputs,
     }
 
 
-# --- For observations as trees of tensors --------------------------------------------------------
+# --- Networks for trees of tensors ---------------------------------------------------------------
 
 
 class MaskedActorCritic(nn.Module):
-    """``actor`` [..., A] and ``critic`` [..., 1], networks of their own, for a Dict observation.
+    """Separate networks ``actor`` [..., A] and ``critic`` [..., 1] for a Dict observation.
 
-    Entries may be nested. The actor gets all but ``action_mask`` and ``state``, the critic all but
-    ``action_mask``.
+    Entries may be nested. The actor gets all entries except ``action_mask`` and ``state``, the
+    critic all entries except ``action_mask``.
     """
 
     def __init__(
@@ -264,16 +270,16 @@ class MaskedActorCritic(nn.Module):
         activation: str = "relu",
         cnn_arch: Sequence[int] = (16, 32, 64),
     ) -> None:
-        """``cnn_arch``: filters of layers of 3 x 3 that halve the sides, and units after them.
+        """``cnn_arch`` lists the filters of 3 x 3 layers that halve the sides, then the units.
 
-        Raises UnsupportedSpaceError where actions are not Discrete from 0, a mask does not fit
-        them, or an entry has no place in the table of ``corral.adapters.spaces``.
+        Raises UnsupportedSpaceError if actions are not Discrete from 0, a mask does not fit them,
+        or an entry is not in the table of ``corral.adapters.spaces``.
         """
         super().__init__()
         actions = count_actions(action_space)
         mask = split_space(observation_space)[1]
         if mask is not None and mask.shape != (actions,):
-            raise UnsupportedSpaceError(f"a mask of shape {mask.shape} for {actions} actions")
+            raise UnsupportedSpaceError(f"the mask has shape {mask.shape} for {actions} actions")
         make = partial(
             TreeNetwork,
             observation_space,
@@ -290,11 +296,11 @@ class MaskedActorCritic(nn.Module):
 
 
 class TreeNetwork(Network):
-    """A Network without hidden state for an observation as a tree of tensors."""
+    """A Network without hidden state, for observations as trees of tensors."""
 
-    def __init__(self, space: spaces.Space[Any], *, hidden: Sequence[str], **given: Any) -> None:
-        """``hidden`` are entries of the outermost Dict that are left out."""
-        entries = [each for each in _leaves(space) if each[0][:1] not in [(h,) for h in hidden]]
+    def __init__(self, space: spaces.Space[Any], *, hidden: Sequence[str], **options: Any) -> None:
+        """``hidden`` are entries of the outermost Dict that the network does not get."""
+        entries = [leaf for leaf in _leaves(space) if leaf[0][:1] not in [(h,) for h in hidden]]
         width, images, scales = 0, [], []
         for path, entry in entries:
             if image := image_of(entry):
@@ -304,17 +310,17 @@ class TreeNetwork(Network):
             columns = width_of(entry)
             if columns is None:
                 raise UnsupportedSpaceError(
-                    f"entry {'/'.join(path) or 'observation'} is {entry}; give Box, Discrete, "
+                    f"entry {'/'.join(path) or 'observation'} is {entry}; use Box, Discrete, "
                     "MultiDiscrete, MultiBinary, or Dicts of them"
                 )
             width += columns
         if not width and not images:
-            raise UnsupportedSpaceError(f"{space}: nothing to see but {', '.join(hidden)}")
-        super().__init__(width, images, scales, **given)
+            raise UnsupportedSpaceError(f"{space} has no entries except {', '.join(hidden)}")
+        super().__init__(width, images, scales, **options)
         self.entries = entries
 
     def forward(self, observation: Any) -> torch.Tensor:
-        """Return outputs [R, outputs] for entries [R, ...]."""
+        """Return the outputs [R, outputs] for entries [R, ...]."""
         vectors, images = [], []
         for path, entry in self.entries:
             value = observation
@@ -331,7 +337,7 @@ class TreeNetwork(Network):
 def _leaves(
     space: spaces.Space[Any], path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], spaces.Space[Any]]]:
-    """Yield the leaves of a space, each with the keys that lead to it."""
+    """Yield the leaves of a space, each with its path of keys."""
     if isinstance(space, spaces.Dict):
         for key, part in space.spaces.items():
             yield from _leaves(part, (*path, key))
@@ -340,7 +346,7 @@ def _leaves(
 
 
 def _numbers(space: spaces.Space[Any], value: torch.Tensor) -> torch.Tensor:
-    """Return an entry's values [R, ...] as columns float32 [R, F]."""
+    """Return the values [R, ...] of an entry as columns float32 [R, F]."""
     rows = len(value)
     if isinstance(space, spaces.Discrete):
         number = value.reshape(rows).long() - int(space.start)
@@ -348,8 +354,8 @@ def _numbers(space: spaces.Space[Any], value: torch.Tensor) -> torch.Tensor:
     if isinstance(space, spaces.MultiDiscrete):
         start = torch.as_tensor(np.asarray(space.start).reshape(-1), device=value.device)
         numbers = value.reshape(rows, -1).long() - start
-        each = zip(numbers.unbind(dim=1), space.nvec.reshape(-1).tolist(), strict=True)
-        return torch.cat([functional.one_hot(v, n) for v, n in each], dim=-1).float()
+        choices = zip(numbers.unbind(dim=1), space.nvec.reshape(-1).tolist(), strict=True)
+        return torch.cat([functional.one_hot(v, n) for v, n in choices], dim=-1).float()
     return value.reshape(rows, -1).float() / scale_of(space)
 
 

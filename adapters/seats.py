@@ -1,6 +1,6 @@
-"""Agents that a policy plays in many copies: a ``Seat`` each, and who sits there by default.
+"""Seats: agents that a given policy plays in many environment copies.
 
-A learner has one seat, or some; ``other_seats`` fills the rest with its opponents.
+A learner has one or several seats. ``other_seats`` fills the remaining seats with opponents.
 """
 
 from __future__ import annotations
@@ -41,20 +41,19 @@ __all__ = [
     "seat_of",
 ]
 
-Found = TypeVar("Found")
+Result = TypeVar("Found")
 
 Opponents = str | PolicyLike | Mapping[str, str | PolicyLike] | None
-"""Who plays the other seats: a reference team's name (``corral.envs.reference``), one policy for
-all, or a mapping from agents to policies or names of reference players, that of the learner's seat
-not being asked; None: uniformly random legal play. A policy is whatever
-``corral.envs.policy.as_policy`` takes."""
+"""The policies of the other seats: the name of a reference team (``corral.envs.reference``), one
+policy for all, or a mapping from agents to policies or names of reference players. An entry for the
+learner's seat is not used. None means uniformly random legal play. A policy is any object that
+``corral.envs.policy.as_policy`` accepts."""
 
 
 class Seat:
-    """A policy that plays one agent in B copies, with its hidden state and its random numbers.
+    """A policy that plays one agent in B copies, with its hidden state and random generator.
 
-    The policy is asked for the rows that act, and for no others: the hidden state of the rest stays
-    as it is.
+    The policy is called only for rows that act. The hidden state of the other rows does not change.
     """
 
     def __init__(
@@ -75,15 +74,15 @@ class Seat:
         self.memory = policy.initial_state(num_envs)
 
     def act(self, observation: Observation, rows: Array | None = None) -> Array:
-        """Return actions [R, ...] for ``rows`` [R] of ``observation`` [B, ...]; None: for all.
+        """Return actions [R, ...] for ``rows`` [R] of ``observation`` [B, ...]; None: all rows.
 
-        Raises ActionError where they are of another shape than R actions, and for Discrete actions
-        where they are anything but whole numbers of 0 .. n - 1.
+        Raises ActionError for a wrong shape, and for Discrete actions other than integers in
+        0 .. n - 1.
         """
         return self.decide(observation, rows).action
 
     def decide(self, observation: Observation, rows: Array | None = None) -> Decision:
-        """Return the same as the policy's decision, with what it says besides."""
+        """Return the same as a Decision, including the policy's ``extra``."""
         obs, memory = observation, self.memory
         if rows is not None:
             obs, memory = take_tree(obs, rows), take_tree(memory, rows)
@@ -94,7 +93,7 @@ class Seat:
         return Decision(action, state, decision.extra)
 
     def forget(self, rows: Array) -> None:
-        """Start from the initial hidden state in ``rows`` [R], whose episodes are over."""
+        """Reset the hidden state in ``rows`` [R] after their episodes have ended."""
         self.memory = put_tree(self.memory, rows, self.policy.initial_state(len(rows)))
 
     def _checked(self, action: Any, count: int) -> Array:
@@ -106,20 +105,20 @@ class Seat:
             what = "integers" if kinds == "iu" else "numbers"
             raise ActionError(
                 f"{self.agent}: the policy's actions are {actions.dtype} {actions.shape}; "
-                f"give {what} of shape {shape}"
+                f"return {what} of shape {shape}"
             )
         if isinstance(self.actions, spaces.Discrete) and count:
             wrong = actions[(actions < 0) | (actions >= self.actions.n)]
             if len(wrong):
                 raise ActionError(
                     f"{self.agent}: the policy's action {wrong[0]} is out of range; "
-                    f"give 0..{self.actions.n - 1}"
+                    f"return 0..{self.actions.n - 1}"
                 )
         return actions
 
 
 def seat_of(rules: Rules[Any], seat: str | None) -> str:
-    """Return the agent of that name; None: the first. Raises UnknownNameError."""
+    """Return the agent with the name ``seat``; None: the first agent. Raises UnknownNameError."""
     if seat is not None and not (isinstance(seat, str) and seat in rules.agents):
         if not isinstance(seat, str):
             raise UnknownNameError(f"no agent named {seat!r}. Known: {', '.join(rules.agents)}")
@@ -130,16 +129,17 @@ def seat_of(rules: Rules[Any], seat: str | None) -> str:
 def other_seats(
     rules: Rules[Any], seat: str, opponents: Opponents, num_envs: int, deterministic: bool
 ) -> dict[str, Seat]:
-    """Return who plays the seats but ``seat``, in so many copies.
+    """Return the opponents in all seats except ``seat``, for ``num_envs`` copies.
 
-    Raises ValueError where ``opponents`` leave an agent without a policy, UnknownNameError.
+    Raises ValueError if ``opponents`` has no policy for an agent, UnknownNameError for an unknown
+    agent or team.
     """
     team: Mapping[str, str | PolicyLike]
     _refuse_saved(opponents)
     if opponents is None or (opponents == "random" and third_party(rules)):
         team = {agent: random_policy(rules.action_space(agent)) for agent in rules.agents}
     elif isinstance(opponents, str):
-        from corral.envs.reference import reference_team  # brings pandas, which takes its time
+        from corral.envs.reference import reference_team  # imports pandas, which is slow
 
         team = _or_saved(opponents, lambda: reference_team(opponents, rules))
     elif isinstance(opponents, Mapping):
@@ -154,7 +154,7 @@ def other_seats(
         if agent == seat:
             continue
         if agent not in team:
-            raise ValueError(f"opponents: no policy for {agent} of {rules.name}; give one")
+            raise ValueError(f"opponents: no policy for {agent} of {rules.name}; add one")
         others[agent] = Seat(
             agent,
             _policy_of(team[agent], agent, rules),
@@ -167,29 +167,29 @@ def other_seats(
 
 
 def _refuse_saved(opponents: Any) -> None:
-    """Raise ValueError for a run or a path in place of policies; nothing is loaded by itself."""
+    """Raise ValueError for a run or a path instead of policies, which are not loaded implicitly."""
     if isinstance(opponents, os.PathLike):
         _refuse_path(os.fspath(opponents))
     if hasattr(opponents, "policies") and not hasattr(opponents, "act"):
-        raise ValueError(f"opponents: {opponents!r} is a run; give its policies, run.policies")
+        raise ValueError(f"opponents: {opponents!r} is a run; pass its policies, run.policies")
 
 
 def _policy_of(player: str | PolicyLike, agent: str, rules: Rules[Any]) -> Policy:
-    """Return who plays ``agent``: a reference player by name, or what stands for a policy."""
+    """Return the policy for ``agent``: a reference player by name, or a converted policy."""
     _refuse_saved(player)
     if not isinstance(player, str):
         return as_policy(player, agent, rules.agents)
     if player == "random":
         return random_policy(rules.action_space(agent))
-    from corral.envs.reference import reference_player  # brings pandas, which takes its time
+    from corral.envs.reference import reference_player  # imports pandas, which is slow
 
     return _or_saved(player, lambda: reference_player(player, rules, agent))
 
 
-def _or_saved(name: str, found: Callable[[], Found]) -> Found:
-    """Return what is ``found`` by name; where there is none, a path says so."""
+def _or_saved(name: str, find: Callable[[], Result]) -> Result:
+    """Return ``found()``. For an unknown name that is a path, raise ValueError with a remedy."""
     try:
-        return found()
+        return find()
     except UnknownNameError:
         if name.endswith(".zip") or os.path.exists(name.partition("@")[0]):
             _refuse_path(name)
@@ -198,45 +198,48 @@ def _or_saved(name: str, found: Callable[[], Found]) -> Found:
 
 def _refuse_path(name: str) -> None:
     load = f"PPO.load({name!r})" if name.endswith(".zip") else f"corral.load_run({name!r}).policies"
-    raise ValueError(f"opponents: {name!r} names a file or a folder; give what is in it, {load}")
+    raise ValueError(f"opponents: {name!r} names a file or a folder; pass its policy, {load}")
 
 
 def reseed(rules: Rules[Any], others: Mapping[str, Seat], seed: int) -> None:
-    """Let the opponent with index i draw from ``generator(seed, "policy", i)`` from now on."""
+    """Reseed all opponents: the one with index i uses ``generator(seed, "policy", i)``."""
     for agent, other in others.items():
         other.rng = generator(seed, "policy", rules.agents.index(agent))
 
 
 def require_common_end(name: str, agents: Sequence[str], ended: Array, over: Array) -> None:
-    """Refuse agents that ``ended``, bool [B, N], in copies that are not ``over``, bool [B]."""
+    """Refuse agents that ``ended``, bool [B, N], in copies that are not ``over``, bool [B].
+
+    Raises UnsupportedSpaceError.
+    """
     early = (ended & ~over[:, None]).any(axis=0)
     if early.any():
         refuse_death(name, [agents[i] for i in np.flatnonzero(early).tolist()])
 
 
 def require_all_act(name: str, agents: Sequence[str], acting: Array) -> None:
-    """Refuse agents that do not act though no episode has ended; ``acting`` is bool [B, N]."""
+    """Refuse agents that do not act although no episode has ended; ``acting`` is bool [B, N]."""
     absent = ~acting.all(axis=0)
     if absent.any():
         refuse_absence(name, [agents[i] for i in np.flatnonzero(absent).tolist()])
 
 
-# --- Chance --------------------------------------------------------------------------------------
+# --- Random play ---------------------------------------------------------------------------------
 
 
 def random_policy(space: spaces.Space[Any]) -> Policy:
-    """Return what plays uniformly random legal actions of ``space``."""
+    """Return a policy that plays uniformly random legal actions of ``space``."""
     return RandomPolicy() if isinstance(space, spaces.Discrete) else RandomActions(space)
 
 
 class RandomActions(Memoryless):
-    """Plays uniformly random actions of a space that has no mask; always by chance."""
+    """Plays uniformly random actions of a space without masks, even if ``deterministic``."""
 
     def __init__(self, space: spaces.Space[Any]) -> None:
         self.space = space
 
     def rows(self, observation: Observation) -> int:
-        """Return B: without a mask, observations are taken for a batch."""
+        """Return B. Without a mask, observations always count as a batch."""
         return count_rows(observation)
 
     def act(
@@ -246,18 +249,18 @@ class RandomActions(Memoryless):
         rng: np.random.Generator | None = None,
         deterministic: bool = False,
     ) -> Decision:
-        """Return an action for each row of a batch; needs ``rng``."""
+        """Return an action for each row of a batch. Requires ``rng``."""
         if rng is None:
-            raise ValueError("the random policy needs rng=, a numpy Generator")
+            raise ValueError("the random policy requires rng=, a numpy Generator")
         return Decision(random_actions(self.space, None, count_rows(observation), rng))
 
 
 def random_actions(
     space: Any, mask: Array | None, num_envs: int, rng: np.random.Generator
 ) -> Array:
-    """Return random actions [B, ...] of one agent, legal ones where it has a mask [B, A].
+    """Return random actions [B, ...] of one agent, legal actions if it has a mask [B, A].
 
-    Where a Box has no bound, they are drawn within 1 of 0, or of the bound that it has.
+    For a Box without bounds, numbers are in -1 .. 1. With one bound, they are within 1 of it.
     """
     shape = (num_envs, *space.shape)
     if mask is not None:
@@ -271,5 +274,5 @@ def random_actions(
     if space.dtype.kind in "iu":
         whole: Array = np.floor(rng.random(shape) * (upper - lower + 1)) + lower
         return whole.astype(space.dtype)
-    drawn: Array = rng.random(shape) * (upper - lower) + lower
-    return np.asarray(np.clip(drawn.astype(space.dtype), space.low, space.high))
+    samples: Array = rng.random(shape) * (upper - lower) + lower
+    return np.asarray(np.clip(samples.astype(space.dtype), space.low, space.high))

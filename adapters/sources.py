@@ -1,11 +1,11 @@
-"""Whatever stands for an environment, as rules: a name, a module, a function, an environment.
+"""Resolve an environment argument to rules: a name, a module, a function, or an environment.
 
     rules = rules_of("classic/connect_four-v3")
     rules = rules_of(my_package.make_game, {"size": 5})
     rules = rules_of(corral.make("dfaas_v0", trace="edge3"))
 
-An environment of corral comes as its array code, everything else as ``zoo_rules`` of it: also one
-of corral in a wrapper, which may change what it likes.
+An environment of corral resolves to its array code, all other environments to ``zoo_rules``. An
+environment of corral in a wrapper also resolves to ``zoo_rules``, as the wrapper may change it.
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ from corral.envs.registry import (
 __all__ = ["EnvLike", "EnvSource", "make_batch", "resolve", "rules_of", "rules_with"]
 
 EnvLike: TypeAlias = str | ModuleType | Callable[..., Any] | AECEnv | ParallelEnv | Rules[Any]
-"""A name (see ``corral.envs.registry``), a module, a class, a function that makes an environment,
-an environment of PettingZoo, Gymnasium or RLlib's form, or rules."""
+"""A name (see ``corral.envs.registry``), a module, a class or function that makes an environment,
+an environment (PettingZoo, Gymnasium, or RLlib's MultiAgentEnv), or rules."""
 
 
 @dataclass(frozen=True)
 class EnvSource:
-    """An environment as it was resolved: a registered name with arguments, or rules."""
+    """A resolved environment: a registered name with arguments, or rules."""
 
     name: str
     env_kwargs: dict[str, Any]
-    rules: Rules[Any] | None = None  # None: those that the registry makes of both
-    text: str | None = None  # names environments of others, where a text can
+    rules: Rules[Any] | None = None  # None: the registry makes them from name and env_kwargs
+    text: str | None = None  # the name of a third-party environment, if it has one
     api: Api | None = None
 
 
 def rules_of(
     env: EnvLike, env_kwargs: Mapping[str, Any] | None = None, *, api: Api | None = None
 ) -> Rules[Any]:
-    """Return the rules of ``env`` with these arguments.
+    """Return the rules of ``env`` with the arguments ``env_kwargs``.
 
-    Raises what ``resolve`` raises.
+    Raises the errors of ``resolve``.
     """
     source = resolve(env, env_kwargs, api=api)
     return source.rules or make_rules(source.name, **source.env_kwargs)
@@ -65,9 +65,10 @@ def rules_of(
 def rules_with(
     function: Callable[..., Any], env: EnvLike, env_kwargs: Mapping[str, Any]
 ) -> Rules[Any]:
-    """Return ``rules_of(env, env_kwargs)``, where ``function`` collected ``env_kwargs``.
+    """Return ``rules_of(env, env_kwargs)`` for the ``env_kwargs`` of a call of ``function``.
 
-    Raises TypeError for one that is unknown to both; a hint may name an argument of the function.
+    Raises TypeError for an argument that is unknown to both the function and the environment. The
+    hint may name an argument of the function.
     """
     name = registered_name(env) if isinstance(env, str) else None
     if name is not None:
@@ -76,9 +77,9 @@ def rules_with(
 
 
 def make_batch(env: EnvLike, num_envs: int = 64, seed: int | None = None, **env_kwargs: Any) -> Any:
-    """Return ``num_envs`` copies stepped side by side: a Batch, or a ZooBatch of others.
+    """Return ``num_envs`` vectorized copies: a Batch, or a ZooBatch for third-party environments.
 
-    ``env_kwargs`` are the environment's arguments. Raises what ``resolve`` raises.
+    ``env_kwargs`` are the arguments of the environment. Raises the errors of ``resolve``.
     """
     return batch_for(rules_of(env, env_kwargs), num_envs, seed)
 
@@ -86,18 +87,17 @@ def make_batch(env: EnvLike, num_envs: int = 64, seed: int | None = None, **env_
 def resolve(
     env: EnvLike, env_kwargs: Mapping[str, Any] | None = None, *, api: Api | None = None
 ) -> EnvSource:
-    """Return what ``env`` stands for.
+    """Return the source that ``env`` stands for.
 
-    An environment object is the pattern of its copies, which ``copy.deepcopy`` makes; it is left as
-    it is.
+    Copies of an environment object are made by ``copy.deepcopy``. The object itself is not changed.
 
     Args:
         env: see ``EnvLike``.
         env_kwargs: arguments of the environment, for a name, a module or a function.
         api: "parallel" or "aec", for an id or a module that has both.
 
-    Raises UnknownNameError, TypeError for what stands for no environment, and ValueError for
-    arguments of one that is made already.
+    Raises UnknownNameError for an unknown name, TypeError for an object that is not an environment,
+    and ValueError for arguments of an existing environment.
     """
     kwargs = dict(env_kwargs or {})
     if isinstance(env, ModuleType):
@@ -106,10 +106,10 @@ def resolve(
     if isinstance(env, str):
         return _of_text(env, kwargs, api)
     if api is not None:
-        raise ValueError(f"api={api!r} is for names and modules; {env!r} has one form")
+        raise ValueError(f"api={api!r} is for names and modules; omit it for {env!r}")
     if not isinstance(env, AECEnv | ParallelEnv) and callable(env):
         return _of_function(env, kwargs)
-    from corral.envs.others.convert import (  # late: corral's own games need none of it
+    from corral.envs.others.convert import (  # imported late: corral's own games do not need it
         as_pettingzoo,
         is_foreign,
     )
@@ -117,10 +117,10 @@ def resolve(
     if is_foreign(env):
         return _of_object(as_pettingzoo(env, kwargs))
     if kwargs:
-        raise ValueError(f"env_kwargs={kwargs}: {env!r} is made already; give its name or function")
+        raise ValueError(f"env_kwargs={kwargs}: {env!r} already exists; pass its name or function")
     if isinstance(env, AECEnv | ParallelEnv):
         return _of_object(env)
-    if third_party(env):  # what ``zoo_rules`` made
+    if third_party(env):  # made by ``zoo_rules``
         rules: Any = env
         return EnvSource(rules.name, {}, rules, _text_of(rules.make_env))
     if not hasattr(env, "observe"):
@@ -129,20 +129,20 @@ def resolve(
 
 
 def _no_environment(env: Any) -> str:
-    """Return what to say of an object that is no environment of several agents."""
+    """Return the error message for an object that is not a multi-agent environment."""
     if hasattr(env, "num_envs"):
         return (
-            f"{env!r} is many copies already, of type {type(env).__name__}: give the environment "
+            f"{env!r} of type {type(env).__name__} is already vectorized; pass the environment "
             "itself, its name or a function that makes it, and num_envs="
         )
     if callable(getattr(env, "step", None)):
         return (
-            f"{env!r} is no environment that is known: derive {type(env).__name__} from "
-            "corral.adapters.MultiAgentEnv (RLlib's form), pettingzoo.ParallelEnv or gymnasium.Env"
+            f"{env!r} is not a known type of environment; derive {type(env).__name__} from "
+            "corral.adapters.MultiAgentEnv (as in RLlib), pettingzoo.ParallelEnv or gymnasium.Env"
         )
     return (
-        f"{env!r} is no environment, but of type {type(env).__name__}: give a name, a module, a "
-        "class or function that makes an environment, or such an environment"
+        f"{env!r} of type {type(env).__name__} is not an environment; pass a name, a module, a "
+        "class or function that makes an environment, or an environment"
     )
 
 
@@ -152,14 +152,14 @@ def _of_text(text: str, kwargs: dict[str, Any], api: Api | None) -> EnvSource:
     spec = env_spec(text)
     if api is not None:
         raise ValueError(
-            f"api={api!r}: {spec.name} runs as array code, which has both; api= is for corral.make "
-            "and for environments of others"
+            f"api={api!r}: {spec.name} runs as array code, which supports both; use api= only with "
+            "corral.make and with third-party environments"
         )
     return EnvSource(spec.name, kwargs)
 
 
 def _of_function(make: Callable[..., Any], kwargs: dict[str, Any]) -> EnvSource:
-    from corral.envs.others.convert import Made  # late: as above
+    from corral.envs.others.convert import Made  # imported late, as above
 
     return _of_maker(Made(make, kwargs), kwargs, _text_of(make))
 
@@ -168,26 +168,26 @@ def _of_maker(
     make: Callable[[], Any], kwargs: dict[str, Any], text: str | None, api: Api | None = None
 ) -> EnvSource:
     example = make()
-    if (plain := _plain(example)) is not None:
+    if (plain := _unwrapped(example)) is not None:
         return plain
     if hasattr(example, "close"):
         example.close()
-    return replace(_of_others(make), env_kwargs=kwargs, text=text, api=api)
+    return replace(_of_third_party(make), env_kwargs=kwargs, text=text, api=api)
 
 
 def _of_object(env: Any) -> EnvSource:
-    return _plain(env) or _of_others(_CopyOf(env))
+    return _unwrapped(env) or _of_third_party(_CopyOf(env))
 
 
-def _of_others(make: Callable[[], Any]) -> EnvSource:
-    from corral.adapters.zoo.batch import zoo_rules  # late: corral's own games need none of it
+def _of_third_party(make: Callable[[], Any]) -> EnvSource:
+    from corral.adapters.zoo.batch import zoo_rules  # late: corral's games do not need it
 
     rules: Any = zoo_rules(make)
     return EnvSource(rules.name, {}, rules)
 
 
-def _plain(env: Any) -> EnvSource | None:
-    """Return the source of an environment of corral without wrappers; None for any other."""
+def _unwrapped(env: Any) -> EnvSource | None:
+    """Return the source of an unwrapped environment of corral; None for all other environments."""
     shell = plain_shell(env)
     if shell is None:
         return None
@@ -201,7 +201,7 @@ def _plain(env: Any) -> EnvSource | None:
 
 @dataclass(frozen=True)
 class _CopyOf:
-    """Makes copies of an environment; raises TypeError where it cannot be copied."""
+    """Makes copies of an environment. Raises TypeError if it cannot be copied."""
 
     env: Any = field(repr=False)
 
@@ -210,15 +210,15 @@ class _CopyOf:
             return copy.deepcopy(self.env)
         except Exception as error:
             raise TypeError(
-                f"{self.env} cannot be copied ({type(error).__name__}: {error}); give a function "
+                f"{self.env} cannot be copied ({type(error).__name__}: {error}); pass a function "
                 "that makes it"
             ) from error
 
 
 def _text_of(make: Callable[..., Any]) -> str | None:
-    """Return module:function where that finds ``make``, in another process too; else None."""
+    """Return "module:function" if it finds ``make`` in any process, else None."""
     module, path = getattr(make, "__module__", ""), getattr(make, "__qualname__", "")
-    found: Any = sys.modules.get(module)
+    target: Any = sys.modules.get(module)
     for part in path.split("."):
-        found = getattr(found, part, None)
-    return f"{module}:{path}" if found is make and module != "__main__" else None
+        target = getattr(target, part, None)
+    return f"{module}:{path}" if target is make and module != "__main__" else None

@@ -1,21 +1,22 @@
-"""The one codec of spaces: observations and actions as the arrays that learners take.
+"""Codecs that convert observations and actions to the arrays that learners use.
 
 ``ObservationCodec`` is for networks:
 
 | entry of an observation | becomes |
 |---|---|
-| Box of numbers | a vector of float32, as it is |
-| Box of uint8, 3 axes, sides of 3 and more | an image: scaled to 0..1, through a CNN |
+| Box of numbers | a vector of float32, unchanged |
+| Box of uint8, 3 axes, sides of 3 and more | an image, scaled to 0..1, for a CNN |
 | other Box of uint8 | a vector, scaled to 0..1 |
 | Discrete, MultiDiscrete, MultiBinary | one-hot, one-hot for each, 0 and 1 |
-| one level of Dict of these | all its vectors as one, and its images |
+| one level of Dict of these | all vectors joined, and all images |
 
-``ColumnCodec`` is for single-agent libraries, of which Stable-Baselines3 refuses nested Dicts:
+``ColumnCodec`` is for single-agent libraries. It has no nested Dicts, as Stable-Baselines3 refuses
+them:
 
 | entry | space |
 |---|---|
-| ``observation`` | the environment's own; where that is a Dict: ``observation_<key>`` for each |
-| ``action_mask`` | Box int8 [A], 1 where an action is legal |
+| ``observation`` | the environment's observation; ``observation_<key>`` for each key of a Dict |
+| ``action_mask`` | Box int8 [A], 1 for legal actions |
 | ``agent`` | Box float32 [N], one-hot; only with ``agent_id`` and more than one agent |
 """
 
@@ -56,22 +57,24 @@ Image = tuple[int, int, int]
 
 
 def image_axes(space: spaces.Space[Any]) -> Image | None:
-    """Return the axes (channels, height, width) of an image; None for what is none."""
+    """Return the axes (channels, height, width) of an image space; None for other spaces."""
     if not (isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3):
         return None
-    axes = (0, 1, 2) if space.shape[0] <= space.shape[2] else (2, 0, 1)  # channels are the fewer
+    axes = (
+        (0, 1, 2) if space.shape[0] <= space.shape[2] else (2, 0, 1)
+    )  # the smaller axis is the channels
     return axes if min(space.shape[axis] for axis in axes[1:]) >= 3 else None
 
 
 def image_of(space: spaces.Space[Any]) -> Image | None:
-    """Return channels, height and width of an image; None for what is none."""
+    """Return channels, height and width of an image space; None for other spaces."""
     axes = image_axes(space)
     shape = space.shape or ()
     return None if axes is None else (shape[axes[0]], shape[axes[1]], shape[axes[2]])
 
 
 def width_of(space: spaces.Space[Any]) -> int | None:
-    """Return how many columns of a vector ``space`` takes; None for what is no array."""
+    """Return the number of vector columns for ``space``; None for Dicts and other spaces."""
     if isinstance(space, spaces.Box | spaces.MultiBinary):
         return math.prod(space.shape)
     if isinstance(space, spaces.Discrete):
@@ -80,14 +83,14 @@ def width_of(space: spaces.Space[Any]) -> int | None:
 
 
 def scale_of(space: spaces.Space[Any]) -> float:
-    """Return what the numbers of a Box of uint8 are divided by, 1 for others."""
+    """Return the divisor for the numbers of a Box of uint8; 1 for other spaces."""
     if isinstance(space, spaces.Box) and space.dtype == np.uint8:
         return float(max(1, int(space.high.max())))
     return 1.0
 
 
 def _numbers(space: spaces.Space[Any], value: Array) -> Array:
-    """Return an entry's values [R, ...] as columns [R, F]."""
+    """Return the values [R, ...] of an entry as columns [R, F]."""
     rows = len(value)
     if isinstance(space, spaces.Discrete):
         return _one_hot(value.reshape(rows, 1) - int(space.start), np.array([space.n]))
@@ -99,7 +102,7 @@ def _numbers(space: spaces.Space[Any], value: Array) -> Array:
 
 
 def _one_hot(value: Array, sizes: Array) -> Array:
-    """Return integers [R, D], the d-th below ``sizes[d]``, as float32 [R, sum of sizes]."""
+    """Return integers [R, D], column d below ``sizes[d]``, as one-hot float32 [R, sum of sizes]."""
     columns = value.astype(np.int64) + np.concatenate([[0], np.cumsum(sizes)[:-1]])
     encoded = np.zeros((len(value), int(sizes.sum())), dtype=np.float32)
     np.put_along_axis(encoded, columns, 1.0, axis=1)
@@ -108,13 +111,13 @@ def _one_hot(value: Array, sizes: Array) -> Array:
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry of an observation, and where it goes."""
+    """One entry of an observation, and its position in the arrays."""
 
-    key: str | None  # of the Dict, if it is one
+    key: str | None  # in a Dict observation, else None
     space: spaces.Space[Any]
     low: int  # columns low .. high - 1 of the vector
     high: int
-    axes: Image | None = None  # of an image, to bring its channels to the front
+    axes: Image | None = None  # of an image: channels, height, width
 
     def of(self, observation: Any) -> Any:
         """Return this entry of an ``observation`` without its mask."""
@@ -132,16 +135,16 @@ class ObservationCodec:
     width: int
     images: tuple[Image, ...]
     wrapped: bool  # a Dict with the observation in "observation"
-    masked: bool  # ... and a mask beside it
+    masked: bool  # ... and a mask in "action_mask"
 
     @classmethod
     def of(cls, agent: str, space: spaces.Space[Any]) -> ObservationCodec:
-        """Raises UnsupportedSpaceError, naming the entry, for what has no place in the table."""
+        """Return the codec. Raises UnsupportedSpaceError for an entry that is not in the table."""
         names = set(space.spaces) if isinstance(space, spaces.Dict) else set()
         wrapped = OBSERVATION in names and names <= {OBSERVATION, MASK}
         if has_mask(space) and not wrapped:
             raise UnsupportedSpaceError(
-                f"{agent}: beside action_mask there is {sorted(names - {MASK})}; give "
+                f"{agent}: the entries besides action_mask are {sorted(names - {MASK})}; use "
                 "Dict(observation=..., action_mask=...)"
             )
         inner = space[OBSERVATION] if wrapped else space  # type: ignore[index]
@@ -158,7 +161,7 @@ class ObservationCodec:
             if columns is None:
                 name = "the observation" if key is None else f"entry {key!r} of the observation"
                 raise UnsupportedSpaceError(
-                    f"{agent}: {name} is {part}; give Box, Discrete, MultiDiscrete or "
+                    f"{agent}: {name} is {part}; use Box, Discrete, MultiDiscrete or "
                     "MultiBinary, or one level of Dict of them"
                 )
             entries.append(Entry(key, part, width, width + columns))
@@ -167,15 +170,15 @@ class ObservationCodec:
 
     @property
     def scales(self) -> tuple[float, ...]:
-        """Return the numbers that the images are divided by."""
+        """The divisors of the images."""
         return tuple(scale_of(entry.space) for entry in self.entries if entry.axes is not None)
 
     def inner(self, observation: Any) -> Any:
-        """Return the observation without its mask, as one level of dict where it is nested."""
+        """Return the observation without its mask, flattened to one level of dict."""
         return flat_tree(observation[OBSERVATION] if self.wrapped else observation)
 
     def rows(self, observation: Any) -> int | None:
-        """Return how many rows an observation [R, ...] has; None: it is a single one."""
+        """Return the number of rows R of an observation [R, ...]; None for a single observation."""
         if self.masked:
             mask = observation[MASK]
             return None if np.ndim(mask) == 1 else len(mask)
@@ -195,7 +198,7 @@ class ObservationCodec:
                 numbers = _numbers(entry.space, value)
                 if numbers.shape[1:] != (entry.high - entry.low,):
                     name = OBSERVATION if entry.key is None else entry.key
-                    raise ValueError(f"{name} of shape {value.shape}: give rows of {entry.space}")
+                    raise ValueError(f"{name} of shape {value.shape}: pass rows of {entry.space}")
                 vector[:, entry.low : entry.high] = numbers
 
 
@@ -203,16 +206,17 @@ class ObservationCodec:
 
 
 class ActionCodec:
-    """An action space: the outputs of a network for it, and actions as they are stored.
+    """An action space: the network outputs for it, and the stored form of its actions.
 
     | space | stored as | outputs |
     |---|---|---|
     | Discrete from 0 | int64 [R] | a logit for each action |
-    | MultiDiscrete from 0 | int64 [R, D] | the logits of all D choices in a row |
-    | Box [...] of floats | float32 [R, D] | D means; deviations are parameters of their own |
+    | MultiDiscrete from 0 | int64 [R, D] | the logits of all D choices, concatenated |
+    | Box [...] of floats | float32 [R, D] | D means; deviations are separate parameters |
 
-    A bounded side of a Box is stored as -1 .. 1 between its bounds, unclipped: what is played is
-    clipped to the space, the probability is of what was drawn.
+    For a bounded dimension of a Box, -1 .. 1 stands for the range between the bounds. Actions are
+    stored unclipped, and the probability is that of the unclipped action. The environment gets the
+    action clipped to the space.
     """
 
     def __init__(self, agent: str, space: spaces.Space[Any]) -> None:
@@ -236,8 +240,8 @@ class ActionCodec:
                 self.half = np.where(bounded, (high - low) / 2, 1.0).astype(np.float32)
         else:
             raise UnsupportedSpaceError(
-                f"{agent}: action space {space}; give Discrete or MultiDiscrete, counted from 0, "
-                "or Box of floats"
+                f"{agent}: action space {space} is not supported; use Discrete or MultiDiscrete, "
+                "counted from 0, or Box of floats"
             )
 
     @property
@@ -246,24 +250,24 @@ class ActionCodec:
 
     @property
     def masks(self) -> int:
-        """Entries of a mask: one for each logit."""
+        """Number of mask entries: one per logit."""
         return 0 if self.continuous else self.outputs
 
     @property
     def encoded(self) -> int:
-        """Columns of an action that a network observes."""
+        """Number of columns of an action as a network input."""
         return self.outputs
 
     def require_mask(self, agent: str, space: spaces.Space[Any]) -> None:
-        """Raise UnsupportedSpaceError where the mask of an observation ``space`` does not fit."""
+        """Raise UnsupportedSpaceError if the mask of an observation ``space`` does not fit."""
         mask = split_space(space)[1]
         if mask is not None and mask.shape != (self.masks,):
             raise UnsupportedSpaceError(
-                f"{agent}: a mask of shape {mask.shape} for {self.space}; give one entry per action"
+                f"{agent}: a mask of shape {mask.shape} for {self.space}; use one entry per action"
             )
 
     def decode(self, stored: Array) -> Array:
-        """Return what the environment plays for ``stored`` [R, ...]."""
+        """Return the environment's actions for ``stored`` [R, ...]."""
         if isinstance(self.space, spaces.Box):
             flat = self.center + self.half * stored
             shaped = flat.reshape(len(stored), *self.space.shape)
@@ -274,17 +278,17 @@ class ActionCodec:
         return stored
 
     def encode(self, stored: Array) -> Array:
-        """Return ``stored`` [R, ...] for a network: float32 [R, encoded]."""
+        """Return ``stored`` [R, ...] as network input: float32 [R, encoded]."""
         if self.continuous:
             return stored
         return _one_hot(stored.reshape(len(stored), -1), self.sizes)
 
 
 def count_actions(space: spaces.Space[Any], where: str = "") -> int:
-    """Return how many actions a mask is for. Raises UnsupportedSpaceError where none can be."""
+    """Return the number of actions of a mask. Raises UnsupportedSpaceError for other spaces."""
     if not isinstance(space, spaces.Discrete) or space.start != 0:
         raise UnsupportedSpaceError(
-            f"{where}action space {space}; masks need Discrete, counted from 0"
+            f"{where}action space {space}; masks require Discrete, counted from 0"
         )
     return int(space.n)
 
@@ -294,14 +298,14 @@ def count_actions(space: spaces.Space[Any], where: str = "") -> int:
 
 @dataclass(frozen=True)
 class ColumnCodec:
-    """Like agents as columns: their spaces, and their observations as one level of Dict."""
+    """Agents with equal spaces as columns: their spaces, and observations as one level of Dict."""
 
     name: str  # of the environment
     agents: tuple[str, ...]
     observation_space: spaces.Dict
     action_space: spaces.Space[Any]
-    masked: bool  # whether the environment gives masks; else all Discrete actions are legal
-    names: dict[str, str] | None  # entry of the environment's Dict observation -> name here
+    masked: bool  # True if the environment gives masks; else all Discrete actions are legal
+    names: dict[str, str] | None  # key in the environment's Dict observation -> entry name
     identities: Array | None  # float32 [N, N] one row per agent
 
     @classmethod
@@ -310,19 +314,19 @@ class ColumnCodec:
     ) -> ColumnCodec:
         """Return the codec for a ParallelEnv or for Rules.
 
-        ``any_actions`` takes MultiDiscrete and Box as well, without a mask. Raises
-        UnsupportedSpaceError where agents differ, actions are not Discrete from 0, or an
-        observation is neither plain nor one level of Dict.
+        ``any_actions`` also allows MultiDiscrete and Box, without a mask. Raises
+        UnsupportedSpaceError if agents differ, actions are not Discrete from 0, or an observation
+        is neither plain nor one level of Dict.
         """
         space, action = env.observation_space(agents[0]), env.action_space(agents[0])
         for agent in agents[1:]:
-            own = env.observation_space(agent), env.action_space(agent)
-            for first, other in zip((space, action), own, strict=True):
+            agent_spaces = env.observation_space(agent), env.action_space(agent)
+            for first, other in zip((space, action), agent_spaces, strict=True):
                 if other != first:
                     raise UnsupportedSpaceError(
-                        f"{name}: {agents[0]} has {first}, {agent} has {other}, and columns are "
-                        "alike. Use vectorize(corral.adapters.wrappers.homogenize(env), ...), "
-                        "which pads them, or step it with corral.adapters.make_batch. " + ONE_SEAT
+                        f"{name}: {agents[0]} has {first}, {agent} has {other}, but columns need "
+                        "equal spaces. Use vectorize(corral.adapters.wrappers.homogenize(env), "
+                        "...), which pads them, or corral.adapters.make_batch. " + ONE_SEAT
                     )
         discrete = not any_actions or isinstance(action, spaces.Discrete)
         mask = mask_space(count_actions(action, f"{name}: ")) if discrete else None
@@ -332,16 +336,16 @@ class ColumnCodec:
         names: dict[Any, str] | None = None
         entries: dict[Any, spaces.Space[Any]] = {OBSERVATION: inner}
         if isinstance(inner, spaces.Dict):
-            # Stable-Baselines3 makes the names those of torch modules, which may hold no dots.
+            # Stable-Baselines3 uses the names for torch modules, which must not contain dots.
             names = {key: "observation_" + str(key).replace(".", "_") for key in inner.spaces}
             entries = {names[key]: part for key, part in inner.spaces.items()}
             if len(entries) != len(names):
-                raise UnsupportedSpaceError(f"{name}: {list(names)} differ in dots only")
+                raise UnsupportedSpaceError(f"{name}: {list(names)} differ only in dots")
         for key, part in entries.items():
             if width_of(part) is None:
                 raise UnsupportedSpaceError(
-                    f"{name}: {key} is {part}; Stable-Baselines3 takes arrays and numbers, in one "
-                    "level of Dict"
+                    f"{name}: {key} is {part}; Stable-Baselines3 supports arrays and numbers in "
+                    "one level of Dict"
                 )
         if mask is not None:
             entries[MASK] = mask
@@ -356,12 +360,14 @@ class ColumnCodec:
     def flat(
         self, observation: Any, rows: tuple[int, ...] = (), agent: int | None = None
     ) -> dict[str, Array]:
-        """Return an observation [*rows, ...] without nesting; ``agent`` adds which one it is of."""
+        """Return an observation [*rows, ...] without nesting; ``agent`` adds its identity."""
         inner, mask = split(observation) if self.masked else (observation, None)
         if isinstance(inner, Mapping) and set(inner) == {OBSERVATION}:
             inner = inner[OBSERVATION]
         if self.names is None:
-            entries = {OBSERVATION: np.asarray(inner)[()]}  # a single Discrete one is np.int64
+            entries = {
+                OBSERVATION: np.asarray(inner)[()]
+            }  # a single Discrete observation is np.int64
         else:
             entries = {name: np.asarray(inner[key])[()] for key, name in self.names.items()}
         if MASK in self.observation_space.spaces:
@@ -373,9 +379,11 @@ class ColumnCodec:
         return entries
 
     def columns(self, observations: Mapping[str, Observation]) -> dict[str, Array]:
-        """Return batched observations [B, ...] by agent as entries [B * N, ...]: copy * N +
-        agent."""
-        # A copy: what is handed out may be written to, and Batch checks actions by its own masks.
+        """Return batched observations [B, ...] by agent as entries [B * N, ...].
+
+        The row is copy * N + agent.
+        """
+        # A copy, because callers may write to it, and Batch checks actions by its own masks.
         blocks: dict[str, Any] = {}
         if self.masked:
             blocks[MASK] = stack_agents(observations, MASK).copy()

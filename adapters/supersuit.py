@@ -1,17 +1,17 @@
-"""PettingZoo environments as a Stable-Baselines3 VecEnv through SuperSuit, with its losses mended.
+"""Vectorize PettingZoo environments for Stable-Baselines3 with SuperSuit, and fix its omissions.
 
     from corral.envs import dfaas_v0
     vec_env = vectorize(dfaas_v0.parallel_env(), num_envs=8, cpus=2, seed=0)
     MaskablePPO("MultiInputPolicy", vec_env).learn(100_000)
     vec_env.close()
 
-SuperSuit's ``pettingzoo_env_to_vec_env_v1`` and ``concat_vec_envs_v1`` run the copies. What
-SuperSuit 3.11 loses is put back: the time limit (``TimeLimit.truncated``), seeds, streams of chance
-per copy, ``action_masks``, the info of an episode's last step, and an end of the program that does
-not hang on worker processes.
+SuperSuit's ``pettingzoo_env_to_vec_env_v1`` and ``concat_vec_envs_v1`` run the copies. This module
+restores data that SuperSuit 3.11 loses: the time limit (``TimeLimit.truncated``), seeds, a random
+stream per copy, ``action_masks``, and the info of the last step of an episode. It also keeps the
+program from hanging on worker processes at exit.
 
-Copy r plays, bit for bit, what row r of ``Batch(seed)`` plays. Columns, observations and infos: see
-``corral.adapters.sb3.vec_env``; here ``infos[c]`` holds the environment's own info as well, each
+Copy r equals row r of ``Batch(seed)`` bit for bit. For columns, observations and infos see
+``corral.adapters.sb3.vec_env``. In addition, ``infos[c]`` holds the environment's info in each
 step.
 """
 
@@ -50,59 +50,60 @@ def vectorize(
     agent_id: bool = True,
     **env_kwargs: Any,
 ) -> SuperSuitVecEnv:
-    """Return ``num_envs`` pickled copies of a ParallelEnv, side by side, as a VecEnv.
+    """Return ``num_envs`` pickled copies of a ParallelEnv, vectorized as a VecEnv.
 
     Args:
-        parallel_env: a ParallelEnv whose agents are alike, which is not stepped itself; or a name,
-            a module or a function that makes one with ``env_kwargs``.
-        num_envs: how many, B. Column = copy * N + agent.
-        cpus: from 2 on, that many worker processes; else all runs in this one, as in SuperSuit.
-        seed: for the first reset; None: unpredictable. ``seed()`` gives one for the next.
-        agent_id: add to each observation which agent it is of.
+        parallel_env: a ParallelEnv with equal spaces for all agents, which is not stepped itself;
+            or a name, a module or a function that makes one with ``env_kwargs``.
+        num_envs: number of copies, B. Column = copy * N + agent.
+        cpus: number of worker processes, from 2 on; with 0 or 1 all copies run in this process, as
+            in SuperSuit.
+        seed: seed of the first reset; None: unpredictable. ``seed()`` sets the seed of the next.
+        agent_id: add the one-hot identity of the agent to each observation.
 
     Raises:
         UnsupportedSpaceError: a turn-based environment, agents that differ, spaces that
-            Stable-Baselines3 does not take; and, when stepping, an agent that ends early.
+            Stable-Baselines3 does not support; and, when stepping, an agent that ends early.
         MissingExtraError: SuperSuit is not installed.
-        TypeError: arguments that ``parallel_env`` does not take.
-        ValueError: fewer than 1 copies, negative cpus, or arguments of one that is made already.
+        TypeError: arguments that ``parallel_env`` does not have.
+        ValueError: fewer than 1 copies, negative cpus, or arguments of an existing environment.
     """
     num_envs, cpus = nonnegative_int("num_envs", num_envs, least=1), nonnegative_int("cpus", cpus)
     suit = require("supersuit", extra="supersuit", purpose="vectorize PettingZoo environments")
-    parallel_env = _made(parallel_env, env_kwargs)
+    parallel_env = _make_env(parallel_env, env_kwargs)
     name = str(getattr(parallel_env, "metadata", {}).get("name", parallel_env))
     if not isinstance(parallel_env, ParallelEnv):
         if isinstance(parallel_env, AECEnv) and parallel_env.metadata.get("is_parallelizable"):
-            raise UnsupportedSpaceError(f"{name} is an AECEnv: give the module's parallel_env()")
+            raise UnsupportedSpaceError(f"{name} is an AECEnv; pass the module's parallel_env()")
         refuse_turns(name)
     if not parallel_env.metadata.get("is_parallelizable", True):
         refuse_turns(name)
     codec = ColumnCodec.of(parallel_env, name, parallel_env.possible_agents, agent_id)
     workers = min(cpus, num_envs)
-    # SuperSuit's own division: this many copies for each worker, the rest for the last.
+    # SuperSuit's division: this many copies per worker, and the remaining copies for the last.
     copy = _Copy(parallel_env, codec, math.ceil(num_envs / max(workers, 1)))
     vector = suit.pettingzoo_env_to_vec_env_v1(copy)
     vector = suit.concat_vec_envs_v1(vector, num_envs, num_cpus=cpus, base_class="gymnasium")
     return SuperSuitVecEnv(vector, copy, num_envs, seed)
 
 
-def _made(env: Any, env_kwargs: dict[str, Any]) -> Any:
-    """Return the environment that a name, a module or a function makes; another as it is."""
+def _make_env(env: Any, env_kwargs: dict[str, Any]) -> Any:
+    """Return the environment of a name, a module or a function; an environment unchanged."""
     if isinstance(env, ModuleType):
         env = env.__name__.removeprefix("corral.envs.")
     if isinstance(env, str):
-        if (known := registered_name(env)) is not None:
-            require_known_arguments(vectorize, rules_class(known), env_kwargs)
-            if not env_spec(known).simultaneous:
-                refuse_turns(known)
+        if (name := registered_name(env)) is not None:
+            require_known_arguments(vectorize, rules_class(name), env_kwargs)
+            if not env_spec(name).simultaneous:
+                refuse_turns(name)
         return make(env, api="parallel", **env_kwargs)
     if isinstance(env, ParallelEnv | AECEnv):
         if env_kwargs:
-            raise ValueError(f"{env} is made already: give its arguments where it is made")
+            raise ValueError(f"{env} already exists; pass its arguments when you make it")
         return env
     if not callable(env):
         raise TypeError(
-            f"{env!r} is no environment, but of {type(env).__name__}: give a ParallelEnv, as "
+            f"{env!r} of type {type(env).__name__} is not an environment; pass a ParallelEnv, as "
             "parallel_env() makes it, a name, a module or a function that makes one"
         )
     return env(**env_kwargs)
@@ -113,11 +114,11 @@ def _made(env: Any, env_kwargs: dict[str, Any]) -> Any:
 
 @dataclass(frozen=True)
 class _Seed:
-    """A seed as SuperSuit passes it on, which ends up with the number of the copy that gets it.
+    """A seed that records the additions of SuperSuit, to derive the number of the copy.
 
-    SuperSuit derives the copies' seeds by adding: the number of the worker process, then that of
-    the copy within the worker. Sums of numbers coincide (worker 0's copy 1 and worker 1's copy 0);
-    here the summands are kept apart.
+    SuperSuit derives the seed of a copy by additions: first the number of the worker process, then
+    the number of the copy in the worker. Such sums coincide for different copies, such as copy 1 of
+    worker 0 and copy 0 of worker 1. Therefore this class keeps the summands separate.
     """
 
     seed: int
@@ -132,10 +133,10 @@ class _Seed:
 
 
 class _Copy(BaseParallelWrapper):  # type: ignore[misc]  # PettingZoo ships no types
-    """One environment as SuperSuit gets it: flat observations, infos that survive a reset.
+    """One environment for SuperSuit, with flat observations, and infos that survive a reset.
 
-    SuperSuit merges the info of the reset that follows over the last info of an episode. So here
-    resets give none, and the last info brings along what the episode amounted to.
+    SuperSuit overwrites the last info of an episode with the info of the next reset. Therefore
+    resets return empty infos, and the last info also holds the sums over the episode.
     """
 
     def __init__(self, env: Any, codec: ColumnCodec, per_worker: int) -> None:
@@ -156,9 +157,9 @@ class _Copy(BaseParallelWrapper):  # type: ignore[misc]  # PettingZoo ships no t
         if seed is not None:
             rng = generator(seed.seed, "env", seed.copy(self.per_worker))
             if isinstance(self.env.unwrapped, ParallelShell | TurnShell):
-                self.env.unwrapped.np_random = rng  # as row r of a Batch has it
+                self.env.unwrapped.np_random = rng  # the same as row r of a Batch
             else:
-                number = int(rng.integers(2**31))  # all that other environments take
+                number = int(rng.integers(2**31))  # other environments take only numbers
         observations, _ = self.env.reset(seed=number, options=options)
         self._require_all(observations)
         self._length = 0
@@ -216,22 +217,22 @@ class _Copy(BaseParallelWrapper):  # type: ignore[misc]  # PettingZoo ships no t
 
 
 class SuperSuitVecEnv(ColumnVecEnv):
-    """SuperSuit's vector of copies as Stable-Baselines3 wants it; made by ``vectorize``.
+    """SuperSuit's vector of copies as a Stable-Baselines3 VecEnv; made by ``vectorize``.
 
-    Close it, or leave that to the end of the program: workers do not outlive it.
+    Close it after use. Otherwise the workers end at the exit of the program.
     """
 
     def __init__(self, vector: Any, copy: _Copy, num_envs: int, seed: int | None) -> None:
         self.vector = vector
-        self._example = copy.env  # never stepped; its attributes are those of all copies
+        self._example = copy.env  # never stepped; all copies have the same attributes
         self._started = False
         self._at_exit = close_at_exit(vector)
         super().__init__(copy.codec, num_envs, seed, getattr(copy.unwrapped, "render_mode", None))
 
     def reset(self) -> dict[str, Array]:
-        """Begin an episode in every copy; entries [C, ...]."""
+        """Begin an episode in every copy. Return entries [C, ...]."""
         if self._next_seed is None and not self._started:
-            self.seed(None)  # or the copies, pickled from one environment, would all play alike
+            self.seed(None)  # otherwise all copies, pickled from one environment, would be equal
         seed = None if self._next_seed is None else _Seed(self._next_seed)
         observations, _ = self.vector.reset(seed=seed)
         self._next_seed, self._started = None, True
@@ -246,7 +247,7 @@ class SuperSuitVecEnv(ColumnVecEnv):
     def step_wait(
         self,
     ) -> tuple[dict[str, Array], Array, Array, list[dict[str, Any]]]:
-        """Observations [C, ...], rewards float32 [C], dones bool [C], infos."""
+        """Return observations [C, ...], rewards float32 [C], dones bool [C], and infos."""
         observations, rewards, terminated, truncated, infos = self.vector.step_wait()
         terminated, truncated = terminated.astype(bool), truncated.astype(bool)
         dones = terminated | truncated
@@ -257,7 +258,7 @@ class SuperSuitVecEnv(ColumnVecEnv):
         return self._present(dict(observations)), rewards, dones, infos
 
     def close(self) -> None:
-        """End the worker processes; may be called again."""
+        """End the worker processes. Repeated calls are allowed."""
         atexit.unregister(self._at_exit)
         self.vector.close()
 

@@ -1,16 +1,17 @@
-"""Wrappers for PettingZoo environments, of corral or of others.
+"""Wrappers for PettingZoo environments, both of corral and of third parties.
 
     vec_env = vectorize(homogenize(env), num_envs=8)
 
-Vectorised learners want one shape for all agents and all of them in every step: ``homogenize`` pads
-what differs and keeps agents that have ended in place.
+Vectorized learners require the same shape for all agents, and all agents in every step.
+``homogenize`` pads different spaces, and keeps ended agents in place.
 
     env = mask_in_info(dfaas_v0.parallel_env())
     observations, infos = env.reset(seed=0)
-    infos["node_0"]["action_mask"]  # int8 [A]; observations["node_0"] is the features alone
+    infos["node_0"]["action_mask"]  # int8 [A]; observations["node_0"] holds only features
 
-Environments of corral keep the mask in the observation, where buffers, networks and wrappers carry
-it along, and their infos hold plain numbers only: ``mask_in_info`` is for what reads infos.
+Environments of corral keep the mask in the observation, so that buffers, networks and wrappers
+preserve it. Their infos hold only plain numbers. ``mask_in_info`` is for code that reads masks from
+infos.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from corral.errors import IllegalActionError, ResetNeededError, UnsupportedSpace
 __all__ = ["Homogenized", "homogenize", "mask_in_info"]
 
 
-# --- Agents alike, and all of them to the end ----------------------------------------------------
+# --- Equal spaces, and all agents until the end --------------------------------------------------
 
 
 def homogenize(parallel_env: Any) -> Homogenized:
@@ -40,17 +41,17 @@ def homogenize(parallel_env: Any) -> Homogenized:
 
     Every observation is a Dict of ``observation`` and ``action_mask``:
 
-    * ``observation``, or each entry of it where it is a Dict: Box, zeros added at the end of every
-      axis up to the largest; bounds, dtype and entries take in all agents';
-    * ``action_mask``: int8 [A], A the largest number of actions; the added ones are illegal.
+    * ``observation``, or each of its entries for a Dict: a Box, padded with zeros at the end of
+      every axis up to the largest size; bounds, dtype and entries cover all agents;
+    * ``action_mask``: int8 [A], with the largest number of actions A; added actions are illegal.
 
-    An agent that ends before the others stays: its observation is zeros, its mask allows action 0
-    alone, which the environment is not told of, its reward is 0. It counts as terminated when all
-    have ended, so that what it is worth after its end is learned to be 0.
+    An agent that ends before other agents stays. Its observation is zero, its reward is 0, and its
+    mask allows only action 0, which does not reach the environment. It counts as terminated when
+    all agents have ended, so a critic learns a value of 0 after its end.
 
-    Raises UnsupportedSpaceError where an environment is no ParallelEnv, an action space is not
-    Discrete from 0, or observations differ in more than their sizes; and, when stepping, where
-    time is up for some agents only: their values would go on, and here they cannot.
+    Raises UnsupportedSpaceError if the environment is not a ParallelEnv, an action space is not
+    Discrete from 0, or observations differ in more than their sizes. When stepping, raises it if
+    only some agents are truncated: their values continue, which agents in place cannot represent.
     """
     return Homogenized(parallel_env)
 
@@ -61,7 +62,7 @@ class Homogenized(ParallelEnv[str, Any, int]):  # type: ignore[misc]  # PettingZ
     def __init__(self, env: Any) -> None:
         name = str(getattr(env, "metadata", {}).get("name", env))
         if not isinstance(env, ParallelEnv):
-            raise UnsupportedSpaceError(f"{name} is no ParallelEnv; give the parallel_env()")
+            raise UnsupportedSpaceError(f"{name} is not a ParallelEnv; pass the parallel_env()")
         self.env = env
         self.name = name
         self.metadata = env.metadata
@@ -90,7 +91,7 @@ class Homogenized(ParallelEnv[str, Any, int]):  # type: ignore[misc]  # PettingZ
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-        """Begin an episode; all agents take part."""
+        """Begin an episode with all agents."""
         observations, infos = self.env.reset(seed=seed, options=options)
         self.agents = list(self.possible_agents)
         self._keys = {agent: dict.fromkeys(infos.get(agent, {}), 0) for agent in self.agents}
@@ -105,10 +106,10 @@ class Homogenized(ParallelEnv[str, Any, int]):  # type: ignore[misc]  # PettingZ
         dict[str, bool],
         dict[str, dict[str, Any]],
     ]:
-        """Play one action per agent; those of agents that have ended must be 0.
+        """Play one action per agent. The actions of ended agents must be 0.
 
-        Raises IllegalActionError, before anything changes, for an action that was added, or any but
-        0 of an agent that has ended. All other actions are the environment's to judge.
+        Raises IllegalActionError, before anything changes, for an added action, or for an action
+        other than 0 of an ended agent. The environment checks all other actions.
         """
         if not self.agents:
             raise ResetNeededError(f"{self.name}: the episode is over; call reset()")
@@ -117,28 +118,28 @@ class Homogenized(ParallelEnv[str, Any, int]):  # type: ignore[misc]  # PettingZ
             legal = self._sizes.get(agent, 1) if agent in live else 1
             if agent in self.agents and operator.index(action) >= legal:
                 raise IllegalActionError(
-                    f"{agent}: action {action} is illegal here; legal at most: 0..{legal - 1}. "
-                    'Choose by observation["action_mask"].'
+                    f"{agent}: action {action} is illegal; at most 0..{legal - 1} are legal. "
+                    'Choose an action that observation["action_mask"] allows.'
                 )
         played = {a: action for a, action in actions.items() if a in live or a not in self.agents}
         observations, rewards, terminated, truncated, infos = self.env.step(played)
 
         over = not self.env.agents
-        cut = [agent for agent in live if truncated[agent] and not terminated[agent]]
-        if cut and not over:
+        truncated_agents = [agent for agent in live if truncated[agent] and not terminated[agent]]
+        if truncated_agents and not over:
             raise UnsupportedSpaceError(
-                f"{self.name}: time is up for {', '.join(cut)}, but not for the others: their "
-                "values go on after the cut, which agents kept in place cannot show. Step it with "
-                "agents that end together"
+                f"{self.name}: the time limit cut {', '.join(truncated_agents)}, but not the other "
+                "agents. Their values continue after the cut, which agents in place cannot "
+                "represent. Use an environment with one time limit for all agents"
             )
-        everyone = self.agents
+        all_agents = self.agents
         if over:
             self.agents = []
         return (
             self._padded(observations, live if over else self.env.agents),
-            {agent: float(rewards.get(agent, 0.0)) for agent in everyone},
-            {agent: over and agent not in cut for agent in everyone},
-            {agent: over and agent in cut for agent in everyone},
+            {agent: float(rewards.get(agent, 0.0)) for agent in all_agents},
+            {agent: over and agent not in truncated_agents for agent in all_agents},
+            {agent: over and agent in truncated_agents for agent in all_agents},
             self._infos(infos),
         )
 
@@ -154,7 +155,7 @@ class Homogenized(ParallelEnv[str, Any, int]):  # type: ignore[misc]  # PettingZ
     # --- Parts -----------------------------------------------------------------------------------
 
     def _padded(self, observations: Mapping[str, Any], live: Sequence[str]) -> dict[str, Any]:
-        """Return all agents' observations, padded; zeros for those that are not ``live``."""
+        """Return the padded observations of all agents; zeros for agents that are not ``live``."""
         padded = {}
         for agent in self.possible_agents:
             observation, own_mask = split(observations[agent]) if agent in live else (None, None)
@@ -167,12 +168,12 @@ class Homogenized(ParallelEnv[str, Any, int]):  # type: ignore[misc]  # PettingZ
         return padded
 
     def _infos(self, infos: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-        """Return all agents' infos; where one has none, zeros under the keys of its first."""
+        """Return the infos of all agents; a missing info has zeros under the keys of its first."""
         return {agent: dict(infos.get(agent, self._keys[agent])) for agent in self.possible_agents}
 
 
 def _common(name: str, parts: Sequence[Any]) -> Any:
-    """Return the least space that takes in all of ``parts``, padded with zeros."""
+    """Return the smallest space that contains all of ``parts``, padded with zeros."""
     same_entries = all(isinstance(part, spaces.Dict) for part in parts) and (
         len({frozenset(part.spaces) for part in parts}) == 1
     )
@@ -183,12 +184,12 @@ def _common(name: str, parts: Sequence[Any]) -> Any:
     )
     if not same_axes:
         raise UnsupportedSpaceError(
-            f"{name}: the agents see {', '.join(map(str, parts))}; only Boxes of as many axes, or "
-            "Dicts of such with the same entries, can be padded to one"
+            f"{name}: the agents observe {', '.join(map(str, parts))}. Only Boxes with the same "
+            "number of axes, or Dicts of such Boxes with the same entries, can be padded"
         )
     shape = tuple(np.max([part.shape for part in parts], axis=0).tolist())
     dtype = np.result_type(*(part.dtype for part in parts))
-    # The zeros of the padding, and of ended agents, are inside of the bounds too.
+    # The bounds also include the zeros of the padding and of ended agents.
     low, high = np.zeros(shape, dtype), np.zeros(shape, dtype)
     for part in parts:
         corner = tuple(slice(size) for size in part.shape)
@@ -198,7 +199,7 @@ def _common(name: str, parts: Sequence[Any]) -> Any:
 
 
 def _pad(space: Any, value: Any) -> Any:
-    """Return ``value`` in the corner of zeros; None: zeros alone."""
+    """Return zeros with ``value`` in the corner; None: only zeros."""
     if isinstance(space, spaces.Dict):
         return {k: _pad(part, None if value is None else value[k]) for k, part in space.items()}
     padded = np.zeros(space.shape, space.dtype)
@@ -213,38 +214,41 @@ def _pad(space: Any, value: Any) -> Any:
 def mask_in_info(env: Any) -> Any:
     """Return the ParallelEnv or AECEnv ``env`` with masks in infos instead of observations.
 
-    ``info["action_mask"]`` is the mask; the observation becomes what was under ``observation``,
-    which may be a Dict itself, or where an observation has other entries beside it, the Dict of all
-    but the mask. Masks are copies, int8 [A], of the observations that come with the infos: those of
-    ``reset`` and ``step`` of a ParallelEnv, those of ``last()`` and ``infos`` of an AECEnv. Agents
-    without a mask stay as they are; what else infos hold stays too.
+    ``info["action_mask"]`` is the mask. The new observation is the former entry ``observation``,
+    which may itself be a Dict. If there are more entries, it is the Dict of all entries except the
+    mask. Masks are copies, int8 [A], from the observations that belong to the infos: those of
+    ``reset`` and ``step`` in a ParallelEnv, those of ``last()`` and ``infos`` in an AECEnv. Agents
+    without a mask and all other entries of infos stay unchanged.
 
-    Raises UnsupportedSpaceError for what is no PettingZoo environment, and where no agent observes
-    a mask.
+    Raises UnsupportedSpaceError if ``env`` is not a PettingZoo environment, or no agent observes a
+    mask.
     """
     name = str(getattr(env, "metadata", {}).get("name", type(env).__name__))
     if not isinstance(env, ParallelEnv | AECEnv):
         raise UnsupportedSpaceError(
-            f"{type(env).__name__} is no PettingZoo environment; give a ParallelEnv or an AECEnv"
+            f"{type(env).__name__} is not a PettingZoo environment; pass a ParallelEnv or an AECEnv"
         )
-    own = {agent: env.observation_space(agent) for agent in env.possible_agents}
-    # A mask alone is an observation, and stays.
-    masked = frozenset(a for a, space in own.items() if has_mask(space) and len(space.spaces) > 1)
+    observation_spaces = {agent: env.observation_space(agent) for agent in env.possible_agents}
+    # An observation with only a mask keeps it.
+    masked = frozenset(
+        a for a, space in observation_spaces.items() if has_mask(space) and len(space.spaces) > 1
+    )
     if not masked:
         raise UnsupportedSpaceError(
-            f'{name}: no agent observes a Dict with "{MASK}"; there is no mask to move'
+            f'{name}: no agent observes a Dict with "{MASK}"; use the environment without this '
+            "wrapper"
         )
     return (_ParallelInfo if isinstance(env, ParallelEnv) else _AECInfo)(env, masked)
 
 
 class _MaskInInfo:
-    """Base of both wrappers; ``masked`` are the agents whose masks move."""
+    """Base of both wrappers. ``masked`` are the agents with masks."""
 
     env: Any
     possible_agents: list[str]
 
     def __init__(self, env: Any, masked: frozenset[str]) -> None:
-        super().__init__(env)  # type: ignore[call-arg]  # PettingZoo's wrapper, next in line
+        super().__init__(env)  # type: ignore[call-arg]  # PettingZoo's wrapper, next in the MRO
         self.masked = masked
 
     @property
@@ -259,7 +263,7 @@ class _MaskInInfo:
         return split(observation)[0] if agent in self.masked else observation
 
     def _info(self, agent: str, info: Mapping[str, Any], observation: Any) -> dict[str, Any]:
-        """Return ``info`` with a copy of the observed mask, int8 [A]; None: nothing is observed."""
+        """Return ``info`` with a copy of the observed mask, int8 [A]; unchanged without one."""
         if agent not in self.masked or observation is None:
             return dict(info)
         return {**info, MASK: np.array(observation[MASK], dtype=np.int8)}
@@ -269,21 +273,21 @@ class _ParallelInfo(_MaskInInfo, BaseParallelWrapper):  # type: ignore[misc]  # 
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-        return self._moved(*self.env.reset(seed=seed, options=options))
+        return self._with_masks_moved(*self.env.reset(seed=seed, options=options))
 
     def step(self, actions: Mapping[str, Any]) -> tuple[Any, Any, Any, Any, Any]:
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
-        observations, infos = self._moved(observations, infos)
+        observations, infos = self._with_masks_moved(observations, infos)
         return observations, rewards, terminated, truncated, infos
 
-    def _moved(
+    def _with_masks_moved(
         self, observations: Mapping[str, Any], infos: Mapping[str, Mapping[str, Any]]
     ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
         return (
-            {agent: self._features(agent, own) for agent, own in observations.items()},
+            {agent: self._features(agent, value) for agent, value in observations.items()},
             {
-                agent: self._info(agent, own, observations.get(agent))
-                for agent, own in infos.items()
+                agent: self._info(agent, value, observations.get(agent))
+                for agent, value in infos.items()
             },
         )
 
@@ -291,7 +295,7 @@ class _ParallelInfo(_MaskInInfo, BaseParallelWrapper):  # type: ignore[misc]  # 
 class _AECInfo(_MaskInInfo, BaseWrapper):  # type: ignore[misc]
     def __init__(self, env: Any, masked: frozenset[str]) -> None:
         super().__init__(env, masked)
-        self._turn_infos: dict[str, dict[str, Any]] = {}  # of this turn, made when asked for
+        self._turn_infos: dict[str, dict[str, Any]] = {}  # of this turn, made on first access
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
         self._turn_infos = {}
@@ -306,18 +310,23 @@ class _AECInfo(_MaskInInfo, BaseWrapper):  # type: ignore[misc]
 
     @property
     def infos(self) -> dict[str, dict[str, Any]]:
-        """Every agent's info, with the mask of what it would observe now."""
+        """The infos of all agents, with the masks of their current observations."""
         return {agent: self._info_of(agent) for agent in self.env.infos}
 
     def last(self, observe: bool = True) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Return observation (None without ``observe``), reward, ends and info of who acts."""
+        """Return observation, reward, terminated, truncated and info of the acting agent.
+
+        The observation is None without ``observe``.
+        """
         _, reward, terminated, truncated, _ = self.env.last(observe=False)
         agent = self.env.agent_selection
         features = self.observe(agent) if observe else None
         return features, reward, terminated, truncated, self._info_of(agent)
 
     def _info_of(self, agent: str) -> dict[str, Any]:
-        if agent not in self._turn_infos:  # PettingZoo: last() and infos give the same object
+        if (
+            agent not in self._turn_infos
+        ):  # as in PettingZoo, last() and infos return the same object
             observation = self.env.observe(agent) if agent in self.masked else None
             self._turn_infos[agent] = self._info(agent, self.env.infos[agent], observation)
         return self._turn_infos[agent]

@@ -1,6 +1,6 @@
-"""Load traces: the Trace itself, reading, writing, importing and making them.
+"""Load traces: the Trace class, and functions that read, write, import and generate traces.
 
-Each is imported when it is first asked for.
+Each name is imported on first use.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _NAMES = {
     "trace": ("Trace",),
     "write": ("write_trace",),
 }
-"""Module -> its names here."""
+"""Module -> the names that it provides here."""
 
 
 def __getattr__(name: str) -> Any:

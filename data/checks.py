@@ -1,4 +1,4 @@
-"""The checks across the rows of a trace file: parsed rows become a Trace, or are refused."""
+"""Check the parsed rows of a trace file against each other, and assemble them into a Trace."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from corral.errors import TraceWarning
 
 __all__ = ["Table", "assemble"]
 
-LONG = 200
-"""Names that are compared with a strange one, and their letters: comparing takes time."""
+MAX_COMPARED = 200
+"""Maximum number and length of names in a search for similar names, which takes time."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """The rows of a file in file order. Row r stands on line r + 2, below the header.
+    """The rows of a file in file order. Row r is on line r + 2, below the header.
 
-    ``time`` [R] int64 on ``clock``; ``node`` [R] int64 indexes ``nodes``, which are in order of
-    first appearance; ``arrivals`` and ``capacity`` [R] int64, in requests per step.
+    ``time`` [R] int64 is on ``clock``. ``node`` [R] int64 indexes ``nodes``, in order of first
+    appearance. ``arrivals`` and ``capacity`` [R] int64 are in requests per step.
     """
 
     file: str
@@ -39,11 +39,11 @@ class Table:
 
 
 def assemble(table: Table, data: bytes, *, name: str) -> Trace:
-    """Return the trace that the rows make up; ``data`` is quoted in errors.
+    """Return the trace of the rows. Errors quote ``data``.
 
-    Raises TraceError where a (time, node) is given twice, nodes have different times, the step is
-    not constant, or all arrivals are zero. Warns (TraceWarning) where the rows of a node do not
-    stand in order of time; they are sorted.
+    Raises TraceError if a (time, node) repeats, nodes have different times, the step is not
+    constant, or all arrivals are zero. Sorts the rows of a node that are not in order of time, with
+    a TraceWarning.
     """
     times, rank = _ranks(table.time)  # [T], [R]
     shape = (len(times), len(table.nodes))
@@ -56,7 +56,7 @@ def assemble(table: Table, data: bytes, *, name: str) -> Trace:
     row_of[cell] = np.arange(len(cell))
     row_of = row_of.reshape(shape)  # [T, N]
     if (np.diff(row_of, axis=0) < 0).any():
-        message = f"{table.file}: rows are not in order of time; they were sorted"
+        message = f"{table.file}: rows were out of order, and were sorted by time"
         warnings.warn(message, TraceWarning, stacklevel=3)
     return Trace(
         nodes=table.nodes,
@@ -69,7 +69,7 @@ def assemble(table: Table, data: bytes, *, name: str) -> Trace:
 
 
 def _ranks(time: Counts) -> tuple[Counts, Counts]:
-    """Return the distinct times [T] in order, and of each row [R] the place of its time there."""
+    """Return the distinct times [T] in order, and the index of each row's time in them [R]."""
     if (time[1:] < time[:-1]).any():
         return np.unique(time, return_inverse=True)
     new = np.append(True, time[1:] > time[:-1])
@@ -77,16 +77,16 @@ def _ranks(time: Counts) -> tuple[Counts, Counts]:
 
 
 def _is_permutation(cell: Counts, size: int) -> bool:
-    """Return whether ``cell`` holds each of 0 .. size - 1 once."""
+    """Return True if ``cell`` holds each of 0 .. size - 1 once."""
     if len(cell) != size:
         return False
-    found = np.zeros(size, dtype=np.bool_)
-    found[cell] = True
-    return bool(found.all())
+    is_present = np.zeros(size, dtype=np.bool_)
+    is_present[cell] = True
+    return bool(is_present.all())
 
 
 class _Checks:
-    """Checks of a table whose row r has the time ``times[rank[r]]``."""
+    """Checks of a table in which row r has the time ``times[rank[r]]``."""
 
     def __init__(self, table: Table, data: bytes, times: Counts, rank: Counts) -> None:
         self.table, self.data = table, data
@@ -94,24 +94,27 @@ class _Checks:
         self.faults = Faults(table.file)
 
     def cells(self, cell: Counts) -> None:
-        """Raise TraceError: row r is number ``cell[r]`` of times x nodes, not each exactly once."""
+        """Raise TraceError for a table without exactly one row per time and node.
+
+        Row r has the index ``cell[r]`` in times x nodes.
+        """
         self._duplicates(cell)
-        for find in (self._strays, self._incomplete):
+        for find in (self._rare_nodes, self._incomplete):
             self.faults.check()
             find()
         self.faults.check()
 
     def values(self) -> None:
-        """Raise TraceError where steps are not constant, or nothing arrives."""
+        """Raise TraceError if steps are not constant, or all arrivals are 0."""
         self._uneven()
         self.faults.check()
         if not self.table.arrivals.any():
-            rule = "all arrivals are 0: there is nothing to serve; check the column"
+            rule = "all arrivals are 0; check this column"
             self.faults.add(rule, column="arrivals")
             self.faults.check()
 
     def _add(self, rule: str, row: int) -> None:
-        """Add a fault of a row, and quote its time as the file writes it."""
+        """Add a fault of a row, and quote its time as in the file."""
         self.faults.add(rule, row + 2, "time", self._time(row))
 
     def _time(self, row: int) -> str:
@@ -122,53 +125,59 @@ class _Checks:
         table = self.table
         order = np.argsort(cell, kind="stable")
         ranked = cell[order]
-        again = ranked[1:] == ranked[:-1]  # a row whose cell the row before it in order has too
-        rows = np.sort(order[1:][again])  # in file order
+        repeated = ranked[1:] == ranked[:-1]  # rows with the cell of the previous row
+        rows = np.sort(order[1:][repeated])  # in file order
         if 2 * len(rows) >= len(cell) > 2:
-            # Half of the rows, or more: no slip, but a column that is not there.
+            # At least half of the rows: a column is missing, which is more than a typing error.
             row = int(rows[0])
             rule = (
-                f"{len(rows):,} of {len(cell):,} rows have a time that their node already has, "
-                f"as node {table.nodes[table.node[row]]!r} here: a column that tells these rows "
-                "apart is missing, such as the server's name, or one row is one request. Give "
-                "each server a name under node; corral trace import reads the original file"
+                f"{len(rows):,} of {len(cell):,} rows repeat a time of their node, here of node "
+                f"{table.nodes[table.node[row]]!r}. Either a column that distinguishes the rows is "
+                "missing, such as the server name, or each row is one request. Import the original "
+                "file with corral trace import, or give each server its own name under node"
             )
             return self._add(rule, row)
         for row in rows[: MAX_FAULTS + 1].tolist():
             first = int(np.flatnonzero(cell[:row] == cell[row])[-1])
-            same = all(c is None or c[row] == c[first] for c in (table.arrivals, table.capacity))
+            same_numbers = all(
+                c is None or c[row] == c[first] for c in (table.arrivals, table.capacity)
+            )
             rule = (
                 f"node {table.nodes[table.node[row]]!r} already has this time on line "
                 f"{first + 2}, "
                 + (
                     "with the same numbers; remove one of the two rows"
-                    if same
-                    else "with other numbers; if they are two servers, give them two names under "
-                    "node; if they are parts of one count, add them up"
+                    if same_numbers
+                    else "with other numbers. If the rows are from two servers, give the servers "
+                    "different names under node. If they are parts of one count, add them up"
                 )
             )
             self._add(rule, row)
         return None
 
-    def _strays(self) -> None:
-        """Find nodes with less than half of the rows that others have: mostly misspelt names."""
+    def _rare_nodes(self) -> None:
+        """Find nodes with less than half of the usual rows, mostly misspelled names."""
         table = self.table
         rows_of = np.bincount(table.node, minlength=len(table.nodes))
-        most = int(rows_of.max())
-        named = zip(table.nodes, rows_of, strict=True)
-        usual = [name for name, rows in named if 2 * rows >= most and len(name) <= LONG][:LONG]
-        for node in np.flatnonzero(2 * rows_of < most).tolist():
+        max_rows = int(rows_of.max())
+        rows_by_name = zip(table.nodes, rows_of, strict=True)
+        usual = [
+            name
+            for name, rows in rows_by_name
+            if 2 * rows >= max_rows and len(name) <= MAX_COMPARED
+        ][:MAX_COMPARED]
+        for node in np.flatnonzero(2 * rows_of < max_rows).tolist():
             row, name = int(np.flatnonzero(table.node == node)[0]), table.nodes[node]
-            close = get_close_matches(name.lower()[:LONG], usual, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
+            similar = get_close_matches(name.lower()[:MAX_COMPARED], usual, n=1)
+            hint = f"; did you mean {similar[0]!r}?" if similar else "."
             rule = (
-                f"this node has {rows_of[node]} of {most} rows{hint} "
-                "Every node needs a row at every time: nothing is filled in"
+                f"this node has {rows_of[node]} of {max_rows} rows{hint} "
+                "Every node needs a row at every time, as nothing is filled in"
             )
             self.faults.add(rule, row + 2, "node", name)
 
     def _incomplete(self) -> None:
-        """Find times at which some node has no row."""
+        """Find times without a row for every node."""
         nodes = self.table.nodes
         for at in np.flatnonzero(np.bincount(self.rank) < len(nodes)):
             rows = np.flatnonzero(self.rank == at)
@@ -177,12 +186,12 @@ class _Checks:
             names = ", ".join(map(repr, absent[:3])) + (", ..." if len(absent) > 3 else "")
             rule = (
                 f"only {len(present)} of {len(nodes)} nodes have a row at this time; missing: "
-                f"{names}. Every node needs a row at every time: nothing is filled in"
+                f"{names}. Every node needs a row at every time, as nothing is filled in"
             )
             self._add(rule, int(rows[0]))
 
     def _uneven(self) -> None:
-        """Find times that do not follow the one before by the usual step."""
+        """Find times at an unusual distance from the previous time."""
         steps = np.diff(self.times)
         if len(steps) == 0 or (steps == steps[0]).all():
             return
@@ -193,9 +202,9 @@ class _Checks:
         for at in np.flatnonzero(steps != usual):
             rows = [int(np.flatnonzero(self.rank == place)[0]) for place in (at, at + 1)]
             zoned = clock != "utc" or all(names_zone(self._time(row)) for row in rows)
-            zones = "" if zoned else " (times that name no zone are taken as UTC)"
+            zones = "" if zoned else " (times without a zone are read as UTC)"
             rule = (
-                f"{steps[at]}{unit} after {format_time(int(self.times[at]), clock)}, the step is "
-                f"{usual}{unit} elsewhere; steps must be equal: add the missing rows{zones}"
+                f"{steps[at]}{unit} after {format_time(int(self.times[at]), clock)}, but the step "
+                f"is {usual}{unit} elsewhere. Steps must be equal: add the missing rows{zones}"
             )
             self._add(rule, rows[1])

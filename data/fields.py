@@ -1,4 +1,4 @@
-"""The cells of a trace file: counts, times and node names, each with the reason it is refused."""
+"""Parse the cells of a trace file (counts, times, node names), and explain refused cells."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = [
 Clock = Literal["integer", "utc"]
 
 DAY = 10
-"""Characters in the day of an ISO-8601 time; the time of day follows."""
+"""Length of the date in an ISO-8601 time, in characters. The time of day follows."""
 
 _INTEGER = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
@@ -57,7 +57,7 @@ _CALENDAR = (
 
 
 def parse_count(text: str) -> int | None:
-    """Return the number 0 .. MAX_VALUE that ``text`` writes in plain digits, or None."""
+    """Return the number 0 .. MAX_VALUE in ``text``, in plain digits, or None."""
     if not (text.isascii() and text.isdigit()) or len(text) > 18:
         return None
     value = int(text)
@@ -65,29 +65,29 @@ def parse_count(text: str) -> int | None:
 
 
 def count_rule(text: str) -> str:
-    """Return why ``parse_count`` refuses ``text``, and what to do."""
+    """Return the reason why ``parse_count`` refuses ``text``, with a remedy."""
     bare = text.strip().lower()
     if not bare:
-        return "empty cell; nothing is filled in: write the count, 0 for none"
+        return "empty cell; write the count, or 0 for no requests"
     if bare in {"nan", "na", "n/a", "null", "none", "-", "?"}:
-        return "missing value; nothing is filled in: write the count, 0 for none"
+        return "missing value; write the count, or 0 for no requests"
     if bare.lstrip("+-") in {"inf", "infinity"}:
         return "infinite; write a whole number"
     if bare != text.lower():
         return "space around the number; remove it"
     if re.fullmatch(r"-[0-9.]+", bare):
-        return "negative; counts are 0 or more"
+        return "negative; counts must be 0 or more"
     if re.fullmatch(r"[0-9]+", bare, re.ASCII):
-        return f"larger than {MAX_VALUE:,}; give counts per step, in whole requests"
+        return f"larger than {MAX_VALUE:,}; write whole requests per step"
     if re.fullmatch(r"[0-9]*[.,][0-9]*", bare, re.ASCII):
-        return "a fraction; requests are whole: round, or scale the whole column"
+        return "a fraction; counts must be whole: round the number, or scale the column"
     if re.fullmatch(r"[+-]?[0-9.]+e[+-]?[0-9]+", bare, re.ASCII):
         return "an exponent; write the whole number in plain digits"
     return "not a whole number in plain digits 0-9"
 
 
 def name_rule(text: str) -> str | None:
-    """Return why ``text`` is refused as the name of a node; None where it is fine."""
+    """Return the reason why ``text`` cannot name a node, or None for a valid name."""
     if is_name(text):
         return None
     if not text.strip():
@@ -101,7 +101,10 @@ def name_rule(text: str) -> str | None:
 
 
 def parse_time(text: str) -> tuple[Clock, int] | None:
-    """Return clock and value of a time: the integer, or seconds since 1970-01-01 UTC, or None."""
+    """Return the clock and value of a time, or None for an invalid time.
+
+    The value is an integer, or seconds since 1970-01-01 UTC.
+    """
     if text[4:5] != "-":
         value = integer(text)
         return None if value is None else ("integer", value)
@@ -112,18 +115,18 @@ def parse_time(text: str) -> tuple[Clock, int] | None:
 
 
 def in_calendar(seconds: int) -> bool:
-    """Return whether a time, in seconds since 1970, lies in the years 1 to 9999 UTC."""
+    """Return True if a time, in seconds since 1970, is in the years 1 to 9999 UTC."""
     return _CALENDAR[0] <= seconds <= _CALENDAR[1]
 
 
 def integer(text: str) -> int | None:
-    """Return the integer of up to 18 digits that ``text`` writes; None if it does not."""
+    """Return the integer of up to 18 digits in ``text``, or None."""
     return int(text) if _INTEGER.fullmatch(text) else None
 
 
 @lru_cache(maxsize=4096)
 def midnight(day: str) -> int | None:
-    """Return the seconds from 1970-01-01 to the day ``YYYY-MM-DD``; None if there is none such."""
+    """Return the seconds from 1970-01-01 to the day ``YYYY-MM-DD``; None for an invalid day."""
     try:
         return (date.fromisoformat(day).toordinal() - _EPOCH) * 86_400 if _DAY.match(day) else None
     except ValueError:  # 30 February
@@ -132,9 +135,9 @@ def midnight(day: str) -> int | None:
 
 @lru_cache(maxsize=4096)
 def second_of_day(clock: str) -> int | None:
-    """Return the seconds from midnight UTC to ``THH:MM:SS`` and a zone; None if it is none.
+    """Return the seconds from midnight UTC to ``THH:MM:SS`` with a zone; None if invalid.
 
-    An empty text is midnight: a day alone is a time.
+    An empty text is midnight, because a date alone is a time.
     """
     if not clock:
         return 0
@@ -148,22 +151,22 @@ def second_of_day(clock: str) -> int | None:
 
 
 def time_rule(text: str) -> str:
-    """Return why ``parse_time`` refuses ``text``, and what to do."""
+    """Return the reason why ``parse_time`` refuses ``text``, with a remedy."""
     if not text.strip():
         return "empty time; every row needs one"
     if text != text.strip():
         return "space around the time; remove it"
     if _DAY.fullmatch(text[:DAY]) and second_of_day(text[DAY:]) is not None:
         if midnight(text[:DAY]) is not None:
-            return "not in the years 1 to 9999 once its zone is taken into account"
-        return "no such day in the calendar"
+            return "outside the years 1 to 9999 in UTC; check the time"
+        return "this day does not exist; check the date"
     if _FRACTION_OF_A_SECOND.fullmatch(text):
-        return "a fraction of a second; times are whole seconds: count requests into steps first"
+        return "a fraction of a second; times must be whole seconds: count requests per step first"
     return "not a time; write a whole number, or ISO-8601 such as 2026-01-05T00:05:00Z"
 
 
 def format_time(time: int, clock: Clock) -> str:
-    """Return a time as trace files have it, and those outside the years 1 to 9999 as text too."""
+    """Return a time as written in trace files. It may be outside the years 1 to 9999."""
     if clock == "integer":
         return str(time)
     if not in_calendar(time):
@@ -172,10 +175,10 @@ def format_time(time: int, clock: Clock) -> str:
 
 
 def parse_instant(text: str, zone: str) -> tuple[int, int] | None:
-    """Return seconds since 1970-01-01 UTC and nanoseconds of a time; None if it is none.
+    """Return the seconds since 1970-01-01 UTC and the nanoseconds of a time; None if invalid.
 
-    ``zone`` such as ``Z`` or ``-04:00`` holds where ISO-8601 names none. Numbers of nine or ten
-    digits, with a fraction or not, are seconds since 1970: the years 1973 to 2286.
+    ``zone``, such as ``Z`` or ``-04:00``, applies to ISO-8601 times without a zone. Numbers of nine
+    or ten digits, with or without a fraction, are seconds since 1970: the years 1973 to 2286.
     """
     unix = _UNIX.fullmatch(text)
     if unix:
@@ -192,18 +195,18 @@ def parse_instant(text: str, zone: str) -> tuple[int, int] | None:
 
 
 def names_zone(text: str) -> bool:
-    """Return whether an ISO-8601 time says its zone."""
+    """Return True if an ISO-8601 time states its zone."""
     return _ZONE.fullmatch(text) is not None
 
 
 def instant_rule(text: str) -> str:
-    """Return why ``parse_instant`` refuses ``text``, and what to do."""
+    """Return the reason why ``parse_instant`` refuses ``text``, with a remedy."""
     if re.fullmatch(r"-?[0-9]+(\.[0-9]*)?", text, re.ASCII):
-        return "not seconds since 1970, which have 9 or 10 digits; divide, or write ISO-8601"
+        return "not seconds since 1970, which have 9 or 10 digits; convert it, or write ISO-8601"
     return time_rule(text)
 
 
 def check_zone(zone: str) -> None:
-    """Raise ValueError where ``zone`` is neither ``Z`` nor an offset such as ``-04:00``."""
+    """Raise ValueError unless ``zone`` is ``Z`` or an offset such as ``-04:00``."""
     if parse_time(f"2000-01-01T00:00{zone}") is None or not zone:
         raise ValueError(f"zone={zone!r} must be Z or an offset such as -04:00")

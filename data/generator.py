@@ -1,10 +1,10 @@
-"""Make a load trace from a seed: days, weeks, noise, bursts, flash crowds, uneven capacity.
+"""Generate a load trace from a seed: days, weeks, noise, bursts, flash crowds, uneven capacity.
 
-The load of node i at step t is drawn from a Poisson distribution whose rate is
+The load of node i at step t is drawn from a Poisson distribution with rate
 
     mean_i * (day_i(t) * week(t) * noise_i(t) * burst_i(t) + flash_i(t))
 
-and cut at ``largest``. ``data/README.md`` sets its figures beside those of public traces.
+and capped at ``largest``. ``data/README.md`` compares its statistics with public traces.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ __all__ = ["EDGE3", "EDGE8", "TraceSpec", "make_trace"]
 Floats = npt.NDArray[np.float64]
 
 EARLY = 0.7
-"""Share of the rows that flash crowds call early: where one would train; the rest is for tests."""
+"""Share of the rows in which flash crowds are early: a training section. The rest is for tests."""
 
-# What a stream of random numbers is for. Each node has its own streams: adding a node, or turning
-# a feature off, leaves all other numbers as they were.
+# The purposes of random number streams. Each node has its own streams, so adding a node or turning
+# a feature off does not change the other numbers.
 NOISE, BURSTS, FLASH, MAINTENANCE, ARRIVALS, SIZES = range(6)
-SHARED = 1_000_000  # stands for "all nodes" where a node's index is wanted
+SHARED = 1_000_000  # the node index of streams for all nodes
 
 
 @dataclass(frozen=True)
 class TraceSpec:
-    """Everything that defines a made trace. ``make_trace`` takes the same names."""
+    """All parameters of a generated trace. ``make_trace`` takes the same names."""
 
     nodes: int = 3
     """Number of nodes."""
@@ -50,56 +50,56 @@ class TraceSpec:
     mean: float = 24.0
     """Mean load of a node before bursts and flash crowds, in requests per step."""
     spread: float = 0.25
-    """Busiest and quietest node's distance from ``mean``, as a share of it."""
+    """Distance of the busiest and the quietest node from ``mean``, as a share of ``mean``."""
     largest: int = 100
-    """Largest load and capacity of a node, in requests per step; more is cut off."""
+    """Maximum load and capacity of a node, in requests per step. Larger values are capped."""
     daily: float = 0.55
-    """Height of the daily wave over the mean, 0 .. 0.75."""
+    """Amplitude of the daily wave, as a share of the mean, 0 .. 0.75."""
     peak_hour: float = 14.0
-    """Hour of the day, UTC, around which the nodes' busiest hours lie."""
+    """Center of the busiest hours of all nodes, as an hour of the day in UTC."""
     peak_spread: float = 18.0
-    """Hours over which the nodes' busiest hours are spread evenly."""
+    """Length of the interval, in hours, over which the busiest hours are spread evenly."""
     weekend: float = 0.7
-    """Load on Saturdays and Sundays as a share of that on other days."""
+    """Load on Saturdays and Sundays, as a share of the load on other days."""
     noise: float = 0.35
     """Standard deviation of the logarithm of the noise."""
     memory: float = 0.9
-    """Correlation of the noise from one step to the next, 0 .. below 1."""
+    """Correlation of the noise between consecutive steps, 0 .. below 1."""
     shared: float = 0.08
     """Share of the noise's variance that is common to all nodes, 0 .. 1."""
     bursts: float = 6.0
-    """Bursts per node and day, on average."""
+    """Mean number of bursts per node and day."""
     burst_size: float = 1.6
-    """By how much a burst raises the load, on average, as a multiple of it."""
+    """Mean increase of the load in a burst, as a multiple of the load."""
     burst_minutes: float = 10.0
     """Mean length of a burst, in minutes."""
     flash_crowds: tuple[int, int] = (3, 2)
-    """Flash crowds per node: in the first 70 % of the rows, and in the rest."""
+    """Number of flash crowds per node: in the first 70 % of the rows, and in the rest."""
     flash_size: float = 2.5
-    """Top of a flash crowd, as a multiple of the node's mean load."""
+    """Peak of a flash crowd, as a multiple of the node's mean load."""
     flash_minutes: float = 60.0
-    """Minutes in which a flash crowd sinks to a third; it rises in a quarter of them."""
+    """Minutes in which a flash crowd decays to a third. It rises in a quarter of this time."""
     headroom: float = 1.5
-    """All nodes' mean capacity over their mean load, before maintenance and cutting."""
+    """Ratio of mean capacity to mean load over all nodes, before maintenance and capping."""
     uneven: float = 0.25
-    """Largest and smallest headroom of a node, as distance from ``headroom``, as a share of it."""
+    """Maximum deviation of a node's headroom from ``headroom``, as a share of ``headroom``."""
     scaling: float = 0.4
-    """Share of the daily and weekly wave that capacity follows: 0 constant, 1 all of it."""
+    """Share of the daily and weekly wave that the capacity follows: 0 constant, 1 fully."""
     scaling_hours: float = 4.0
-    """Hours for which a capacity level holds before it follows again."""
+    """Hours between updates of the capacity level."""
     maintenance: float = 2.0
-    """Maintenance windows per node and week, on average."""
+    """Mean number of maintenance windows per node and week."""
     maintenance_hours: float = 2.0
     """Length of a maintenance window, in hours."""
     maintenance_depth: float = 0.6
-    """Share of the capacity that is away during maintenance."""
+    """Share of the capacity that is unavailable during maintenance."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
             if field.type == "int":
                 whole = isinstance(value, int) and value >= 0
-                _require(whole, field.name, "whole, 0 or more", self)
+                _require(whole, field.name, "a whole number, 0 or more", self)
             elif field.type == "float":
                 _require(0 <= value < float("inf"), field.name, "a number, 0 or more", self)
         for name in ("nodes", "days", "step", "largest"):
@@ -133,10 +133,10 @@ EDGE8 = TraceSpec(
 
 
 def make_trace(spec: TraceSpec | None = None, *, name: str = "made", **options: Any) -> Trace:
-    """Return the trace of ``spec``, with ``options`` (fields of TraceSpec) in place of its own.
+    """Return the trace of ``spec``. ``options`` are fields of TraceSpec that override ``spec``.
 
-    ``make_trace(nodes=5, days=7, seed=1)`` starts from the defaults. The same spec gives the same
-    trace. Raises ValueError for a value out of range, TypeError for an unknown option.
+    ``make_trace(nodes=5, days=7, seed=1)`` starts from the defaults. Equal specs give equal traces.
+    Raises ValueError for a value out of range, TypeError for an unknown option.
     """
     spec = replace(spec or TraceSpec(), **options)
     start = parse_time(spec.start)
@@ -147,7 +147,7 @@ def make_trace(spec: TraceSpec | None = None, *, name: str = "made", **options: 
     rate = mean * (wave * _noise(spec, len(times)) * _bursts(spec, len(times)))
     rate += mean * _flash_crowds(spec, len(times))
     arrivals = np.stack(
-        # Rounded, so that a last bit that differs between processors cannot change a draw.
+        # Rounded, so that rounding differences between processors cannot change a draw.
         [_stream(spec, ARRIVALS, i).poisson(np.round(rate[:, i], 6)) for i in range(spec.nodes)],
         axis=1,
     )
@@ -166,12 +166,12 @@ def _stream(spec: TraceSpec, purpose: int, node: int = SHARED) -> np.random.Gene
 
 
 def _levels(spec: TraceSpec, spread: float, purpose: int = SIZES) -> Floats:
-    """Return factors from 1 - spread to 1 + spread, evenly spaced, in drawn order. [N]"""
+    """Return factors from 1 - spread to 1 + spread, evenly spaced, in random order. [N]"""
     return _stream(spec, purpose).permutation(np.linspace(1 - spread, 1 + spread, spec.nodes))
 
 
 def _daily(spec: TraceSpec, times: Counts) -> Floats:
-    """Return waves of mean 1 with a peak at each node's own hour and a smaller one. [T, N]"""
+    """Return daily waves of mean 1, with a main peak at the node's hour and a second one. [T, N]"""
     lag = spec.peak_spread * ((np.arange(spec.nodes) + 0.5) / spec.nodes - 0.5)  # hours, [N]
     hour = times[:, None] / 3600 - spec.peak_hour - lag
     angle = 2 * np.pi * hour / 24
@@ -185,11 +185,12 @@ def _weekly(spec: TraceSpec, times: Counts) -> Floats:
 
 
 def _noise(spec: TraceSpec, steps: int) -> Floats:
-    """Return log-normal noise of mean 1 with a memory, partly common to all nodes. [T, N]"""
-    own = [_stream(spec, NOISE, i).standard_normal(steps) for i in range(spec.nodes)]
+    """Return autocorrelated log-normal noise of mean 1, partly common to all nodes. [T, N]"""
+    of_nodes = [_stream(spec, NOISE, i).standard_normal(steps) for i in range(spec.nodes)]
     common = _stream(spec, NOISE).standard_normal(steps)
     drawn = (
-        np.sqrt(1 - spec.shared) * np.stack(own, axis=1) + np.sqrt(spec.shared) * common[:, None]
+        np.sqrt(1 - spec.shared) * np.stack(of_nodes, axis=1)
+        + np.sqrt(spec.shared) * common[:, None]
     )
     state = drawn[0]
     noise = [state]
@@ -200,7 +201,7 @@ def _noise(spec: TraceSpec, steps: int) -> Floats:
 
 
 def _bursts(spec: TraceSpec, steps: int) -> Floats:
-    """Return 1, and more during bursts, which begin and end at once. [T, N]"""
+    """Return load factors: 1, and more during bursts, which begin and end abruptly. [T, N]"""
     factor = np.ones((steps, spec.nodes))
     for node in range(spec.nodes):
         rng = _stream(spec, BURSTS, node)
@@ -216,7 +217,7 @@ def _bursts(spec: TraceSpec, steps: int) -> Floats:
 
 
 def _flash_crowds(spec: TraceSpec, steps: int) -> Floats:
-    """Return crowds that rise fast and sink slowly, as multiples of the mean load. [T, N]"""
+    """Return crowds that rise fast and decay slowly, as multiples of the mean load. [T, N]"""
     crowd = np.zeros((steps, spec.nodes))
     cut = int(EARLY * steps)
     per_minute = 60 / spec.step
@@ -225,7 +226,7 @@ def _flash_crowds(spec: TraceSpec, steps: int) -> Floats:
     for node in range(spec.nodes):
         rng = _stream(spec, FLASH, node)
         for (low, high), count in zip(((0, cut), (cut, steps)), spec.flash_crowds, strict=True):
-            # A crowd begins in the first nine tenths of its part, so that its top lies there too.
+            # A crowd begins in the first 90 % of its section, so its peak is in the section, too.
             for begin in rng.integers(low, max(low + 1, high - (high - low) // 10), size=count):
                 since = np.arange(steps - begin)
                 shape = np.minimum(since / rise, np.exp(-(since - rise) / sink))
@@ -234,11 +235,11 @@ def _flash_crowds(spec: TraceSpec, steps: int) -> Floats:
 
 
 def _capacity(spec: TraceSpec, mean: Floats, wave: Floats) -> Counts:
-    """Return the capacities: uneven, following the day in steps, less in maintenance. [T, N]"""
+    """Return the capacities: uneven, following the day in steps, reduced in maintenance. [T, N]"""
     base = mean * _levels(spec, spec.uneven, MAINTENANCE)
     base *= spec.headroom * mean.sum() / base.sum()
     hold = max(1, round(spec.scaling_hours * 3600 / spec.step))
-    followed = wave[np.arange(len(wave)) // hold * hold]  # as it was when the level was set
+    followed = wave[np.arange(len(wave)) // hold * hold]  # the wave at the last update
     capacity = base * (1 + spec.scaling * (followed - 1))
     length = max(1, round(spec.maintenance_hours * 3600 / spec.step))
     for node in range(spec.nodes):

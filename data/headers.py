@@ -1,4 +1,4 @@
-"""Why the header of a trace file is refused, and what reads a file that is no trace file."""
+"""Explain why the header of a trace file is refused, and which command reads other files."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ __all__ = [
 COLUMNS = ("time", "node", "arrivals", "capacity")
 HEADERS = (COLUMNS, COLUMNS[:3])
 
-WANTED = "the header must be time,node,arrivals or time,node,arrivals,capacity"
-MANY = 3  # remarks on names
-LONG = 64
-"""Characters of a cell beyond which it is neither a time, nor a number, nor a misspelt name."""
+REQUIRED = "the header must be time,node,arrivals or time,node,arrivals,capacity"
+MAX_REMARKS = 3  # maximum number of remarks on names
+MAX_LENGTH = 64
+"""Maximum length of a time, a number or a misspelled column name, in characters."""
 _NUMBER = re.compile(r"\s*-?[0-9][0-9.,]*(?:e[+-]?[0-9]+)?\s*[A-Za-zµ%/]*\s*", re.ASCII)
 _LOG = re.compile(r"\[[0-9]{2}/[A-Z][a-z]{2}/[0-9]{4}:")
 
 
-# --- What may be quoted --------------------------------------------------------------------------
+# --- Files that may be quoted --------------------------------------------------------------------
 
 TIME_WORDS = frozenset(
     re.findall(
@@ -44,7 +44,7 @@ TIME_WORDS = frozenset(
         "uhrzeit fecha hora data ora heure horodatage period minute hour tick step index",
     )
 )
-"""Words in the names of columns that hold times, of several languages."""
+"""Words in the names of time columns, in several languages."""
 
 _WRITTEN_TIME = re.compile(
     r"\[?(?:[0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}|[0-9]{1,2}[-/.][0-9]{1,2}[-/.][0-9]{4}"
@@ -55,7 +55,7 @@ _WRITTEN_TIME = re.compile(
 
 
 def words_of(name: str) -> set[str]:
-    """Return the words in a column's name, in lower case: currentRps -> current, rps."""
+    """Return the words in a column name, in lower case: currentRps -> current, rps."""
     spaced = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", name)
     return set(re.findall(r"[^\W\d_]+\d*", spaced.lower()))
 
@@ -63,11 +63,11 @@ def words_of(name: str) -> set[str]:
 def mentions_times(
     lines: Sequence[str], *, mark: str | None = None, named: Collection[str] = ()
 ) -> bool:
-    """Tell whether a file, by its first lines, is a table with times: so it may be quoted.
+    """Return True if the first lines of a file are a table with times, so errors may quote it.
 
-    It is one if half of its rows hold a time in the same column, if a column is called like one of
-    times and half of its cells have a digit, or if the caller ``named`` one of its columns, and so
-    knows the file. Anything else may be a secret.
+    One of three conditions is enough. Half of the rows hold a time in the same column. A column has
+    a name for times, and half of its cells have a digit. The caller ``named`` one of the columns,
+    and so knows the file. Any other file may be secret.
     """
     lines = [line for line in lines if line.strip()]
     if lines and lines[0].lower().startswith("sep=") and len(lines[0].strip()) == 5:
@@ -77,29 +77,33 @@ def mentions_times(
     mark = mark or max(DELIMITERS, key=lines[0].count)
     try:
         rows = [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=mark)]
-    except csv.Error:  # a cell without end
+    except csv.Error:  # an unterminated cell
         return False
     header, body = rows[0], rows[1:] or rows
     if not set(named).isdisjoint(header):
         return True
     for at in range(max(map(len, body))):
         cells = [row[at] for row in body if at < len(row)]
-        timed = sum(len(c) <= LONG and _WRITTEN_TIME.fullmatch(c) is not None for c in cells)
+        timed = sum(len(c) <= MAX_LENGTH and _WRITTEN_TIME.fullmatch(c) is not None for c in cells)
         if 2 * timed >= len(body):
             return True
         title = header[at] if at < len(header) else ""
         digits = sum(re.search("[0-9]", cell) is not None for cell in cells)
-        words = words_of(title) if len(title) <= LONG else set()
-        if words & TIME_WORDS and len(words) < MANY and (2 * digits >= len(body) or body is rows):
+        words = words_of(title) if len(title) <= MAX_LENGTH else set()
+        if (
+            words & TIME_WORDS
+            and len(words) < MAX_REMARKS
+            and (2 * digits >= len(body) or body is rows)
+        ):
             return True
     return False
 
 
 def looks_like_a_trace(lines: Sequence[str]) -> bool:
-    """Tell whether a file that breaks the format is a trace with a slip, or a table of loads.
+    """Return True if an invalid file looks like a trace with an error, or like a table of loads.
 
-    It is where its header has two of the columns, well or badly spelt; where most rows read as a
-    trace's do; and where ``mentions_times``.
+    One of three conditions is enough: the header has two trace columns, correct or misspelled; most
+    rows have the format of a trace; or ``mentions_times`` is True.
     """
     header = re.split(r"[,;\t|]", lines[0])
     if len({_nearest(name) for name in header} - {None}) > 1:
@@ -112,58 +116,58 @@ def looks_like_a_trace(lines: Sequence[str]) -> bool:
     return 2 * sum(map(bool, plain)) > len(rows) or mentions_times(lines)
 
 
-# --- Why a header is refused ---------------------------------------------------------------------
+# --- Reasons to refuse a header ------------------------------------------------------------------
 
 
 def foreign_rule(line: str, file: str) -> str | None:
-    """Return what ``line``, the first of ``file``, shows this file to be; None: it may be CSV."""
+    """Return the reason why ``file`` is not CSV, by its first ``line``; None if it may be CSV."""
     importer = f"corral trace import {file}"
     if line.lstrip()[:1] in ("{", "["):
-        return f"this is JSON, no CSV file: {importer} reads what Prometheus gives"
+        return f"this is JSON, not CSV; for a Prometheus response, run {importer}"
     if _LOG.search(line):
-        return f"{WANTED}; this looks like an access log, which {importer} reads"
+        return f"{REQUIRED}; this looks like an access log: run {importer}"
     hint = delimiter([line] if "," not in line else [])
-    return f"{WANTED}{hint}, or try {importer}" if hint else None
+    return f"{REQUIRED}{hint}, or run {importer}" if hint else None
 
 
 def unlike_rule(file: str) -> str:
-    """Return why a file that does not look like a trace is refused; nothing of it is quoted."""
+    """Return the reason why a file that does not look like a trace is refused, without quotes."""
     return (
-        f"{WANTED}; this file does not look like a trace, so nothing of it is quoted; of other "
-        f"tables: corral trace import {file}"
+        f"{REQUIRED}; this file does not look like a trace, so its content is not shown. For other "
+        f"tables, run corral trace import {file}"
     )
 
 
-def header_rule(found: Sequence[str], rows: Sequence[str], file: str) -> str:
-    """Return why ``found`` is no header, and what to do.
+def header_rule(header: Sequence[str], rows: Sequence[str], file: str) -> str:
+    """Return the reason why ``found`` is not a valid header, with a remedy.
 
-    ``rows`` are the first lines of ``file``, the header's first.
+    ``rows`` are the first lines of ``file``, including the header.
     """
-    if parse_time(found[0]):
-        return f"{WANTED}; this looks like a row of data: put the header above it"
-    repeated = [name for name, times in Counter(found).items() if times > 1]
+    if parse_time(header[0]):
+        return f"{REQUIRED}; this looks like a row of data: put the header above it"
+    repeated = [name for name, times in Counter(header).items() if times > 1]
     if repeated:
-        return f"{WANTED}; {min(repeated)!r} stands there more than once"
-    if set(found) in (set(COLUMNS), set(COLUMNS[:3])):
-        return f"{WANTED}; put the columns into this order"
-    unknown = [name for name in found if name not in COLUMNS]
-    close = {name: _nearest(name) for name in unknown[:MANY]}
+        return f"{REQUIRED}; column {min(repeated)!r} occurs more than once"
+    if set(header) in (set(COLUMNS), set(COLUMNS[:3])):
+        return f"{REQUIRED}; put the columns into this order"
+    unknown = [name for name in header if name not in COLUMNS]
+    similar_of = {name: _nearest(name) for name in unknown[:MAX_REMARKS]}
     remarks = [
-        f"{name!r} is unknown" + (f", did you mean {meant!r}?" if meant else "")
-        for name, meant in close.items()
+        f"{name!r} is unknown" + (f", did you mean {similar!r}?" if similar else "")
+        for name, similar in similar_of.items()
     ]
-    if len(unknown) > MANY:
-        remarks.append(f"so are {len(unknown) - MANY:,} more names")
-    missing = [name for name in COLUMNS[:3] if name not in found]
+    if len(unknown) > MAX_REMARKS:
+        remarks.append(f"{len(unknown) - MAX_REMARKS:,} more names are unknown")
+    missing = [name for name in COLUMNS[:3] if name not in header]
     if missing:
         remarks.append(f"missing: {', '.join(missing)}")
-    if missing and set(missing) - set(close.values()):  # more than a slip of the pen
-        remarks.append(f"{_shape(found, rows[1:])}: corral trace import {file}")
-    return f"{WANTED}; {'; '.join(remarks)}"
+    if missing and set(missing) - set(similar_of.values()):  # more than a misspelling
+        remarks.append(f"{_table_kind(header, rows[1:])}: run corral trace import {file}")
+    return f"{REQUIRED}; {'; '.join(remarks)}"
 
 
 def delimiter(fields: Sequence[str]) -> str:
-    """Return a hint where the fields seem to be separated by something else than commas."""
+    """Return a hint if the fields seem to be separated by another character than commas."""
     for mark, name in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
         if len(fields) == 1 and mark in fields[0]:
             return f"; {name} separate the fields: use commas"
@@ -171,32 +175,32 @@ def delimiter(fields: Sequence[str]) -> str:
 
 
 def _nearest(name: str) -> str | None:
-    if len(name) > LONG:
+    if len(name) > MAX_LENGTH:
         return None
-    close = difflib.get_close_matches(name.strip().lower(), COLUMNS, n=1, cutoff=0.6)
-    return close[0] if close else None
+    matches = difflib.get_close_matches(name.strip().lower(), COLUMNS, n=1, cutoff=0.6)
+    return matches[0] if matches else None
 
 
-def _shape(header: Sequence[str], rows: Sequence[str]) -> str:
-    """Return what kind of table this looks like, by the cells of its first rows."""
+def _table_kind(header: Sequence[str], rows: Sequence[str]) -> str:
+    """Return the kind of table that the cells of the first rows suggest."""
     cells = [row.split(",") for row in rows[:5]]
     columns = list(zip(*(row for row in cells if len(row) == len(header)), strict=True))
     times = [column for column in columns if all(_is_time(cell) for cell in column)]
     numbers = [c for c in columns if c not in times and all(map(_is_number, c))]
     words = len(columns) - len(times) - len(numbers)
     if not columns or not times:
-        return "what reads other tables is"
+        return "for other tables"
     if not numbers:
-        return "this looks like a log with a row per request; what counts them is"
+        return "this looks like a log with a row per request"
     if words:
-        return "this looks like a table under other names; what reads it is"
+        return "this looks like a table with other column names"
     if len(numbers) > 1:
-        return "this looks like a wide table, with a column per server; what reads it is"
-    return "this looks like the load of one server; what reads it is"
+        return "this looks like a wide table, with a column per server"
+    return "this looks like the load of one server"
 
 
 def _is_number(cell: str) -> bool:
-    return len(cell) <= LONG and _NUMBER.fullmatch(cell) is not None
+    return len(cell) <= MAX_LENGTH and _NUMBER.fullmatch(cell) is not None
 
 
 def _is_time(cell: str) -> bool:

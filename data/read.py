@@ -1,7 +1,7 @@
-"""Read a load trace from a CSV file, strictly: every cell is used as it stands, or refused.
+"""Read a load trace from a CSV file, strictly: every cell is used unchanged, or refused.
 
-Two ways lead through a file. ``scan`` takes the plain ones quickly; whatever it doubts, the
-careful way here reads line by line, accepts or explains. Both end in the same checks across rows.
+``scan`` reads plain files quickly. For all other files, the reader in this module reads line by
+line, and explains each fault. Both readers end with the same checks across rows.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from corral.progress import Progress, tell, telling
 
 __all__ = ["COLUMNS", "MAX_CELLS", "bundled", "load_trace", "read_trace", "trace_name"]
 
-# A row whose quotes are where RFC 4180 wants them: around whole fields, doubled inside.
+# A row with quotes as in RFC 4180: around whole fields, doubled inside.
 _QUOTED_ROW = re.compile(r'(?:"(?:[^"]|"")*"|[^",]*)(?:,(?:"(?:[^"]|"")*"|[^",]*))*')
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -68,37 +68,36 @@ def read_trace(
     max_nodes: int = MAX_NODES,
     progress: Progress | None = None,
 ) -> Trace:
-    """Return the trace in the CSV file ``path``, plain or gzip (told by content, not by name).
+    """Return the trace in the CSV file ``path``, plain or gzip (by content, not by name).
 
-    The header is ``time,node,arrivals`` or ``time,node,arrivals,capacity``; each row says how many
-    requests arrive at a node in the step that begins at a time, and how many it can serve. Every
-    node needs one row for every time. Times are whole numbers or ISO-8601 (UTC where no zone is
-    given) with one constant step; counts are plain digits, 0 .. 2**31. Nodes keep the order in
-    which they first appear. ``corral/data/README.md`` states the format in full.
+    The header is ``time,node,arrivals`` or ``time,node,arrivals,capacity``. Each row holds the
+    number of requests that arrive at a node in the step from a time on, and the number that the
+    node can serve. Every node needs one row for every time. Times are whole numbers or ISO-8601
+    (UTC without a zone), with one constant step. Counts are plain digits, 0 .. 2**31. Nodes keep
+    the order of their first rows. ``corral/data/README.md`` specifies the format.
 
-    Nothing is dropped, filled or rounded. That is also why the last line must end with a line end:
-    without one, a file cut inside its last number looks complete, and a wrong number is worse than
-    a refused file. Blank lines are allowed at the very end only.
+    Nothing is dropped, filled or rounded. The last line must end with a line end: otherwise a file
+    that is cut inside its last number would look complete. Blank lines are allowed only at the end.
 
-    Limits hold while the file is read, before memory fills: ``max_cells`` counts rows x columns
-    (four a row at least), ``max_bytes`` the bytes of the file after unpacking, ``max_nodes`` the
-    nodes. With these limits no file takes more than 1 GB of memory. ``progress`` is called as the
-    file is read, with what goes on, how many bytes are done, and of how many.
+    Limits apply while the file is read, before memory fills. ``max_cells`` limits rows x columns,
+    counting at least four per row. ``max_bytes`` limits the bytes after unpacking, ``max_nodes``
+    the nodes. With the default limits, no file takes more than 1 GB of memory. ``progress`` is
+    called with the current activity, the bytes read, and the bytes in total.
 
-    Raises TraceError, whose ``faults`` name line, column, value and rule of the first few things
-    that are wrong. Warns (TraceWarning) where rows had to be sorted by time.
+    Raises TraceError with ``faults``: the line, column, value and rule of the first few faults.
+    Warns (TraceWarning) if rows had to be sorted by time.
     """
     path = Path(path)
     file = str(path)
     with telling(progress) if progress is not None else nullcontext():
-        with telling(None):  # quick; what follows is not, and is told
+        with telling(None):  # quick: only the parsing below reports its progress
             data = _load(path, max_cells, max_bytes)
         try:
             table = scan(data, file=file, max_nodes=max_nodes)
             if table is None:
                 table = _Careful(file, max_nodes).read(data)
         finally:
-            tell("reading", len(data), len(data))  # it goes no further
+            tell("reading", len(data), len(data))  # the last report
     return assemble(table, data, name=trace_name(path))
 
 
@@ -108,13 +107,13 @@ def bundled() -> tuple[str, ...]:
 
 
 def load_trace(source: str | os.PathLike[str] | Trace) -> Trace:
-    """Return the trace that ``source`` means: a bundled name, a path of a CSV file, or itself.
+    """Return the trace of ``source``: a bundled name, the path of a CSV file, or a Trace.
 
-    A text that is no bundled name is a path where it has a folder or a suffix in it, or where such
-    a file exists; write ``./edge3`` for a file that is called like a bundled trace.
+    A text other than a bundled name is a path if it has a folder or a suffix, or if the file
+    exists. Write ``./edge3`` for a file with the name of a bundled trace.
 
-    Raises UnknownNameError for a text that is neither, TraceError for a file that is missing or
-    breaks the format. Bundled traces are read once and kept.
+    Raises UnknownNameError for a text that is neither a name nor a path, TraceError for a missing
+    or invalid file. Bundled traces are read once and cached.
     """
     if isinstance(source, Trace):
         return source
@@ -135,15 +134,15 @@ def _bundled(name: str) -> Trace:
 
 
 def trace_name(path: Path) -> str:
-    """Return the name of a file without its folder and without .csv, .csv.gz or the like."""
+    """Return the name of a file without its folder and without .csv, .gz or .csv.gz."""
     name = path.name.removesuffix(".gz")
     return name.removesuffix(".csv") or path.name
 
 
 def _load(path: Path, max_cells: int, max_bytes: int) -> bytes:
-    """Return all bytes of the file, refused as soon as they exceed a limit.
+    """Return all bytes of the file. Raises TraceError as soon as they exceed a limit.
 
-    A row without capacity counts as one with it.
+    A row without capacity counts as many cells as a row with capacity.
     """
     pieces: list[bytes] = []
     rows, columns = 0, 1
@@ -156,7 +155,7 @@ def _load(path: Path, max_cells: int, max_bytes: int) -> bytes:
             raise fault_error(path, too_many_cells(max_cells))
     data = b"".join(pieces)
     del pieces
-    end = len(data)  # blank lines at the very end carry nothing
+    end = len(data)  # skips blank lines at the end
     while end:
         piece = data[max(0, end - CHUNK) : end]
         end -= len(piece) - len(piece.rstrip(b"\r\n"))
@@ -166,12 +165,12 @@ def _load(path: Path, max_cells: int, max_bytes: int) -> bytes:
 
 
 class _Careful:
-    """Reads a file line by line, and collects what is wrong with it."""
+    """Reads a file line by line, and collects its faults."""
 
     def __init__(self, file: str, max_nodes: int = MAX_NODES) -> None:
         self.faults = Faults(file)
         self.max_nodes = max_nodes
-        self.rows: list[str] = []  # the first few, for a header that is none
+        self.rows: list[str] = []  # the first few, for errors about the header
         self.columns: tuple[str, ...] = COLUMNS
         self.clock: Clock | None = None
         self.codes: dict[str, int] = {}  # node -> its number, by first appearance
@@ -199,7 +198,7 @@ class _Careful:
             done += len(raw)
             if number % 10_000 == 0 or done == len(data):
                 tell("reading", done, len(data))
-            if number == 1:  # a wrong header makes faults of every row: report it alone
+            if number == 1:  # a wrong header makes every row a fault, so report it alone
                 self.faults.check()
         if number == 1:
             self.faults.add("only a header: the file needs rows below it")
@@ -217,7 +216,7 @@ class _Careful:
 
     def _line(self, number: int, raw: bytes) -> None:
         if len(raw) > MAX_LINE:
-            return self.faults.add(f"this line is longer than {MAX_LINE} bytes: no CSV row", number)
+            return self.faults.add(f"this line is longer than {MAX_LINE} bytes, the limit", number)
         try:
             line = raw.decode()
         except UnicodeDecodeError as error:
@@ -226,8 +225,8 @@ class _Careful:
         bare = line.removesuffix("\n").removesuffix("\r")
         if not line.endswith("\n") and "\r" not in bare:
             rule = (
-                "the last line has no line end, so it may be cut inside its last number; "
-                "if the file is complete, add one: echo >> FILE"
+                "the last line has no line end, so its last number may be cut; "
+                "if the file is complete, add a line end: echo >> FILE"
             )
             return self.faults.add(rule, number, value=bare)
         fields = self._split(number, bare)
@@ -245,18 +244,20 @@ class _Careful:
         elif '"' not in line:
             return line.split(",")
         elif not _QUOTED_ROW.fullmatch(line):
-            rule = "an open or stray quote; quote whole fields, on one line, quotes inside doubled"
+            rule = (
+                "an open or stray quote; quote whole fields on one line, and double quotes inside"
+            )
             self.faults.add(rule, number, value=line)
         else:
             return next(csv.reader([line]))
         return None
 
-    def _header(self, found: list[str]) -> None:
-        if tuple(found) in HEADERS:
-            self.columns = tuple(found)
+    def _header(self, header: list[str]) -> None:
+        if tuple(header) in HEADERS:
+            self.columns = tuple(header)
             return
-        rule = header_rule(found, self.rows[:6], self.faults.file)
-        self.faults.add(rule, 1, value=",".join(found))
+        rule = header_rule(header, self.rows[:6], self.faults.file)
+        self.faults.add(rule, 1, value=",".join(header))
 
     def _row(self, number: int, fields: list[str]) -> None:
         if len(fields) != len(self.columns):
@@ -264,14 +265,14 @@ class _Careful:
             return self.faults.add(rule, number, value=",".join(fields))
         time, node, *counts = fields
         self._time(number, time)
-        rule_or_none = name_rule(node)
-        if rule_or_none is not None:
-            self.faults.add(rule_or_none, number, "node", node)
+        name_fault = name_rule(node)
+        if name_fault is not None:
+            self.faults.add(name_fault, number, "node", node)
         self.node.append(self.codes.setdefault(node, len(self.codes)))
         if len(self.codes) > self.max_nodes:
             rule = (
-                f"the {len(self.codes):,}th node: is this the name of a node, or of a request? "
-                f"Pass a larger max_nodes than {self.max_nodes:,} if there are so many"
+                f"this is node {len(self.codes):,}; the column may hold request ids. If the file "
+                f"has this many nodes, pass max_nodes above {self.max_nodes:,}"
             )
             raise TraceError([Fault(self.faults.file, rule, number, "node", node)])
         for column, text in zip(self.columns[2:], counts, strict=True):

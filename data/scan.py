@@ -1,8 +1,8 @@
-"""The fast way through a trace file: numpy over many lines at once, block by block.
+"""Fast reader for plain trace files: NumPy on many lines at once, block by block.
 
-It proves, byte by byte, that a file is plain and in order, and gives up (None) at the first doubt.
-It never reports a fault: the careful way in ``corral.data.read`` does that, and accepts
-everything that this one accepts, with the same result.
+It checks every byte, and returns None at the first doubt. It never reports a fault. The careful
+reader in ``corral.data.read`` does that. The careful reader accepts every file that this one
+accepts, with the same result.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _ZERO, _ONE = np.uint64(0), np.uint64(1)
 
 
 def scan(data: bytes, *, file: str, max_nodes: int) -> Table | None:
-    """Return the rows of ``data``, or None where the careful reader has to look."""
+    """Return the rows of ``data``, or None if the careful reader must read the file."""
     begin = data.find(b"\n") + 1
     header = data[:begin].removesuffix(b"\n").removesuffix(b"\r")
     if header not in HEADERS or not data.endswith(b"\n"):
         return None
     rows, columns = data.count(b"\n") - 1, header.count(b",") + 1
-    found = np.empty((columns, rows), dtype=np.int64)  # time, node, counts
+    table_columns = np.empty((columns, rows), dtype=np.int64)  # time, node, counts
     codes: dict[str, int] = {}  # node -> its number, by first appearance
     clocks: set[Clock] = set()
     low = 0
@@ -53,13 +53,21 @@ def scan(data: bytes, *, file: str, max_nodes: int) -> Table | None:
         if len(codes) > max_nodes or len(clocks) > 1:
             return None
         high = low + len(time)
-        for column, values in zip(found, (time, code[node], *counts), strict=True):
+        for column, values in zip(table_columns, (time, code[node], *counts), strict=True):
             column[low:high] = values
         low = high
-    if low == 0 or not all(in_calendar(int(each)) for each in _ends(found[0], clocks)):
+    if low == 0 or not all(in_calendar(int(each)) for each in _ends(table_columns[0], clocks)):
         return None
-    capacity = found[3] if columns == 4 else None
-    return Table(file, tuple(codes), clocks.pop(), found[0], found[1], found[2], capacity)
+    capacity = table_columns[3] if columns == 4 else None
+    return Table(
+        file,
+        tuple(codes),
+        clocks.pop(),
+        table_columns[0],
+        table_columns[1],
+        table_columns[2],
+        capacity,
+    )
 
 
 def _ends(time: Counts, clocks: set[Clock]) -> list[Counts]:
@@ -67,9 +75,9 @@ def _ends(time: Counts, clocks: set[Clock]) -> list[Counts]:
 
 
 def _blocks(data: bytes, begin: int) -> Iterator[bytes]:
-    """Yield whole lines from ``begin`` on, about 1 MiB of them at a time, with LF line ends.
+    """Yield blocks of whole lines from ``begin`` on, of about 1 MiB each, with LF line ends.
 
-    The arrays made of a block are many times as large as it is; those of a file would not fit.
+    The arrays for a block take many times its size. The arrays for a whole file would not fit.
     """
     while begin < len(data):
         tell("reading", begin, len(data))
@@ -82,7 +90,7 @@ def _blocks(data: bytes, begin: int) -> Iterator[bytes]:
 def _scan_block(
     body: bytes, columns: int
 ) -> tuple[Clock, Counts, Counts, list[str], list[Counts]] | None:
-    """Return the clock, times [R], nodes [R], their names, and the counts [R] of each column."""
+    """Return the clock, times [R], node codes [R], node names, and the counts [R] per column."""
     if QUOTE in body:
         unquoted = _unquoted(body)
         if unquoted is None:
@@ -94,7 +102,7 @@ def _scan_block(
 def _scan_plain(
     body: bytes, columns: int, *, commas: bool
 ) -> tuple[Clock, Counts, Counts, list[str], list[Counts]] | None:
-    """Return the same of rows without quotes; with ``commas``, DEL in a name is a comma."""
+    """Return the same for rows without quotes. With ``commas``, DEL in a name is a comma."""
     rows = body.count(b"\n")
     if body.count(b",") != rows * (columns - 1):
         return None
@@ -102,7 +110,7 @@ def _scan_plain(
     if np.count_nonzero(text < ord(" ")) != rows:  # other control characters
         return None
 
-    # The separators of every row must read ", , \n" or ", , , \n": then no row is short or long.
+    # The separators of each row must be ", , \n" or ", , , \n". Then every row has all fields.
     ends = np.flatnonzero((text == COMMA) | (text == LINE_END)).reshape(rows, columns)  # [R, C]
     pattern = np.array([COMMA] * (columns - 1) + [LINE_END])
     if (text[ends] != pattern).any():
@@ -113,8 +121,8 @@ def _scan_plain(
     if widths.min() < 1 or widths[:, :2].max() > WIDEST_TEXT or widths[:, 2:].max() > WIDEST_COUNT:
         return None
 
-    columns_found = [_numbers(text, ends[:, c], widths[:, c]) for c in range(2, columns)]
-    counts = [column for column in columns_found if column is not None]
+    parsed_columns = [_numbers(text, ends[:, c], widths[:, c]) for c in range(2, columns)]
+    counts = [column for column in parsed_columns if column is not None]
     times = _times(body, starts[:, 0], widths[:, 0])
     nodes = _distinct(body, starts[:, 1], widths[:, 1])
     if times is None or nodes is None or len(counts) < columns - 2:
@@ -126,9 +134,9 @@ def _scan_plain(
 
 
 def _unquoted(body: bytes) -> bytes | None:
-    """Return the lines without quotes around fields; None: a quote stands anywhere else.
+    """Return the lines without quotes around fields; None for a quote at any other position.
 
-    A comma in a field becomes DEL, which no field may hold.
+    A comma in a field becomes DEL, which a field may not contain.
     """
     if b"\x7f" in body:
         return None
@@ -146,7 +154,7 @@ def _unquoted(body: bytes) -> bytes | None:
 
 
 def _numbers(text: Bytes, end: Counts, width: Counts) -> Counts | None:
-    """Return the whole numbers that end before ``end``: int64 [R]; None if any has a non-digit."""
+    """Return the whole numbers that end before ``end``, int64 [R]; None for any non-digit."""
     total = np.zeros(len(end), dtype=np.int64)
     for power in range(int(width.max())):
         digit = text[np.maximum(end - 1 - power, 0)] - ZERO  # uint8: below "0" wraps to above 9
@@ -159,54 +167,55 @@ def _numbers(text: Bytes, end: Counts, width: Counts) -> Counts | None:
 
 
 def _times(body: bytes, start: Counts, width: Counts) -> tuple[Clock, Counts] | None:
-    """Return clock and times [R], as ``parse_time`` has them; None if any is not plain."""
+    """Return the clock and the times [R], equal to ``parse_time``; None if any is not plain."""
     if width[0] <= 4 or body[start[0] + 4] != HYPHEN:
-        found = _integers(body, start, width)
-        if found is None:  # longer ones
-            found = _parsed(body, start, width, integer)
-        return None if found is None else ("integer", found)
-    # There are few days and few times of day, however many times: each is parsed once.
+        integers = _integers(body, start, width)
+        if integers is None:  # longer integers
+            integers = _parsed(body, start, width, integer)
+        return None if integers is None else ("integer", integers)
+    # Even many times have few distinct dates and times of day. Each is parsed once.
     days = _parsed(body, start, np.minimum(width, DAY), midnight)
     clocks = _parsed(body, start + DAY, np.maximum(width - DAY, 0), second_of_day)
     return None if days is None or clocks is None else ("utc", days + clocks)
 
 
 def _integers(body: bytes, start: Counts, width: Counts) -> Counts | None:
-    """Return integers of up to ten characters: int64 [R]; None if any is longer, or is none."""
+    """Return integers of up to ten characters, int64 [R]; None if any is longer or invalid."""
     text = np.frombuffer(body, dtype=np.uint8)
     minus = text[start] == HYPHEN
     if width.max() > WIDEST_COUNT or (width <= minus).any():
         return None
-    found = _numbers(text, start + width, width - minus)
-    if found is not None:
-        found[minus] *= -1
-    return found
+    integers = _numbers(text, start + width, width - minus)
+    if integers is not None:
+        integers[minus] *= -1
+    return integers
 
 
 def _parsed(
     body: bytes, start: Counts, width: Counts, parse: Callable[[str], int | None]
 ) -> Counts | None:
-    """Return what ``parse`` makes of each field: int64 [R]; None if it refuses any."""
-    found = _distinct(body, start, width)
-    if found is None:
+    """Return ``parse`` of each field, int64 [R]; None if it refuses any field."""
+    distinct = _distinct(body, start, width)
+    if distinct is None:
         return None
-    code, texts = found
+    code, texts = distinct
     values = [value for value in map(parse, texts) if value is not None]
     return np.array(values, dtype=np.int64)[code] if len(values) == len(texts) else None
 
 
 def _distinct(body: bytes, start: Counts, width: Counts) -> tuple[Counts, list[str]] | None:
-    """Return each field's code [R], by first appearance, and the distinct texts; None: no UTF-8.
+    """Return each field's code [R], by first appearance, and the distinct texts.
 
-    Fields are compared eight bytes at a time, as integers padded with zero bytes: hashing integers
-    is many times faster than hashing texts. (No text holds a zero byte.)
+    Return None for invalid UTF-8. Fields are compared eight bytes at a time, as integers padded
+    with zero bytes: hashing integers is many times faster than hashing texts. (Texts contain no
+    zero bytes.)
     """
-    # Entry p holds the bytes p .. p + 7, the first one lowest.
+    # Entry p holds the bytes p .. p + 7, lowest byte first.
     words = np.ndarray(len(body) + 1, dtype="<u8", buffer=body + bytes(8), strides=(1,))
     code = np.zeros(len(start), dtype=np.int64)
     for low in range(0, int(width.max()), 8):
         word = words[np.minimum(start + low, len(body))]
-        # How many bits of this word belong to the field.
+        # The number of bits of this word that belong to the field.
         bits = np.uint64(8) * np.clip(width - low, 0, 8).astype(np.uint64)
         word &= np.where(bits == 64, ~_ZERO, (_ONE << (bits % np.uint64(64))) - _ONE)
         part, values = pd.factorize(word)

@@ -1,4 +1,4 @@
-"""Bytes of a file, plain or gzip, with limits that hold before memory fills; and its faults."""
+"""Read the bytes of a file, plain or gzip, within limits on memory; and collect its faults."""
 
 from __future__ import annotations
 
@@ -36,43 +36,43 @@ __all__ = [
 MAX_BYTES = 192 * 2**20
 """Default limit on the size of a file after unpacking, in bytes: 192 MiB.
 
-A year of minutes for ten nodes stays below it, and a gzip bomb is unpacked that far in well under
-a second.
+A year of minutes for ten nodes stays below this limit. Unpacking a gzip bomb up to the limit takes
+less than a second.
 """
 
 MAX_CELLS = 25_000_000
-"""Default limit on rows x columns of a file: a year of minutes for ten nodes stays below it."""
+"""Default limit on rows x columns of a file. A year of minutes for ten nodes stays below it."""
 
 LEAST_CELLS = 10
-"""Cells that an imported row counts as at least, as short rows take their time, too."""
+"""Minimum number of cells that an imported row counts as, because short rows take time, too."""
 
 MAX_RATIO, FREE_OF_RATIO = 100, 2**24
-"""A gzip file may unpack to so many times its size, beyond 16 MiB: the loads of a year that never
-change reach 25, a bomb 1,000."""
+"""Maximum ratio of unpacked to packed size of a gzip file, beyond 16 MiB. Constant loads over a
+year reach a ratio of 25, a bomb 1,000."""
 
 MAX_MEMBERS = 10_000
-"""Members of a gzip file: blocks of 64 KiB need 3,072 for ``MAX_BYTES``; empty ones cost time."""
+"""Maximum number of gzip members. ``MAX_BYTES`` in blocks of 64 KiB needs 3,072 members."""
 
 MAX_LINE = 2**16
-"""Longest line accepted, in bytes: no honest row comes near, a bomb without line ends does."""
+"""Maximum length of a line, in bytes. Normal rows are far shorter than a bomb without line ends."""
 
 MAX_NODES = 10_000
-"""Default limit on the nodes of a trace: beyond, a column of ids was taken for the nodes."""
+"""Default limit on the nodes of a trace. More nodes suggest a column of request ids."""
 
 MAX_FAULTS = 8
-"""As many faults are listed at once; a file with more says so."""
+"""Maximum number of faults in one error. The error states if the file has more."""
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 
 HEAD = 2**16
-"""Bytes at the beginning of a file by which its kind is told."""
+"""Number of bytes at the beginning of a file that decide its layout."""
 
 CHUNK = 2**20
 PACKED_CHUNK = 2**16
 GZIP = b"\x1f\x8b"
 BOM = b"\xef\xbb\xbf"
 
-# What people hand in by mistake, told by its first bytes.
+# File types that users pass by mistake, by their first bytes.
 FOREIGN = {
     b"\xff\xfe": "this is UTF-16 text: save it as UTF-8",
     b"\xfe\xff": "this is UTF-16 text: save it as UTF-8",
@@ -90,11 +90,11 @@ def fault_error(file: str | Path, rule: str, line: int | None = None) -> TraceEr
 
 
 class Faults:
-    """The faults of one file, raised all together: when asked to, or once there are too many."""
+    """The faults of one file. They are raised together: by ``check``, or at the maximum number."""
 
     def __init__(self, file: str | Path) -> None:
         self.file = str(file)
-        self.found: list[Fault] = []
+        self.faults: list[Fault] = []
 
     def add(
         self,
@@ -103,32 +103,33 @@ class Faults:
         column: str | None = None,
         value: str | None = None,
     ) -> None:
-        """Add a fault. Raises TraceError where it is one too many."""
-        if len(self.found) == MAX_FAULTS:
-            raise TraceError(self.found, more=True)
+        """Add a fault. Raises TraceError if the maximum number of faults is exceeded."""
+        if len(self.faults) == MAX_FAULTS:
+            raise TraceError(self.faults, more=True)
         if value is not None and len(value) > 60:
             value = value[:60] + "..."
-        self.found.append(Fault(self.file, rule, line=line, column=column, value=value))
+        self.faults.append(Fault(self.file, rule, line=line, column=column, value=value))
 
     def check(self) -> None:
-        """Raise TraceError where there is any fault."""
-        if self.found:
-            raise TraceError(self.found)
+        """Raise TraceError if the file has any fault."""
+        if self.faults:
+            raise TraceError(self.faults)
 
 
 def bundled_files() -> dict[str, Traversable]:
     """Return the trace files that come with the package, by name."""
-    found = {entry.name: entry for entry in files("corral.data").iterdir()}
+    entries = {entry.name: entry for entry in files("corral.data").iterdir()}
     suffix = ".csv.gz"
-    return {n.removesuffix(suffix): found[n] for n in sorted(found) if n.endswith(suffix)}
+    return {n.removesuffix(suffix): entries[n] for n in sorted(entries) if n.endswith(suffix)}
 
 
 def chunks(path: Path, *, max_bytes: int = MAX_BYTES, max_line: int = MAX_LINE) -> Iterator[bytes]:
     """Yield the content of ``path`` in pieces of at most 1 MiB, without a byte-order mark.
 
-    The first bytes decide whether the file is gzip, its name does not. Raises TraceError where
-    the file is missing, no regular file, unreadable, in another format, cut or damaged, holds a NUL
-    byte or a line longer than ``max_line``, or more than ``max_bytes``, packed or unpacked.
+    The first bytes, not the name, decide if the file is gzip. Raises TraceError if the file is
+    missing, unreadable, not a regular file, in another format, cut or damaged. Also raises
+    TraceError for a NUL byte, a line longer than ``max_line``, and more than ``max_bytes`` packed
+    or unpacked.
     """
     try:
         with open_regular(path) as file:
@@ -142,27 +143,27 @@ def chunks(path: Path, *, max_bytes: int = MAX_BYTES, max_line: int = MAX_LINE) 
                     tell("reading", min(file.tell(), size), size)
                     yield piece
             finally:
-                tell("reading", size, size)  # it goes no further
+                tell("reading", size, size)  # the last report
     except FileNotFoundError:
         names = ", ".join(bundled_files())
-        rule = f"no such file; give the path of a CSV file, or a bundled trace: {names}"
+        rule = f"no such file; pass the path of a CSV file, or a bundled trace: {names}"
         raise fault_error(path, rule) from None
     except IsADirectoryError:
-        raise fault_error(path, "this is a folder; give the path of one CSV file") from None
+        raise fault_error(path, "this is a folder; pass the path of one CSV file") from None
     except EOFError:
-        raise fault_error(path, "the gzip file is cut short; fetch or pack it again") from None
+        raise fault_error(path, "the gzip file is cut short; download or pack it again") from None
     except zlib.error as error:
         raise fault_error(
-            path, f"the gzip file is damaged ({error}); fetch or pack it again"
+            path, f"the gzip file is damaged ({error}); download or pack it again"
         ) from None
     except OSError as error:
         raise fault_error(path, f"cannot be read: {error.strerror or error}") from None
 
 
 def _unpacked(path: Path, file: BufferedReader) -> Iterator[bytes]:
-    """Yield what the members of a gzip file hold, in pieces of at most 1 MiB.
+    """Yield the content of all members of a gzip file, in pieces of at most 1 MiB.
 
-    Raises zlib.error, EOFError; TraceError for a bomb.
+    Raises zlib.error or EOFError for a damaged file, TraceError for a bomb.
     """
     size = members = 0
     data = file.read(PACKED_CHUNK)
@@ -171,8 +172,10 @@ def _unpacked(path: Path, file: BufferedReader) -> Iterator[bytes]:
             raise zlib.error("no gzip member")
         members += 1
         if members > MAX_MEMBERS:
-            raise fault_error(path, f"more than {MAX_MEMBERS:,} members of gzip: unpack it first")
-        engine = zlib.decompressobj(wbits=31)  # gzip alone
+            raise fault_error(
+                path, f"more than {MAX_MEMBERS:,} members in the gzip file; unpack it first"
+            )
+        engine = zlib.decompressobj(wbits=31)  # only gzip
         while not engine.eof:
             data = data or file.read(PACKED_CHUNK)
             piece = engine.decompress(data, CHUNK)
@@ -183,7 +186,7 @@ def _unpacked(path: Path, file: BufferedReader) -> Iterator[bytes]:
             if size > FREE_OF_RATIO and size > MAX_RATIO * file.tell():
                 rule = (
                     f"the gzip file unpacks to more than {MAX_RATIO} times its size; "
-                    "unpack it first if that is meant"
+                    "if this is intended, unpack it first"
                 )
                 raise fault_error(path, rule)
             if piece:
@@ -203,7 +206,7 @@ def _checked(path: Path, pieces: Iterator[bytes], max_bytes: int, max_line: int)
             raise fault_error(path, _too_big(max_bytes))
         if b"\0" in piece:
             at = line + piece.count(b"\n", 0, piece.index(b"\0")) + 1
-            raise fault_error(path, "a NUL byte: this is not UTF-8 text; save it as UTF-8", at)
+            raise fault_error(path, "a NUL byte, so this is not UTF-8 text; save it as UTF-8", at)
         line += piece.count(b"\n")
         last = piece.rfind(b"\n")
         tail = len(piece) - last - 1 if last >= 0 else tail + len(piece)
@@ -213,7 +216,7 @@ def _checked(path: Path, pieces: Iterator[bytes], max_bytes: int, max_line: int)
 
 
 def lines(path: Path, *, max_bytes: int = MAX_BYTES) -> Iterator[tuple[int, bytes]]:
-    """Yield number (from 1) and content of each line with its line end, in constant memory."""
+    """Yield the number (from 1) and content, with line end, of each line, in constant memory."""
     number, rest = 0, b""
     for piece in chunks(path, max_bytes=max_bytes):
         *complete, rest = (rest + piece).split(b"\n")
@@ -233,9 +236,9 @@ def head_of(path: Path, *, max_bytes: int) -> bytes:
 
 
 def weigh(path: Path, *, max_bytes: int, max_cells: int) -> None:
-    """Raise TraceError for a file of too many bytes or cells, before a row of it is read.
+    """Raise TraceError for a file with too many bytes or cells, before any row is parsed.
 
-    A row counts as ``LEAST_CELLS`` at least.
+    Each row counts as at least ``LEAST_CELLS`` cells.
     """
     rows, marks = 0, dict.fromkeys(DELIMITERS, 0)
     with telling(None):
@@ -251,19 +254,19 @@ def weigh(path: Path, *, max_bytes: int, max_cells: int) -> None:
 def too_many_cells(max_cells: int) -> str:
     return (
         f"holds more than {max_cells:,} cells (rows x columns); "
-        "pass a larger max_cells= if it is meant to be that large"
+        "if this size is intended, pass a larger max_cells="
     )
 
 
 def _too_long(path: Path, line: bytes, max_line: int) -> str:
-    rule = f"this line is longer than {max_line} bytes: no CSV row"
+    rule = f"this line is longer than {max_line} bytes, too long for a CSV row"
     if line.lstrip()[:1] in (b"{", b"["):
-        rule += f"; it looks like JSON: corral trace import {path}"
+        rule += f"; it looks like JSON: run corral trace import {path}"
     return rule
 
 
 def _too_big(max_bytes: int) -> str:
     return (
         f"holds more than {max_bytes:,} bytes unpacked; "
-        "pass a larger max_bytes= if it is meant to be that large"
+        "if this size is intended, pass a larger max_bytes="
     )

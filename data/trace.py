@@ -1,4 +1,4 @@
-"""A load trace: how many requests arrive at each node, and how many it can serve, step by step."""
+"""A load trace: the arriving requests and the capacity of each node, step by step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SECONDS_PER_DAY = 86_400
 
 
 def is_name(text: str) -> bool:
-    """Tell whether ``text`` can name a node: not empty, printable, no space around it."""
+    """Return True if ``text`` can name a node: not empty, printable, no space around it."""
     return bool(text) and text.isprintable() and text == text.strip()
 
 
@@ -35,13 +35,13 @@ def is_name(text: str) -> bool:
 class Trace:
     """Arrivals and capacities of N nodes over T steps, as read-only arrays.
 
-    ``arrivals`` and ``capacity`` are int64 [T, N], in requests per step; ``capacity`` is None
-    where the source has none. ``times`` is int64 [T], evenly spaced: plain integers
-    (``clock="integer"``) or seconds since 1970-01-01 UTC (``clock="utc"``). Columns stand in the
-    order of ``nodes``. Two traces are equal when nodes, clock, times and numbers are.
+    ``arrivals`` and ``capacity`` are int64 [T, N], in requests per step. ``capacity`` is None if
+    the source has no capacities. ``times`` is int64 [T], evenly spaced: plain integers
+    (``clock="integer"``) or seconds since 1970-01-01 UTC (``clock="utc"``). Columns are in the
+    order of ``nodes``. Two traces are equal if nodes, clock, times and numbers are equal.
 
-    Raises TraceError where shapes disagree, a number is negative or above ``MAX_VALUE``, times
-    are not evenly spaced, or node names are empty, repeated, unprintable or have space around.
+    Raises TraceError if shapes disagree, a number is negative or above ``MAX_VALUE``, or times are
+    not evenly spaced. Node names must not be empty, repeated, unprintable or surrounded by space.
     """
 
     nodes: tuple[str, ...]
@@ -51,48 +51,48 @@ class Trace:
     clock: Literal["integer", "utc"] = "integer"
     name: str = "trace"
     digest: str = field(init=False)
-    """SHA-256 over nodes, clock, times and numbers: names the load of a run beyond doubt."""
+    """SHA-256 over nodes, clock, times and numbers. It identifies the load of a run."""
 
     @classmethod
     def from_dataframe(cls, frame: pd.DataFrame, *, name: str = "frame", **options: Any) -> Trace:
         """Return the trace of a DataFrame: a column per node, or a row per node and time.
 
         Times are its index or a column: timestamps, texts, or seconds since 1970. ``options`` are
-        those of ``corral.data.import_table``, such as ``capacity=``, ``arrivals=``, ``zone=``,
-        ``scale=`` and ``gaps=``. What was filled, rounded or left out is warned of (TraceWarning),
-        and so are a unit that a column's name gave and a zone that nobody named.
+        options of ``corral.data.import_table``, such as ``capacity=``, ``arrivals=``, ``zone=``,
+        ``scale=`` and ``gaps=``. Warns (TraceWarning) about filled, rounded and unused data, about
+        a unit taken from a column name, and about an assumed time zone.
 
-        Raises TraceError for what cannot be read or only the caller can decide, ValueError for
-        options out of range.
+        Raises TraceError for an invalid or ambiguous DataFrame, ValueError for options out of
+        range.
         """
         imported = required_extension("trace.of_frame")(frame, name=name, **options)
-        told = [guess.found for guess in imported.guesses if guess.what == "unused"]
-        told = [f"not used: {each}" for each in told] + [
-            f"{guess.what}: {guess.found} ({guess.accept} says so without this warning, "
-            f"{guess.change} something else)"
+        messages = [guess.found for guess in imported.guesses if guess.what == "unused"]
+        messages = [f"not used: {text}" for text in messages] + [
+            f"{guess.what}: {guess.found} (pass {guess.accept} to confirm this without a warning, "
+            f"or {guess.change} to change it)"
             for guess in imported.guesses
             if guess.accept
         ]
-        for note in [*told, *imported.notes]:
+        for note in [*messages, *imported.notes]:
             warnings.warn(note, TraceWarning, stacklevel=2)
         trace: Trace = imported.trace
         return trace
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nodes", tuple(self.nodes))
-        for what, dimensions in (("arrivals", 2), ("capacity", 2), ("times", 1)):
-            if getattr(self, what) is not None:
-                object.__setattr__(self, what, self._frozen(what, dimensions))
+        for name, dimensions in (("arrivals", 2), ("capacity", 2), ("times", 1)):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, self._frozen(name, dimensions))
         self._check()
         object.__setattr__(self, "digest", self._digest())
 
-    def _frozen(self, what: str, dimensions: int) -> Counts:
-        array = np.asarray(getattr(self, what))
+    def _frozen(self, name: str, dimensions: int) -> Counts:
+        array = np.asarray(getattr(self, name))
         if array.dtype.kind not in "iu":
-            raise self._error(f"{what} must be whole numbers, not {array.dtype}")
+            raise self._error(f"{name} must be whole numbers, not {array.dtype}")
         if array.ndim != dimensions:
-            raise self._error(f"{what} must have {dimensions} dimensions, not {array.ndim}")
-        array = array.astype(np.int64)  # a copy: nobody else can change it
+            raise self._error(f"{name} must have {dimensions} dimensions, not {array.ndim}")
+        array = array.astype(np.int64)  # a copy that no caller can change
         array.flags.writeable = False
         return array
 
@@ -102,16 +102,16 @@ class Trace:
             raise self._error("a trace needs at least one step and one node")
         bad = [name for name in self.nodes if not is_name(name)]
         if bad:
-            raise self._error(f"node names must be printable, no space around: {bad[:3]}")
+            raise self._error(f"node names must be printable, without space around: {bad[:3]}")
         if len(set(self.nodes)) != len(self.nodes):
             raise self._error(f"node names must differ: {list(self.nodes)}")
-        for what, values in (("arrivals", self.arrivals), ("capacity", self.capacity)):
+        for name, values in (("arrivals", self.arrivals), ("capacity", self.capacity)):
             if values is None:
                 continue
             if values.shape != shape:
-                raise self._error(f"{what} has shape {values.shape}, times x nodes is {shape}")
+                raise self._error(f"{name} has shape {values.shape}, but times x nodes is {shape}")
             if values.min() < 0 or values.max() > MAX_VALUE:
-                raise self._error(f"{what} must lie in 0 .. {MAX_VALUE}")
+                raise self._error(f"{name} must be in 0 .. {MAX_VALUE}")
         gaps = np.diff(self.times)
         if len(gaps) and (gaps[0] <= 0 or (gaps != gaps[0]).any()):
             raise self._error("times must increase by one constant step")
@@ -146,12 +146,12 @@ class Trace:
 
     @property
     def steps_per_day(self) -> int | None:
-        """Steps in 24 hours, or None where the clock has no days or a step does not divide one."""
+        """Steps per 24 hours; None if the clock has no days, or the step does not divide a day."""
         divides = self.clock == "utc" and len(self) > 1 and SECONDS_PER_DAY % self.step == 0
         return SECONDS_PER_DAY // self.step if divides else None
 
     def clock_text(self, row: int) -> str:
-        """Return the time of a row for people: "2026-01-05 08:35" (UTC), or the integer itself."""
+        """Return the time of a row as text: "2026-01-05 08:35" (UTC), or an integer."""
         time = int(self.times[row])
         if self.clock == "integer":
             return str(time)
@@ -159,12 +159,14 @@ class Trace:
         return str(np.datetime64(time, "s").astype(f"datetime64[{unit}]")).replace("T", " ")
 
     def section(self, low: int, high: int) -> Trace:
-        """Return the rows low, low + 1, ... high - 1 as a trace of their own.
+        """Return the rows low, low + 1, ... high - 1 as a new trace.
 
-        Raises ValueError where there are no such rows.
+        Raises ValueError if the trace does not have these rows.
         """
         if not 0 <= low < high <= len(self):
-            raise ValueError(f"rows {low}..{high} do not lie in the trace's 0..{len(self)}")
+            raise ValueError(
+                f"rows {low}..{high} must be within 0..{len(self)}, the rows of the trace"
+            )
         capacity = None if self.capacity is None else self.capacity[low:high]
         return replace(
             self, arrivals=self.arrivals[low:high], capacity=capacity, times=self.times[low:high]
@@ -173,9 +175,9 @@ class Trace:
     def with_capacity(self, capacity: int | str, rows: tuple[int, int] | None = None) -> Trace:
         """Return the same load with a constant capacity per node.
 
-        ``capacity`` is requests per step, or a text such as ``"1.25x"``: that multiple of each
-        node's own mean arrivals over ``rows`` (low, high), by default the whole trace, rounded to
-        the nearest integer. Raises ValueError for anything else.
+        ``capacity`` is a number of requests per step, or a text such as ``"1.25x"`` for a multiple
+        of each node's mean arrivals, rounded to the nearest integer. The mean is over ``rows``
+        (low, high), by default the whole trace. Raises ValueError for any other value.
         """
         measured = self if rows is None else self.section(*rows)
         levels = np.broadcast_to(measured._levels(capacity), self.arrivals.shape)
@@ -189,7 +191,7 @@ class Trace:
                 multiple = float("nan")
             if not capacity.endswith("x") or not 0 <= multiple < float("inf"):
                 raise ValueError(
-                    f"capacity {capacity!r}: give a whole number, or a text like '1.25x'"
+                    f"capacity {capacity!r} must be a whole number, or a text such as '1.25x'"
                 )
             levels: Counts = np.rint(multiple * self.arrivals.mean(axis=0)).astype(np.int64)
             return levels
@@ -199,7 +201,7 @@ class Trace:
             whole = False
         if not whole or capacity < 0:
             raise ValueError(
-                f"capacity {capacity!r}: give a whole number of requests, 0 or more, "
-                "or a text like '1.25x'"
+                f"capacity {capacity!r} must be a whole number of requests, 0 or more, "
+                "or a text such as '1.25x'"
             )
         return np.full(len(self.nodes), int(capacity), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Write a load trace as the CSV file that ``read_trace`` reads back."""
+"""Write a load trace as a CSV file for ``read_trace``."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from corral.files import write_file
 __all__ = ["write_trace"]
 
 LARGEST_TIME = 10**18
-"""Integer times stay below this, either side of 0: the reader takes up to 18 digits."""
+"""Limit on the absolute value of integer times: the reader accepts up to 18 digits."""
 
 
 def write_trace(trace: Trace, path: str | Path, *, overwrite: bool = False) -> None:
-    """Write ``trace`` to ``path``: as text for a name in ``.csv``, packed for ``.csv.gz``.
+    """Write ``trace`` to ``path``: as text for the suffix ``.csv``, packed for ``.csv.gz``.
 
-    ``read_trace`` gives back an equal trace. The same trace always makes the same bytes (packed
-    ones for the same zlib). The file appears whole or not at all; a link of that name is
+    ``read_trace`` returns an equal trace. Equal traces give equal bytes (for ``.csv.gz``, with the
+    same version of zlib). The file is written completely or not at all. An existing link is
     replaced, not followed.
 
-    Raises FileExistsError where ``path`` exists and ``overwrite`` is not set, ValueError for
-    another suffix, and TraceError where no trace file can hold the trace: all arrivals zero, or
-    times out of range.
+    Raises FileExistsError if ``path`` exists and ``overwrite`` is not set, ValueError for another
+    suffix. Raises TraceError if all arrivals are zero or times are out of range, because no trace
+    file can hold the trace.
     """
     path = Path(path)
     if not path.name.endswith((".csv", ".csv.gz")):
@@ -37,7 +37,7 @@ def write_trace(trace: Trace, path: str | Path, *, overwrite: bool = False) -> N
     content = _content(trace, path).encode()
     if path.name.endswith(".gz"):
         packed = io.BytesIO()
-        # No name and no time in the gzip header: the bytes depend on the trace alone.
+        # No name and no time in the gzip header: the bytes depend only on the trace.
         with gzip.GzipFile("", mode="wb", fileobj=packed, mtime=0, compresslevel=6) as file:
             file.write(content)
         content = packed.getvalue()
@@ -46,13 +46,13 @@ def write_trace(trace: Trace, path: str | Path, *, overwrite: bool = False) -> N
 
 def _content(trace: Trace, path: Path) -> str:
     if not trace.arrivals.any():
-        raise fault_error(path, "all arrivals are 0: read_trace would refuse the file")
+        raise fault_error(path, "all arrivals are 0, which read_trace would refuse")
     if trace.clock == "integer" and not (
         trace.times[0] > -LARGEST_TIME and trace.times[-1] < LARGEST_TIME
     ):
         raise fault_error(path, "integer times must have at most 18 digits")
     if trace.clock == "utc" and not all(in_calendar(int(trace.times[row])) for row in (0, -1)):
-        raise fault_error(path, "times must lie in the years 1 to 9999")
+        raise fault_error(path, "times must be in the years 1 to 9999")
     times = [format_time(time, trace.clock) for time in trace.times.tolist()]
 
     names = [_quoted(name) for name in trace.nodes]

@@ -1,4 +1,4 @@
-"""The environments for single-agent libraries, through gymnasium: one seat, or many columns."""
+"""Environments for single-agent libraries, through gymnasium: one seat, or many columns."""
 
 from corral.adapters.gymnasium.seat import SeatEnv
 from corral.adapters.gymnasium.vector import BatchVectorEnv

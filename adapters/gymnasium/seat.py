@@ -1,17 +1,18 @@
 """One agent of an environment as a gymnasium.Env.
 
     import gymnasium
-    import corral.adapters  # enters corral/arena-v0, corral/dfaas-v0, ... in gymnasium's registry
+    import corral.adapters  # registers corral/arena-v0, corral/dfaas-v0, ... in gymnasium
 
     env = gymnasium.make("corral/arena-v0", seat="agent_1", opponents="random/still")
     envs = gymnasium.make_vec("corral/arena-v0", num_envs=64)
 
-``SeatEnv`` plays one agent of any game, simultaneous or turn-based, while given policies play the
-others: what reaches libraries that know neither turns nor agents that differ. ``BatchVectorEnv`` is
-a gymnasium VectorEnv over Batch: the columns of like agents, or one seat in every copy.
+In ``SeatEnv`` a learner plays one agent of any game, simultaneous or turn-based. Given policies
+play the other agents. It is for libraries without support for turns or for different agents.
+``BatchVectorEnv`` is a gymnasium VectorEnv over Batch: agents with equal spaces as columns, or one
+seat in every copy.
 
-Observations are one level of Dict with the ``action_mask`` in it: see ``corral.adapters.spaces``.
-Both have ``action_masks()``, as sb3-contrib's MaskablePPO asks for.
+Observations are one level of Dict, including ``action_mask``, see ``corral.adapters.spaces``. Both
+classes have ``action_masks()``, for sb3-contrib's MaskablePPO.
 """
 
 from __future__ import annotations
@@ -33,39 +34,39 @@ from corral.errors import ActionError, CorralError, ResetNeededError
 __all__ = ["SeatEnv"]
 
 IDLE_EPISODES = 1000
-"""Episodes in a row in which a seat may have nothing to decide before ``reset`` gives up."""
+"""Maximum number of consecutive episodes without a decision of the seat in ``reset``."""
 
 
 class SeatEnv(gymnasium.Env[Any, Any]):
-    """One agent of an environment as a gymnasium.Env: a step is a decision of its own.
+    """One agent of an environment as a gymnasium.Env: each step is one decision of the agent.
 
-    The others play as soon as it is their turn. Its rewards between two decisions
-    are summed, undiscounted, into that of the first. Rewards before its first decision are in
-    ``episode_return`` alone, since no decision earned them. The episode ends with the agent's own:
-    ``terminated`` by the rules, ``truncated`` by the time limit. Episodes in which it has nothing
-    to decide are played through.
+    The other agents play automatically between two decisions. The agent's rewards between two
+    decisions are summed, undiscounted, into the reward of the first decision. Rewards before its
+    first decision are only in ``episode_return``, because no decision caused them. The episode ends
+    when the agent ends: ``terminated`` by the rules, ``truncated`` by the time limit. Episodes
+    without a decision are skipped.
 
-    ``info`` holds, at reset and in each step, what the environment's info says of the agent, summed
-    since its last decision, and ``episode_return``.
+    ``info`` holds, at reset and in each step, ``episode_return`` and the agent's numbers in the
+    environment's info, summed since its last decision.
 
-    ``reset(seed=s)`` begins the episode of a PettingZoo environment's ``reset(seed=s)``; the
-    opponent with index i draws from ``generator(s, "policy", i)``.
+    ``reset(seed=s)`` begins the same episode as ``reset(seed=s)`` of the PettingZoo environment.
+    The opponent with index i draws from ``generator(s, "policy", i)``.
 
     Args:
-        env: a name, a function, an environment: see ``corral.adapters.sources``. Where one of
-            others has no mask, all Discrete actions are legal; MultiDiscrete and Box have none, and
-            pass through.
+        env: a name, a function, or an environment, see ``corral.adapters.sources``. In a
+            third-party environment without masks, all Discrete actions are legal. MultiDiscrete and
+            Box actions have no masks, and are passed on unchanged.
         seat: the learner's agent; default: the first.
         opponents: see ``corral.adapters.seats.Opponents``.
-        deterministic: whether the opponents play their likeliest action; else they sample.
-        render_mode: as of the environment; a third party's ``make_env`` is given it if it takes
-            one.
-        env_kwargs: arguments of the environment, given by name.
+        deterministic: whether the opponents play their most probable action; else they sample.
+        render_mode: a render mode of the environment; passed to the ``make_env`` of a third-party
+            environment if it has this argument.
+        env_kwargs: arguments of the environment, by name.
 
     Raises:
-        UnknownNameError: no environment, agent or team of that name.
-        UnsupportedSpaceError: an observation that one level of Dict cannot hold.
-        ValueError: opponents that leave an agent without a policy, an unknown render_mode.
+        UnknownNameError: no environment, agent or team with that name.
+        UnsupportedSpaceError: an observation that does not fit into one level of Dict.
+        ValueError: an opponent without a policy, or an unknown render_mode.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["human", "ansi", "rgb_array"], "render_fps": 4}  # noqa: RUF012
@@ -93,11 +94,11 @@ class SeatEnv(gymnasium.Env[Any, Any]):
             if third_party(rules)
             else _SummedInfo(self.rules, render_mode, self.seat)
         )
-        told = self._shell.metadata
+        metadata = self._shell.metadata
         self.metadata = {
             **self.metadata,
-            "render_modes": list(told.get("render_modes", ())),
-            "render_fps": told.get("render_fps", self.rules.render_fps),
+            "render_modes": list(metadata.get("render_modes", ())),
+            "render_fps": metadata.get("render_fps", self.rules.render_fps),
         }
         self._others = other_seats(self.rules, self.seat, opponents, 1, deterministic)
         self._mask: Array | None = None  # bool [A]; None before the first reset
@@ -106,7 +107,7 @@ class SeatEnv(gymnasium.Env[Any, Any]):
 
     @property
     def max_cycles(self) -> int | None:
-        """The time limit in steps of the environment, in the episodes to come."""
+        """The time limit of future episodes, in steps of the environment."""
         limit: int | None = self._shell.max_cycles
         return limit
 
@@ -116,7 +117,7 @@ class SeatEnv(gymnasium.Env[Any, Any]):
 
     @property
     def render_mode(self) -> str | None:
-        """What ``render`` returns: one of the environment's modes, or None."""
+        """The mode of ``render``: one of the environment's modes, or None."""
         mode: str | None = self._shell.render_mode
         return mode
 
@@ -127,13 +128,13 @@ class SeatEnv(gymnasium.Env[Any, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Begin an episode and play up to the first decision."""
+        """Begin an episode, and play until the seat's first decision."""
         super().reset(seed=seed)
         if seed is not None:
             reseed(self.rules, self._others, seed)
         for _ in range(IDLE_EPISODES):
             self._shell.reset(seed=seed)
-            seed = None  # those after it go on with the generators
+            seed = None  # later episodes continue the random streams
             for other in self._others.values():
                 other.forget(np.array([0]))
             self._play_others()
@@ -141,17 +142,17 @@ class SeatEnv(gymnasium.Env[Any, Any]):
                 break
         else:
             raise CorralError(
-                f"{self.rules.name}: {self.seat} had nothing to decide in {IDLE_EPISODES} episodes "
-                "in a row; give another seat"
+                f"{self.rules.name}: {self.seat} had no decision in {IDLE_EPISODES} episodes in a "
+                "row; pass another seat"
             )
         self._return = float(self._shell._cumulative_rewards[self.seat])
         self._over = False
         return self._observe(), self._info()
 
     def step(self, action: Any) -> tuple[dict[str, Array], float, bool, bool, dict[str, Any]]:
-        """Play ``action``, and the others up to the next decision.
+        """Play ``action``, then the other agents until the seat's next decision.
 
-        Raises ActionError or IllegalActionError, before anything changes, and ResetNeededError.
+        Raises ActionError or IllegalActionError before anything changes, and ResetNeededError.
         """
         if self._over:
             raise ResetNeededError(f"{self.rules.name}: call reset() before step()")
@@ -170,22 +171,24 @@ class SeatEnv(gymnasium.Env[Any, Any]):
         return self._observe(), reward, terminated, truncated, self._info()
 
     def action_masks(self) -> Array:
-        """Return what is legal now: bool [A]. Raises UnsupportedSpaceError where actions have no
-        masks."""
+        """Return the current legal actions: bool [A].
+
+        Raises UnsupportedSpaceError if actions have no masks.
+        """
         refuse_masks(self.rules.name, self.action_space)
         if self._mask is None:
             raise ResetNeededError(f"{self.rules.name}: call reset() before action_masks()")
         return self._mask.copy()
 
     def render(self) -> Any:
-        """Return the last step of the environment, in the render_mode."""
+        """Return the picture of the environment's last step, in the render_mode."""
         return self._shell.render()
 
     def close(self) -> None:
         self._shell.close()
 
     def _play_others(self) -> None:
-        """Play up to the next decision of the seat, or to its end."""
+        """Play until the seat's next decision, or until its end."""
         shell = self._shell
         while not self._ended() and (agent := shell.agent_selection) != self.seat:
             if shell.terminations[agent] or shell.truncations[agent]:
@@ -208,12 +211,12 @@ class SeatEnv(gymnasium.Env[Any, Any]):
 
 
 class _SummedInfo(TurnShell):
-    """A TurnShell that sums what the infos of its steps say of one agent."""
+    """A TurnShell that sums the numbers for one agent in the infos of its steps."""
 
     def __init__(self, rules: Rules[Any], render_mode: str | None, agent: str) -> None:
         super().__init__(rules, render_mode)
         self.agent, self.index = agent, rules.agents.index(agent)
-        self.sums: dict[str, Any] = {}  # whoever reads them empties them
+        self.sums: dict[str, Any] = {}  # the reader resets them
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
         super().reset(seed, options)

@@ -1,4 +1,4 @@
-"""A gymnasium VectorEnv over Batch: the columns of like agents, or one seat in every copy."""
+"""A gymnasium VectorEnv over Batch: agents with equal spaces as columns, or one seat per copy."""
 
 from __future__ import annotations
 
@@ -30,36 +30,36 @@ __all__ = ["BatchVectorEnv"]
 
 
 class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array]):
-    """A Batch as a gymnasium VectorEnv, for games in which all act at once.
+    """A Batch as a gymnasium VectorEnv, for games in which all agents act simultaneously.
 
-    Without ``seat``, the N like agents of B copies are C = B * N columns (column = copy * N +
-    agent), and observations say which agent they are of. With ``seat`` each copy is one column,
-    and the ``opponents`` play the others.
+    Without ``seat``, the N agents of B copies are C = B * N columns (column = copy * N + agent).
+    All agents need equal spaces, and observations contain the agent's identity. With ``seat``, each
+    copy is one column, and ``opponents`` play the other agents.
 
-    An episode that ends is followed by the next one within the step (AutoresetMode.SAME_STEP): the
-    observation returned is the next episode's first. As in gymnasium's own vector environments,
-    ``infos`` then holds ``final_obs`` (an object array: a Dict where an episode ended) and
-    ``final_info`` (arrays by key), and for each entry ``_<entry>``, bool [C]: where it counts.
+    When an episode ends, the next one begins in the same step (AutoresetMode.SAME_STEP), and its
+    first observation is returned. As in gymnasium's vector environments, ``infos`` then holds
+    ``final_obs`` (an object array with a Dict per ended episode) and ``final_info`` (arrays by
+    key). For each entry, ``_<entry>``, bool [C], marks the valid columns.
 
     Args:
-        env: a name, a function, an environment: see ``corral.adapters.sources``.
-        num_envs: columns; without ``seat`` a multiple of the number of agents.
+        env: a name, a function, or an environment, see ``corral.adapters.sources``.
+        num_envs: number of columns; without ``seat`` a multiple of the number of agents.
         seat: the learner's agent; None: all agents learn.
-        opponents, deterministic, env_kwargs: as of ``SeatEnv``.
+        opponents, deterministic, env_kwargs: see ``SeatEnv``.
 
     Raises:
-        UnknownNameError: no environment, agent or team of that name.
-        UnsupportedSpaceError: turn-based games, agents that differ (without ``seat``), and, in the
-            step in which it happens, an agent that ends before the others or comes after them.
-        ValueError: a number of columns that copies do not fill; opponents that leave an agent
-            without a policy, or without a seat to oppose.
+        UnknownNameError: no environment, agent or team with that name.
+        UnsupportedSpaceError: turn-based games, agents that differ (without ``seat``), and, when
+            stepping, an agent that ends before other agents or joins late.
+        ValueError: a number of columns that is not a multiple of the number of agents; an opponent
+            without a policy; opponents without ``seat``.
     """
 
     metadata: ClassVar[dict[str, Any]] = {  # type: ignore[misc]
         "autoreset_mode": Batch.autoreset_mode,
         "render_modes": [],
     }
-    batch: Any = None  # Gymnasium before 1.1 closes what was never made, too
+    batch: Any = None  # Gymnasium before 1.1 calls close even if __init__ failed
 
     def __init__(
         self,
@@ -79,10 +79,10 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
         if num_envs % len(learners):
             raise ValueError(
                 f"num_envs={num_envs}: the {len(learners)} agents of each copy of {rules.name} are "
-                f"columns; give a multiple of {len(learners)}, or seat= for one column per copy"
+                f"columns; pass a multiple of {len(learners)}, or seat= for one column per copy"
             )
         if seat is None and opponents is not None:
-            raise ValueError("opponents without seat=: who is the learner?")
+            raise ValueError("opponents require seat=, the learner's agent")
         self.rules = rules
         self.layout = ColumnCodec.of(rules, rules.name, learners, agent_id=True, any_actions=True)
         self.batch = make_batch(rules, num_envs // len(learners))
@@ -105,7 +105,7 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Begin an episode in every copy; copy r draws from ``generator(seed, "env", r)``."""
+        """Begin an episode in every copy. Copy r draws from ``generator(seed, "env", r)``."""
         super().reset(seed=seed)
         observations = self.batch.reset(seed)
         if seed is not None:
@@ -116,9 +116,10 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
         return self._observe(observations), infos
 
     def step(self, actions: Array) -> tuple[dict[str, Array], Array, Array, Array, dict[str, Any]]:
-        """Play ``actions`` [C, ...]: observations, rewards [C], terminated, truncated, infos.
+        """Play ``actions`` [C, ...].
 
-        Raises ActionError or IllegalActionError, before anything changes, and ResetNeededError.
+        Returns observations, rewards [C], terminated [C], truncated [C] and infos.
+        Raises ActionError or IllegalActionError before anything changes, and ResetNeededError.
         """
         step = self.batch.step(self._joint(actions))
         ended = (step.terminated | step.truncated)[:, self._indices]  # [B, learners]
@@ -138,20 +139,22 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
         )
 
     def action_masks(self) -> Array:
-        """Return what is legal now: bool [C, A]. Raises UnsupportedSpaceError where actions have no
-        masks."""
+        """Return the current legal actions: bool [C, A].
+
+        Raises UnsupportedSpaceError if actions have no masks.
+        """
         refuse_masks(self.rules.name, self.single_action_space)
         if self._masks is None:
             raise ResetNeededError(f"{self.rules.name}: call reset() before action_masks()")
         return self._masks.copy()
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Close a third party's environments."""
+        """Close third-party environments."""
         if self.batch is not None:
             self.batch.close()
 
     def _joint(self, actions: Array) -> Any:
-        """Return the actions of all, [B, N] or by agent, from the learners' [C, ...]."""
+        """Return the actions of all agents, [B, N] or by agent, from the learners' [C, ...]."""
         if not self._observations:
             raise ResetNeededError(f"{self.rules.name}: call reset() before step()")
         refuse_masked_arrays(actions)
@@ -161,7 +164,7 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
         if actions.shape != shape or actions.dtype.kind not in kinds:
             what = "integers" if kinds == "iu" else "numbers"
             raise ActionError(
-                f"actions are {actions.dtype} {actions.shape}; give {what} of shape {shape}"
+                f"actions are {actions.dtype} {actions.shape}; pass {what} of shape {shape}"
             )
         split = actions.reshape(self.batch.num_envs, len(self._indices), *(space.shape or ()))
         if not self._others and self._discrete:
@@ -169,8 +172,10 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
         joint = {agent: split[:, k] for k, agent in enumerate(self.layout.agents)}
         for agent, other in self._others.items():
             rows = np.flatnonzero(self.batch.acting[:, self.rules.agents.index(agent)])
-            own = self.rules.action_space(agent)
-            joint[agent] = np.zeros((self.batch.num_envs, *(own.shape or ())), dtype=own.dtype)
+            space_of_agent = self.rules.action_space(agent)
+            joint[agent] = np.zeros(
+                (self.batch.num_envs, *(space_of_agent.shape or ())), dtype=space_of_agent.dtype
+            )
             if len(rows):
                 joint[agent][rows] = other.act(self._observations[agent], rows)
         ordered = {agent: joint[agent] for agent in self.rules.agents}
@@ -189,23 +194,23 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
         if not self._others:
             return self.layout.columns(observations)
         entries = self.layout.flat(observations[self.layout.agents[0]])
-        # Whoever is given them may overwrite them; the Batch and the others look at theirs.
+        # Copies, because callers may overwrite them, while the Batch and opponents use theirs.
         return {key: values.copy() for key, values in entries.items()}
 
     def _columns(self, values: Array) -> Array:
-        """Return [B, N] of all agents as [C] of the learners, in an array of its own."""
+        """Return values [B, N] of all agents as a new array [C] of the learners."""
         return np.array(values[:, self._indices]).reshape(-1)
 
     def _named(self, info: Mapping[str, Array], columns: int | None = None) -> dict[str, Any]:
-        """Return info [B, N] by key as that of so many columns; default: of all."""
-        there = np.ones(self.num_envs if columns is None else columns, bool)
+        """Return info [B, N] by key as infos of ``columns`` columns; default: all columns."""
+        valid = np.ones(self.num_envs if columns is None else columns, bool)
         infos: dict[str, Any] = {}
         for key, values in info.items():
-            infos[key], infos[f"_{key}"] = self._columns(values), there.copy()
+            infos[key], infos[f"_{key}"] = self._columns(values), valid.copy()
         return infos
 
     def _with_last(self, infos: dict[str, Any], step: BatchStep) -> dict[str, Any]:
-        """Return ``infos`` of a step in which episodes ended; those of the ended ones are final."""
+        """Return ``infos`` with the final observations and infos of ended episodes."""
         finished = step.finished
         assert finished is not None
         n = len(self._indices)

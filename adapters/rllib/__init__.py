@@ -1,4 +1,4 @@
-"""The environments for RLlib: a MultiAgentEnv, and a module that reads the mask."""
+"""Environments for RLlib: a MultiAgentEnv, and a module that applies masks."""
 
 from corral.adapters.rllib.env import EPISODES, FAULTS, EpisodeReturns, FinishedEpisode, RLlibEnv
 

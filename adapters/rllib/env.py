@@ -5,29 +5,31 @@
         .environment(
             RLlibEnv,
             env_config={"env": "dfaas_v0", "env_kwargs": {"trace": "edge3", "illegal": "raise"}},
-            disable_env_checking=True,  # RLlib's check plays without masks
+            disable_env_checking=True,  # RLlib's check ignores masks
         )
         .callbacks(EpisodeReturns)
         ...
     )
 
-The policy that goes with it, and reads the mask, is ``corral.adapters.rllib.module``.
+The matching policy, which applies masks, is in ``corral.adapters.rllib.module``.
 
-RLlib asks for care in six places, and ``RLlibEnv`` takes it:
+``RLlibEnv`` handles six special cases of RLlib:
 
-* **Rewards.** RLlib drops a reward that comes with an agent's first observation, or before it, and
-  its own AECEnv wrapper loses it so. Here the reward since an agent's last observation comes with
-  its next one; the reward before its first is in ``finished.returns`` and, with
-  ``early_rewards="first_move"``, in the reward of its first move.
-* **Truncation.** Where RLlib is told of each agent that it was truncated, it takes the episode for
-  terminated, and bootstraps from nothing. It is told ``"__all__"`` alone.
-* **Early ends.** RLlib ends an episode once all agents that it has observed are done, even where
-  others have their first turn yet to come. An end is sent once another agent has been observed.
-* **Seeds.** RLlib seeds copy i of runner w with ``seed + w + i``, the same for several copies. Here
-  the runner's index is a part of the seed.
-* **Whole episodes.** With ``batch_mode="complete_episodes"`` RLlib resets with the same seed before
-  each sample, and would play the same episodes for ever. In its runners the first seed counts.
-* **Errors** of an environment in a remote runner end in a log: see ``faults``.
+* **Rewards.** RLlib drops a reward that comes with or before an agent's first observation. Its own
+  AECEnv wrapper loses such rewards. ``RLlibEnv`` returns the reward since an agent's last
+  observation with its next one. The reward before an agent's first observation is in
+  ``finished.returns`` and, with ``early_rewards="first_move"``, in the reward of its first move.
+* **Truncation.** If the truncation of each agent is reported, RLlib treats the episode as
+  terminated, and does not bootstrap. ``RLlibEnv`` reports only ``"__all__"``.
+* **Early ends.** RLlib ends an episode when all agents that it has observed are done, even if other
+  agents have not had their first turn. ``RLlibEnv`` reports an end only after RLlib has observed
+  another agent.
+* **Seeds.** RLlib seeds copy i of runner w with ``seed + w + i``, so several copies share a seed.
+  In ``RLlibEnv`` the runner's index is a separate part of the seed.
+* **Whole episodes.** With ``batch_mode="complete_episodes"``, RLlib resets with the same seed
+  before each sample, and would repeat the same episodes. In its runners, ``RLlibEnv`` uses only the
+  first seed.
+* **Errors** of an environment in a remote runner appear only in a log, see ``faults``.
 """
 
 from __future__ import annotations
@@ -59,18 +61,18 @@ __all__ = ["EPISODES", "FAULTS", "EpisodeReturns", "FinishedEpisode", "RLlibEnv"
 
 EPISODES = "corral_episodes"
 FAULTS = "corral_faults"
-"""Where ``EpisodeReturns`` leaves episodes, and what was raised, among metrics of env runners."""
+"""The keys of episodes and of errors in the metrics of env runners; see ``EpisodeReturns``."""
 
 
 StepResult = tuple[
     dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool], dict[str, Any]
 ]
-"""Observations, rewards, terminateds, truncateds and infos, as RLlib wants them."""
+"""Observations, rewards, terminateds, truncateds and infos, in RLlib's form."""
 
 
 @dataclass(frozen=True)
 class FinishedEpisode:
-    """Sums over an episode: all rewards, also those before an agent's first turn."""
+    """Sums over an episode, including rewards before an agent's first turn."""
 
     returns: dict[str, float]  # agent -> sum of its rewards
     length: int  # steps of the environment
@@ -79,44 +81,44 @@ class FinishedEpisode:
 
 @dataclass(frozen=True)
 class _End:
-    """The end of an agent's part in an episode."""
+    """The end of an agent's episode."""
 
     observation: dict[str, Any]
     terminated: bool  # else truncated
 
 
-class RLlibEnv(MultiAgentEnv):  # type: ignore[misc]  # Ray is not there when types are checked
-    """Any environment of corral, or of PettingZoo, parallel or AEC, as RLlib's MultiAgentEnv.
+class RLlibEnv(MultiAgentEnv):  # type: ignore[misc]  # Ray is not installed for type checks
+    """Any environment of corral or PettingZoo, parallel or AEC, as RLlib's MultiAgentEnv.
 
-    An observation is a Dict: ``observation``, ``action_mask`` (int8 [A], for Discrete actions) and,
-    where they are asked for, ``state`` (float32 [G], for a critic) and ``agent`` (one-hot).
-    Only who acts next is among the observations, and who has just ended. Agents keep the order of
-    ``possible_agents`` everywhere.
+    An observation is a Dict: ``observation``, ``action_mask`` (int8 [A], for Discrete actions) and
+    optionally ``state`` (float32 [G], for a critic) and ``agent`` (one-hot). Observations are
+    returned only for the agents that act next, and for agents that have just ended. Agents always
+    keep the order of ``possible_agents``.
 
     ``config`` holds:
 
     | key | meaning |
     |---|---|
     | ``env`` | a registered name, ``Rules``, or a function that returns a PettingZoo environment |
-    | ``env_kwargs`` | arguments of the environment, where it is given by name |
-    | ``max_cycles`` | steps after which a third-party environment is cut; default: never |
-    | ``state`` | show the global state; default: False |
-    | ``agent_id`` | show which agent it is; default: False |
-    | ``early_rewards`` | rewards before an agent's first turn: see below |
-    | ``faults`` | what to do where the environment raises: see below |
+    | ``env_kwargs`` | arguments of the environment, if ``env`` is a name |
+    | ``max_cycles`` | time limit in steps of a third-party environment; default: none |
+    | ``state`` | add the global state to observations; default: False |
+    | ``agent_id`` | add the agent's identity to observations; default: False |
+    | ``early_rewards`` | treatment of rewards before an agent's first turn, see below |
+    | ``faults`` | treatment of errors of the environment, see below |
 
-    ``early_rewards="first_move"`` (default) adds them to the reward of the agent's first move, so
-    that RLlib's own returns are right; with ``"return_only"`` they are in ``finished.returns``
-    alone, and no value is learned from them.
+    ``early_rewards="first_move"`` (default) adds early rewards to the reward of the agent's first
+    move, so RLlib's returns are correct. With ``"return_only"``, early rewards are only in
+    ``finished.returns``, and values do not include them.
 
-    RLlib restarts a runner in which an environment raised, an illegal action among the reasons, and
-    trains on as if nothing had happened. With ``faults="tell"`` such an episode is cut instead, and
-    ``EpisodeReturns`` leaves what was raised in ``results["env_runners"][FAULTS]``: end training
-    there. The default, ``"raise"``, is right with ``restart_failed_env_runners=False``.
+    If an environment raises, for example for an illegal action, RLlib restarts the runner and
+    continues training. With ``faults="tell"``, the episode is truncated instead, and
+    ``EpisodeReturns`` stores the error in ``results["env_runners"][FAULTS]``, so that you can stop
+    training. The default, ``"raise"``, is for ``restart_failed_env_runners=False``.
 
     ``finished`` is the last episode that ended.
 
-    Raises UnknownNameError, UnsupportedSpaceError, and what the environment raises.
+    Raises UnknownNameError, UnsupportedSpaceError, and the errors of the environment.
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None) -> None:
@@ -142,7 +144,7 @@ class RLlibEnv(MultiAgentEnv):  # type: ignore[misc]  # Ray is not there when ty
         self.finished: FinishedEpisode | None = None
         self._seeded = False
         self.fault: str | None = None
-        self._ready: Look | None = None  # of an episode that has begun and is not yet returned
+        self._ready: Look | None = None  # of a started episode that is not yet returned
         self._over = True
         super().__init__()
         self.metadata: dict[str, Any] = {"name": self.layout.name}  # RLlib writes into it
@@ -160,10 +162,10 @@ class RLlibEnv(MultiAgentEnv):  # type: ignore[misc]  # Ray is not there when ty
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Begin an episode; who acts first is among the observations.
+        """Begin an episode. Observations contain the agents that act first.
 
-        ``seed=s`` outside of RLlib's runners plays what the PettingZoo environment plays after
-        ``reset(seed=s)``, where it is one of corral.
+        Outside of RLlib's runners, for environments of corral, ``seed=s`` gives the same episode as
+        ``reset(seed=s)`` of the PettingZoo environment.
         """
         if seed is not None and not (self._in_runner and self._seeded):
             self._ready = self._copy.reset(generator(seed, "env", self._worker))
@@ -173,28 +175,30 @@ class RLlibEnv(MultiAgentEnv):  # type: ignore[misc]  # Ray is not there when ty
         look, self._ready = self._ready, None
         count = len(self.possible_agents)
         self._over = False
-        self._pending_reward = np.zeros(count)  # of each agent, since its last observation
-        self._observed = look.acting.copy()  # which agents RLlib has observed
-        self._end_sent = np.zeros(count, dtype=bool)  # of whose end it has been told
+        self._pending_reward = np.zeros(count)  # per agent, since its last observation
+        self._observed = look.acting.copy()  # agents that RLlib has observed
+        self._end_sent = np.zeros(count, dtype=bool)  # agents with a reported end
         self._unsent_ends: dict[int, _End] = {}
         self._kpis: dict[str, float] = {}
         self.agents = list(self.possible_agents)
-        self._asked = self._acting(look)
+        self._acting_agents = self._acting(look)
         self._last = {i: self._observation(look, i) for i in _indices(look.acting)}
         return {self.possible_agents[i]: obs for i, obs in self._last.items()}, {}
 
     def step(self, action_dict: Mapping[str, Any]) -> StepResult:
-        """Play the actions of all who were in the last observations.
+        """Play the actions of all acting agents in the last observations.
 
-        Raises ActionError or IllegalActionError as the environment does, and ResetNeededError.
+        Raises ActionError, IllegalActionError or ResetNeededError.
         """
         if self._over:
             raise ResetNeededError(f"{self.layout.name}: call reset() before step()")
         try:
-            for agent in self._asked:
+            for agent in self._acting_agents:
                 if agent not in action_dict:
-                    raise ActionError(f"no action for {agent}; act for {', '.join(self._asked)}")
-            moved = self._copy.step({agent: action_dict[agent] for agent in self._asked})
+                    raise ActionError(
+                        f"no action for {agent}; pass {', '.join(self._acting_agents)}"
+                    )
+            moved = self._copy.step({agent: action_dict[agent] for agent in self._acting_agents})
         except Exception as error:
             if self._options.faults == "raise":
                 raise
@@ -211,14 +215,14 @@ class RLlibEnv(MultiAgentEnv):  # type: ignore[misc]  # Ray is not there when ty
         if moved.final is not None:
             returns = dict(zip(self.possible_agents, moved.final.returns.tolist(), strict=True))
             self.finished = FinishedEpisode(returns, moved.final.length, self._kpis)
-            self._ready = moved.look  # the copy has begun the next episode by itself
+            self._ready = moved.look  # the copy has already begun the next episode
         return self._result(look)
 
     def close(self) -> None:
         self._copy.close()
 
     def _end_with(self, error: Exception) -> StepResult:
-        """Cut the episode where the environment raised."""
+        """Truncate the episode after an error of the environment."""
         self.fault = f"{type(error).__name__}: {error}"
         self._over = True
         sent = {
@@ -228,7 +232,7 @@ class RLlibEnv(MultiAgentEnv):  # type: ignore[misc]  # Ray is not there when ty
         return sent, dict.fromkeys(sent, 0.0), {"__all__": False}, {"__all__": True}, {}
 
     def _result(self, look: Look) -> StepResult:
-        """Return what RLlib gets of a step."""
+        """Return the result of a step for RLlib."""
         ends = self._unsent_ends if self._over else self._sendable_ends()
         cut = [i for i, end in ends.items() if not end.terminated]
         terminateds = {self.possible_agents[i]: True for i, end in ends.items() if end.terminated}
@@ -243,15 +247,15 @@ class RLlibEnv(MultiAgentEnv):  # type: ignore[misc]  # Ray is not there when ty
             agent = self.possible_agents[i]
             sent[agent], rewards[agent] = observations[i], self._take_reward(i)
         self._last |= observations
-        self._asked = [] if self._over else self._acting(look)
+        self._acting_agents = [] if self._over else self._acting(look)
         self._unsent_ends = {i: end for i, end in self._unsent_ends.items() if i not in ends}
         return sent, rewards, terminateds, truncateds, {}
 
     def _sendable_ends(self) -> dict[int, _End]:
-        """Return the ends that leave RLlib with an agent that it has observed, and that goes on."""
-        going_on = self._observed & ~self._end_sent
-        going_on[list(self._unsent_ends)] = False
-        if not going_on.any():
+        """Return the unsent ends, if an agent that RLlib has observed is still live; else none."""
+        live = self._observed & ~self._end_sent
+        live[list(self._unsent_ends)] = False
+        if not live.any():
             return {}
         self._end_sent[list(self._unsent_ends)] = True
         return dict(self._unsent_ends)
@@ -260,7 +264,7 @@ class RLlibEnv(MultiAgentEnv):  # type: ignore[misc]  # Ray is not there when ty
         return [self.possible_agents[i] for i in _indices(look.acting)]
 
     def _take_reward(self, i: int) -> float:
-        """Return the reward that goes with the next observation of agent ``i``, and clear it."""
+        """Return the reward for the next observation of agent ``i``, and reset it."""
         if not self._observed[i]:
             self._observed[i] = True
             if self._options.early_rewards == "return_only":
@@ -279,9 +283,9 @@ class RLlibEnv(MultiAgentEnv):  # type: ignore[misc]  # Ray is not there when ty
 
 
 class EpisodeReturns(RLlibCallback):  # type: ignore[misc]
-    """Leaves every episode that ended in the results, as a dict of ``FinishedEpisode``'s fields.
+    """Adds every ended episode to the results, as a dict of the fields of ``FinishedEpisode``.
 
-    ``results["env_runners"][EPISODES]`` is the list of those since the last results.
+    ``results["env_runners"][EPISODES]`` is the list of episodes since the last results.
     """
 
     def on_episode_end(
@@ -312,14 +316,14 @@ class _Options:
         one_of("early_rewards", self.early_rewards, ("first_move", "return_only"))
 
 
-def _indices(which: Array) -> list[int]:
-    """Return where a bool array [N] is True."""
-    found: list[int] = np.flatnonzero(which).tolist()
-    return found
+def _indices(mask: Array) -> list[int]:
+    """Return the indices at which a bool array [N] is True."""
+    indices: list[int] = np.flatnonzero(mask).tolist()
+    return indices
 
 
 def _make(env: Any, env_kwargs: Mapping[str, Any]) -> Any:
-    """Return the PettingZoo environment that ``env`` stands for."""
+    """Return the PettingZoo environment for ``env``."""
     rules: Any = rules_of(env, env_kwargs)
     if isinstance(rules, ZooRules):
         return rules.make_env()

@@ -1,12 +1,12 @@
-"""An RLModule for RLlib's PPO that reads the mask from the observation.
+"""An RLModule for RLlib's PPO that applies the mask in the observation.
 
     spec = RLModuleSpec(module_class=MaskedRLModule, model_config={"net_arch": (64, 64)})
     config = PPOConfig().rl_module(rl_module_spec=spec)
 
-It takes vectors, images and Dicts of both (``corral.adapters.networks``), with the
-``action_mask`` beside them, as ``RLlibEnv`` shows them. Where the observation has an entry
-``state`` (``RLlibEnv`` with ``state=True``) the critic sees it and the actor does not: a
-centralised critic.
+It supports vectors, images and Dicts of both (``corral.adapters.networks``), with an
+``action_mask`` as in the observations of ``RLlibEnv``. If the observation has an entry ``state``
+(``RLlibEnv`` with ``state=True``), the critic observes it and the actor does not: a centralized
+critic.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from ray.rllib.core.rl_module.torch import TorchRLModule  # noqa: E402
 __all__ = ["MaskedRLModule"]
 
 OF_RLLIB = {field.name for field in dataclasses.fields(DefaultModelConfig)}
-"""RLlib adds some of these to what a user gives."""
+"""RLlib adds some of these fields to the model_config of a user."""
 
 
 class MaskedRLModule(TorchRLModule, InferenceOnlyAPI, ValueFunctionAPI):  # type: ignore[misc]
-    """Actor and critic of ``MaskedActorCritic``; ``model_config`` are its arguments.
+    """The actor and critic of ``MaskedActorCritic``. ``model_config`` holds its arguments.
 
-    Exploring, inference and training give the same masked logits, so that what is sampled, the
-    likeliest action, log-probabilities, entropy and KL divergence are those of the legal actions.
+    Exploration, inference and training use the same masked logits. So samples, the most probable
+    action, log-probabilities, entropy and KL divergence depend only on legal actions.
 
-    Raises UnsupportedSpaceError, TypeError for arguments that are not known.
+    Raises UnsupportedSpaceError, and TypeError for unknown arguments.
     """
 
     def setup(self) -> None:
-        given = {k: v for k, v in dict(self.model_config or {}).items() if k not in OF_RLLIB}
-        known_arguments(MaskedActorCritic, given)
-        networks = MaskedActorCritic(self.observation_space, self.action_space, **given)
+        arguments = {k: v for k, v in dict(self.model_config or {}).items() if k not in OF_RLLIB}
+        known_arguments(MaskedActorCritic, arguments)
+        networks = MaskedActorCritic(self.observation_space, self.action_space, **arguments)
         self.actor, self.critic = networks.actor, networks.critic
 
     def get_non_inference_attributes(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""The environments for Stable-Baselines3: a VecEnv over Batch, and policies that keep the masks."""
+"""Environments for Stable-Baselines3: a VecEnv over Batch, and policies that apply masks."""
 
 from corral.adapters.sb3.dqn import MaskedDQN, MaskedQPolicy
 from corral.adapters.sb3.policies import (

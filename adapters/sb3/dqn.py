@@ -1,11 +1,11 @@
-"""Stable-Baselines3's DQN that only ever plays, and bootstraps from, legal actions.
+"""Stable-Baselines3's DQN with masks: it plays, and bootstraps from, only legal actions.
 
     from corral.adapters import MaskedDQN, MaskedQPolicy, make_vec_env
     MaskedDQN(MaskedQPolicy, make_vec_env("dfaas_v0", num_envs=8, seed=0), gamma=0.5).learn(100_000)
 
-Illegal actions have a value of minus infinity (``MaskedQPolicy``): the greedy action and the best
-next action, which the target is made of, are then legal ones. What DQN draws by chance, when it
-warms up and with probability epsilon, is drawn among the legal ones by ``MaskedDQN``.
+In ``MaskedQPolicy``, illegal actions have a value of minus infinity. So the greedy action is legal,
+and so is the best next action in the target. ``MaskedDQN`` draws random actions, in the warm-up and
+with probability epsilon, only from the legal actions.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from corral.errors import MaskError
 __all__ = ["MaskedDQN", "MaskedQPolicy"]
 
 LEAST = -1e4
-"""Logit of an action that is never drawn: its probability is 0 in any float."""
+"""Logit of an action that is never drawn: its probability rounds to 0 in every float type."""
 
 
 class MaskedQNetwork(QNetwork):
-    """Values of actions, minus infinity where ``action_mask`` forbids them."""
+    """Values of actions, minus infinity for actions that ``action_mask`` forbids."""
 
     def forward(self, obs: Tensors) -> torch.Tensor:  # type: ignore[override]
-        """Values [C, A] for observations [C, ...]."""
-        # After an episode nothing may be legal. DQN multiplies such values by 0, so that they
-        # must be finite: ``masked_logits`` leaves them as they are.
+        """Return the values [C, A] for observations [C, ...]."""
+        # After an episode, a mask may allow no action. DQN multiplies these values by 0, so they
+        # must be finite. ``masked_logits`` does not change them.
         return masked_logits(self.outputs(obs), as_mask(obs[MASK]))
 
     def outputs(self, obs: Tensors) -> torch.Tensor:
-        """Return values [C, A] of all actions; ``obs`` need not hold the mask."""
+        """Return the values [C, A] of all actions. ``obs`` needs no mask."""
         return super().forward(obs)
 
     def _predict(self, observation: Tensors, deterministic: bool = True) -> torch.Tensor:  # type: ignore[override]
@@ -56,15 +56,15 @@ class MaskedQNetwork(QNetwork):
 
 
 class MaskedQPolicy(DQNPolicy):
-    """For ``MaskedDQN``; ``policy_kwargs`` are those of DQN's MultiInputPolicy, and ``epsilon``.
+    """The policy for ``MaskedDQN``.
 
-    ``features_extractor_class`` is FeaturesWithoutMask unless given. ``epsilon`` is the rate of
-    random actions of ``get_distribution`` alone; MaskedDQN has its own. Raises
-    UnsupportedSpaceError for observations without a mask and for masks that something has changed;
-    MaskError where a mask allows nothing.
+    ``policy_kwargs`` are those of DQN's MultiInputPolicy, and ``epsilon``. The default
+    ``features_extractor_class`` is FeaturesWithoutMask. ``epsilon`` is the rate of random actions
+    only in ``get_distribution``; MaskedDQN has its own rate. Raises UnsupportedSpaceError for
+    observations without a mask and for modified masks, MaskError for a mask without legal actions.
     """
 
-    puts_out_values = True  # and no logits
+    puts_out_values = True  # instead of logits
 
     def __init__(
         self,
@@ -75,8 +75,8 @@ class MaskedQPolicy(DQNPolicy):
         epsilon: float = 0.0,
         **kwargs: Any,
     ) -> None:
-        if "use_sde" in kwargs:  # given by PPO and A2C
-            raise TypeError("MaskedQPolicy is for MaskedDQN: give PPO and A2C MaskedPolicy")
+        if "use_sde" in kwargs:  # passed by PPO and A2C
+            raise TypeError("MaskedQPolicy is for MaskedDQN; use MaskedPolicy with PPO and A2C")
         require_masked_choice(observation_space, action_space)
         kwargs.setdefault("features_extractor_class", FeaturesWithoutMask)
         self.epsilon = epsilon
@@ -87,26 +87,28 @@ class MaskedQPolicy(DQNPolicy):
         return MaskedQNetwork(**arguments).to(self.device)
 
     def outputs(self, obs: Tensors) -> torch.Tensor:
-        """Return values [C, A] of all actions, legal or not: for exports."""
+        """Return the values [C, A] of all actions, legal or illegal, for exports."""
         network: Any = self.q_net
         values: torch.Tensor = network.outputs(obs)
         return values
 
     def predict_values(self, obs: Tensors) -> torch.Tensor:
-        """Return the values [C, 1] of greedy play: of the best legal action."""
+        """Return the values [C, 1] of the best legal actions, which greedy play takes."""
         best: torch.Tensor = self.q_net(obs).max(dim=1, keepdim=True).values
         return best
 
     def get_distribution(self, obs: Tensors) -> MaskedDistribution:
-        """Return what epsilon-greedy play draws from: the best legal action, or with probability
-        ``epsilon`` any legal one."""
+        """Return the distribution of epsilon-greedy play.
+
+        It is the best legal action, or with probability ``epsilon`` any legal action.
+        """
         values, mask = self.q_net(obs), as_mask(obs[MASK])
         _require_choice(bool(mask.any(dim=1).all()))
         share = self.epsilon * mask / mask.sum(dim=1, keepdim=True)  # [C, A]
         share.scatter_add_(
             1, values.argmax(dim=1, keepdim=True), torch.full_like(share[:, :1], 1 - self.epsilon)
         )
-        # Where epsilon is 0 the others have no probability at all; a logit must be finite.
+        # With epsilon 0, the other actions have probability 0, but a logit must be finite.
         logits = share.log().clamp(min=LEAST)
         return MaskedDistribution(logits.shape[1]).proba_distribution(logits, mask)
 
@@ -115,17 +117,17 @@ class MaskedQPolicy(DQNPolicy):
 
 
 class MaskedDQN(DQN):
-    """DQN over what ``make_vec_env``, ``vectorize`` or a ``SeatEnv`` gives.
+    """DQN for environments of ``make_vec_env`` and ``vectorize``, and for ``SeatEnv``.
 
-    All arguments are DQN's; ``policy`` is ``MaskedQPolicy``. Epsilon is drawn for each column by
-    itself, not for all of them at once. Raises TypeError for a policy that does not mask.
+    The arguments are those of DQN; ``policy`` is ``MaskedQPolicy``. Each column draws separately
+    if it explores, not all columns together. Raises TypeError for a policy without masks.
     """
 
     policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {"MultiInputPolicy": MaskedQPolicy}
 
     def _setup_model(self) -> None:
         if not issubclass(self.policy_class, MaskedQPolicy):
-            raise TypeError(f"{self.policy_class.__name__} does not mask: give MaskedQPolicy")
+            raise TypeError(f"{self.policy_class.__name__} has no masks; use MaskedQPolicy")
         super()._setup_model()
 
     def predict(
@@ -135,7 +137,10 @@ class MaskedDQN(DQN):
         episode_start: Any = None,
         deterministic: bool = False,
     ) -> tuple[np.ndarray[Any, Any], Any]:
-        """Legal actions int64 [C] (or [] for one observation); epsilon-greedy unless told."""
+        """Return legal actions int64 [C] (or [] for one observation).
+
+        Actions are epsilon-greedy, or greedy if ``deterministic``.
+        """
         best, state = self.policy.predict(observation, state, episode_start, True)
         if deterministic:
             return best, state
@@ -145,7 +150,7 @@ class MaskedDQN(DQN):
     def _sample_action(
         self, learning_starts: int, action_noise: Any = None, n_envs: int = 1
     ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        if self.num_timesteps < learning_starts:  # DQN would draw from the space
+        if self.num_timesteps < learning_starts:  # DQN would draw from the whole space
             actions = self._sample_legal(self._last_obs)
             return actions, actions
         return super()._sample_action(learning_starts, action_noise, n_envs)
@@ -156,6 +161,6 @@ class MaskedDQN(DQN):
         return greedy(self.action_space.np_random.random(mask.shape), mask)
 
 
-def _require_choice(every: bool) -> None:
-    if not every:
-        raise MaskError("an action_mask allows nothing: there is no action to choose")
+def _require_choice(all_have_choice: bool) -> None:
+    if not all_have_choice:
+        raise MaskError("an action_mask allows no action; check the masks of the environment")

@@ -1,18 +1,18 @@
-"""Policies for Stable-Baselines3 that only ever play legal actions.
+"""Policies for Stable-Baselines3 that play only legal actions.
 
     from stable_baselines3 import PPO
     from corral.adapters import MaskedPolicy, make_vec_env
     PPO(MaskedPolicy, make_vec_env("dfaas_v0", num_envs=64, seed=0)).learn(100_000)
 
-| policy | for | where the mask comes from |
+| policy | for | source of the mask |
 |---|---|---|
 | ``MaskedPolicy`` | PPO, A2C | ``action_mask`` of the observation |
 | ``MaskablePolicy`` | MaskablePPO of sb3_contrib | ``action_masks``, else the observation |
 
 (DQN: see ``corral.adapters.sb3.dqn``.)
 
-Both take the ``policy_kwargs`` of Stable-Baselines3's MultiInputPolicy, and mask in training as in
-play. The mask reaches the logits alone, never the features: see ``FeaturesWithoutMask``.
+Both take the ``policy_kwargs`` of Stable-Baselines3's MultiInputPolicy, and apply masks in training
+and in play. The mask affects only the logits, not the features, see ``FeaturesWithoutMask``.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ Tensors = dict[str, torch.Tensor]
 Masks = np.ndarray[Any, Any] | torch.Tensor | None
 
 _NO_LONGER_A_MASK = (
-    "VecNormalize scales every entry unless told otherwise, masks too: use "
-    "corral.adapters.normalize(vec_env), or give it "
-    'norm_obs_keys=["observation"]. Other wrappers must leave action_mask as it is'
+    "By default, VecNormalize scales every entry, including masks: use "
+    "corral.adapters.normalize(vec_env), or pass "
+    'norm_obs_keys=["observation"]. Other wrappers must not change action_mask'
 )
 
 
@@ -66,15 +66,17 @@ def _require_mask_space(space: spaces.Space[Any]) -> None:
         and bool((space.low == 0).all() and (space.high == 1).all())
     ):
         raise UnsupportedSpaceError(
-            f"the space of action_mask is {space}; a mask is Box(0, 1, (actions,), int8), as "
-            f"make_vec_env and vectorize give it. {_NO_LONGER_A_MASK}"
+            f"the space of action_mask is {space}, but must be Box(0, 1, (actions,), int8), as in "
+            f"make_vec_env and vectorize. {_NO_LONGER_A_MASK}"
         )
 
 
 def require_masked_choice(obs: spaces.Space[Any], action: spaces.Space[Any]) -> None:
     """Raise UnsupportedSpaceError unless ``obs`` holds a mask for Discrete actions from 0."""
     if not isinstance(action, spaces.Discrete) or action.start != 0:
-        raise UnsupportedSpaceError(f"action space {action}: masks need Discrete, counted from 0")
+        raise UnsupportedSpaceError(
+            f"action space {action}: masks require Discrete, counted from 0"
+        )
     if not isinstance(obs, spaces.Dict) or MASK not in obs.spaces:
         raise UnsupportedSpaceError(
             f"{obs} has no entry action_mask. Make the VecEnv with corral.adapters.make_vec_env "
@@ -85,33 +87,35 @@ def require_masked_choice(obs: spaces.Space[Any], action: spaces.Space[Any]) -> 
     if mask.shape != (int(action.n),):
         raise UnsupportedSpaceError(
             f"action_mask has shape {mask.shape} for {int(action.n)} actions; wrappers that stack "
-            "observations must leave it as it is"
+            "observations must not change it"
         )
 
 
 def as_mask(mask: torch.Tensor) -> torch.Tensor:
-    """Return a mask of numbers [C, A] as bool. Raises UnsupportedSpaceError where one is not 0 or
-    1."""
+    """Return a mask of numbers [C, A] as bool.
+
+    Raises UnsupportedSpaceError for a number other than 0 and 1.
+    """
     if mask.dtype is torch.bool:
         return mask
-    strange = (mask != 0) & (mask != 1)  # NaN too
-    if strange.any():
+    invalid = (mask != 0) & (mask != 1)  # NaN too
+    if invalid.any():
         raise UnsupportedSpaceError(
-            f"action_mask holds {mask[strange][0].item()!r}, and a mask holds 0 and 1 alone. "
+            f"action_mask contains {mask[invalid][0].item()!r}, but must contain only 0 and 1. "
             f"{_NO_LONGER_A_MASK}"
         )
     return mask != 0
 
 
 class MaskedDistribution(CategoricalDistribution, MaskableDistribution):
-    """``MaskedCategorical`` as Stable-Baselines3 and sb3_contrib ask for distributions."""
+    """``MaskedCategorical`` as a distribution of Stable-Baselines3 and sb3_contrib."""
 
     distribution: MaskedCategorical  # type: ignore[assignment]
 
     def proba_distribution(
         self, action_logits: torch.Tensor, masks: Masks = None
     ) -> MaskedDistribution:
-        """Take ``action_logits`` [C, A], legal where ``masks`` [C, A] are 1; None: everywhere."""
+        """Set ``action_logits`` [C, A]. Actions with ``masks`` [C, A] 1 are legal; None: all."""
         self._logits = action_logits
         self.apply_masking(masks)
         return self
@@ -125,7 +129,7 @@ class MaskedDistribution(CategoricalDistribution, MaskableDistribution):
             if mask.numel() != logits.numel():
                 raise MaskError(
                     f"masks of shape {tuple(mask.shape)} for logits of shape "
-                    f"{tuple(logits.shape)}: give one mask per observation"
+                    f"{tuple(logits.shape)}: pass one mask per observation"
                 )
         self.distribution = MaskedCategorical(logits, mask.reshape(logits.shape))
 
@@ -137,12 +141,12 @@ class MaskedDistribution(CategoricalDistribution, MaskableDistribution):
 
 
 class _MaskedChoice:
-    """The methods that both policies share; ``action_masks`` [C, A] come before those of ``obs``.
+    """The common methods of both policies. ``action_masks`` [C, A] override the masks in ``obs``.
 
-    It stands in front of a policy class of Stable-Baselines3 or sb3_contrib.
+    In the bases of a class, it precedes a policy class of Stable-Baselines3 or sb3_contrib.
     """
 
-    puts_out_values = False  # but logits
+    puts_out_values = False  # logits instead
 
     def __init__(
         self,
@@ -158,17 +162,19 @@ class _MaskedChoice:
 
     @property
     def q_net(self) -> Any:
-        """What DQN asks for. Raises TypeError: these policies have none."""
+        """Raise TypeError: DQN needs this network, but these policies do not have it."""
         raise TypeError(
-            f"{type(self).__name__} has no values of actions: for DQN give MaskedDQN and "
+            f"{type(self).__name__} has no action values; for DQN, use MaskedDQN and "
             "MaskedQPolicy of corral.adapters"
         )
 
     def forward(
         self, obs: Tensors, deterministic: bool = False, action_masks: Masks = None
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return actions int64 [C], values [C, 1] and log-probabilities [C] for observations
-        [C, ...]."""
+        """Return actions int64 [C], values [C, 1] and log-probabilities [C].
+
+        Observations are [C, ...].
+        """
         policy: Any = self
         latent_pi, latent_vf = self._latents(obs)
         choice = self._masked(latent_pi, obs, action_masks)
@@ -182,15 +188,17 @@ class _MaskedChoice:
         policy: Any = self
         latent_pi, latent_vf = self._latents(obs)
         choice = self._masked(latent_pi, obs, action_masks)
-        entropy = choice.distribution.entropy()  # first: the last bits of gradients go by the order
+        entropy = (
+            choice.distribution.entropy()
+        )  # first: the order affects the last bits of gradients
         return policy.value_net(latent_vf), choice.log_prob(actions), entropy
 
     def get_distribution(self, obs: Tensors, action_masks: Masks = None) -> MaskedDistribution:
-        """Return the distribution of actions; ``_predict`` and ``predict`` ask for it."""
+        """Return the distribution of actions, for ``_predict`` and ``predict``."""
         return self._masked(self._latent_of_actor(obs), obs, action_masks)
 
     def outputs(self, obs: Tensors) -> torch.Tensor:
-        """Return logits [C, A] before the mask, which ``obs`` need not hold: for exports."""
+        """Return the logits [C, A] before masking, for exports. ``obs`` needs no mask."""
         policy: Any = self
         logits: torch.Tensor = policy.action_net(self._latent_of_actor(obs))
         return logits
@@ -218,32 +226,33 @@ class _MaskedChoice:
 
 
 class MaskedPolicy(_MaskedChoice, MultiInputActorCriticPolicy):  # type: ignore[misc]
-    """For PPO and A2C: plays what ``action_mask`` of the observation allows, and trains on that.
+    """The policy for PPO and A2C: applies the ``action_mask`` of the observation in all methods.
 
-    ``policy_kwargs`` are those of MultiInputPolicy; ``features_extractor_class`` is
-    FeaturesWithoutMask unless given. Raises UnsupportedSpaceError for observations without a mask
-    and for masks that something has changed; MaskError where a mask allows nothing; NonFiniteError
-    where the network has become NaN.
+    ``policy_kwargs`` are those of MultiInputPolicy. The default ``features_extractor_class`` is
+    FeaturesWithoutMask. Raises UnsupportedSpaceError for observations without a mask and for
+    modified masks, MaskError for a mask without legal actions, and NonFiniteError if the outputs of
+    the network are not finite.
     """
 
 
 class MaskablePolicy(_MaskedChoice, MaskableMultiInputActorCriticPolicy):  # type: ignore[misc]
-    """For MaskablePPO: as MaskedPolicy, but ``action_masks`` come first where they are given.
+    """The policy for MaskablePPO: like MaskedPolicy, but ``action_masks`` override observed masks.
 
-    Without them the mask of the observation holds, so that ``model.predict(observations)`` and
-    ``learn(..., use_masking=False)`` are legal too. sb3_contrib's own policies give illegal actions
-    a logit of -1e8, and play them where the legal ones lie lower.
+    Without ``action_masks``, the observed mask applies. So ``model.predict(observations)`` and
+    ``learn(..., use_masking=False)`` also play only legal actions. In sb3_contrib's policies,
+    illegal actions have a logit of -1e8, and are played if the logits of legal actions are lower.
 
-    MaskablePPO normalises the advantages of a minibatch of one to NaN, which stops the training
-    with NonFiniteError: let ``batch_size`` divide the rollout, columns times ``n_steps``.
+    MaskablePPO normalizes the advantage in a minibatch of size 1 to NaN, which stops training with
+    NonFiniteError. Choose a ``batch_size`` that divides the rollout size, columns times
+    ``n_steps``.
 
-    Raises TypeError where PPO or A2C make it: their policy is MaskedPolicy.
+    Raises TypeError with PPO or A2C, which need MaskedPolicy.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        if "use_sde" in kwargs:  # given by PPO and A2C, not by MaskablePPO
+        if "use_sde" in kwargs:  # passed by PPO and A2C, not by MaskablePPO
             raise TypeError(
-                "MaskablePolicy is for sb3-contrib's MaskablePPO: give PPO and A2C MaskedPolicy"
+                "MaskablePolicy is for sb3-contrib's MaskablePPO; use MaskedPolicy with PPO and A2C"
             )
         super().__init__(*args, **kwargs)
 
@@ -252,15 +261,15 @@ class MaskablePolicy(_MaskedChoice, MaskableMultiInputActorCriticPolicy):  # typ
 
 
 class FeaturesWithoutMask(CombinedExtractor):
-    """SB3's features of a Dict observation, all but ``action_mask``; small images too.
+    """SB3's features of a Dict observation without ``action_mask``, with support for small images.
 
-    A mask says what is legal, and belongs to the logits alone: as an input it would only tell the
-    network what the masking enforces anyway. The policies of this module use it by themselves;
-    others take it as ``features_extractor_class`` in ``policy_kwargs``.
+    A mask belongs only to the logits. As an input it would add no information, because masking
+    already enforces it. The policies of this module use this extractor by default. For other
+    policies, pass it as ``features_extractor_class`` in ``policy_kwargs``.
 
-    Images go through SB3's NatureCNN (``cnn_output_dim`` features each), those of fewer than 36
-    pixels a side through SmallCNN (``small_cnn_output_dim`` features each). Raises
-    UnsupportedSpaceError where the mask is none any more, by its space or by its values.
+    Images go through SB3's NatureCNN (``cnn_output_dim`` features each). Images of fewer than 36
+    pixels per side go through SmallCNN (``small_cnn_output_dim`` features each). Raises
+    UnsupportedSpaceError if the space or the values of ``action_mask`` are not those of a mask.
     """
 
     def __init__(
@@ -279,33 +288,34 @@ class FeaturesWithoutMask(CombinedExtractor):
             if is_image_space(space, normalized_image=normalized_image)
             and min(space.shape[1:]) < SMALLEST_OF_NATURE  # type: ignore[index]
         }
-        rest = spaces.Dict({key: space for key, space in entries.items() if key not in small})
-        super().__init__(rest, cnn_output_dim, normalized_image)
+        large = spaces.Dict({key: space for key, space in entries.items() if key not in small})
+        super().__init__(large, cnn_output_dim, normalized_image)
         for key, space in small.items():
             self.extractors[key] = SmallCNN(space, small_cnn_output_dim)
             self._features_dim += small_cnn_output_dim
 
     def forward(self, observations: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """Features [C, features_dim] of preprocessed observations [C, ...]."""
+        """Return the features [C, features_dim] of preprocessed observations [C, ...]."""
         if MASK in observations:
             as_mask(observations[MASK])
         for key in self.extractors:
             if key not in observations:
                 hint = (
-                    ": it was trained with agent_id=True. Make the vec_env with agent_id=False, "
-                    "and train it so, to play in a SeatEnv"
+                    ": it was trained with agent_id=True. To play in a SeatEnv, train with a "
+                    "vec_env with agent_id=False"
                 )
                 raise UnsupportedSpaceError(
-                    f"the model observes {key!r}, and here there is {list(observations)}"
+                    f"the model observes {key!r}, but the observation has {list(observations)}"
                     f"{hint if key == 'agent' else ''}"
                 )
         return super().forward(observations)  # type: ignore[arg-type]
 
 
 class SmallCNN(BaseFeaturesExtractor):
-    """For images too small for NatureCNN: three 3 x 3 layers, each halving the sides.
+    """CNN for images too small for NatureCNN: three 3 x 3 layers, each halving the sides.
 
-    Takes images [C, channels, height, width] of any size, meant for 8 x 8 to 35 x 35 pixels.
+    It accepts images [C, channels, height, width] of any size, and is intended for 8 x 8 to
+    35 x 35 pixels.
     """
 
     def __init__(self, observation_space: spaces.Space[Any], features_dim: int = 128) -> None:
@@ -315,26 +325,26 @@ class SmallCNN(BaseFeaturesExtractor):
         self.layers = make_cnn(image, plan_halving(image, (32, 64, 64, features_dim)))
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Features [C, features_dim]."""
+        """Return the features [C, features_dim]."""
         features: torch.Tensor = self.layers(images)
         return features
 
 
-# --- Normalising ---------------------------------------------------------------------------------
+# --- Normalization -------------------------------------------------------------------------------
 
 
 def normalize(vec_env: VecEnv, **kwargs: Any) -> VecNormalize:
-    """``vec_env`` in Stable-Baselines3's VecNormalize, but only what is a quantity.
+    """Return ``vec_env`` in Stable-Baselines3's VecNormalize, normalizing only float entries.
 
-    Scaled are the entries of floats. Masks, the agent indicator, images and whole numbers stay as
-    they are, bit for bit. ``kwargs`` go to VecNormalize; it scales rewards too, unless given
-    ``norm_reward=False``. Raises UnsupportedSpaceError for observations that are not a Dict, and
-    for ``norm_obs_keys`` with a mask among them.
+    Masks, agent identities, images and whole numbers stay unchanged, bit for bit. ``kwargs`` are
+    passed to VecNormalize. It also scales rewards, unless you pass ``norm_reward=False``. Raises
+    UnsupportedSpaceError for observations that are not a Dict, and for ``norm_obs_keys`` that
+    include a mask.
     """
     space = vec_env.observation_space
     if not isinstance(space, spaces.Dict):
         raise UnsupportedSpaceError(
-            f"{space} is no Dict: there is nothing to leave out; use VecNormalize itself"
+            f"{space} is not a Dict, so it has no mask to exclude; use VecNormalize directly"
         )
     quantities = [
         key
@@ -344,7 +354,7 @@ def normalize(vec_env: VecEnv, **kwargs: Any) -> VecNormalize:
     keys = kwargs.setdefault("norm_obs_keys", quantities)
     if keys is None or MASK in keys:
         raise UnsupportedSpaceError(
-            f"norm_obs_keys={keys!r} takes in action_mask, which would be a mask no more; leave "
-            f"the argument out to scale {quantities}"
+            f"norm_obs_keys={keys!r} includes action_mask, which must not be scaled; omit the "
+            f"argument to scale {quantities}"
         )
     return VecNormalize(vec_env, **kwargs)

@@ -1,4 +1,4 @@
-"""The environments for TorchRL, and as tasks for BenchMARL."""
+"""Environments for TorchRL, and tasks for BenchMARL."""
 
 from corral.adapters.torchrl.env import RandomLegal, alike_by_name, torchrl_env
 

@@ -1,15 +1,15 @@
-"""Many copies of a game at once, as one TorchRL environment over Batch.
+"""Vectorized copies of a game as one TorchRL environment over Batch.
 
     from corral.adapters.torchrl.batch import BatchEnv
 
     env = BatchEnv("dfaas_v0", num_envs=64, seed=0, trace="edge3", illegal="raise")
     rollout = env.rollout(48)  # tensors [64, 48, ...]
 
-The keys are those of ``corral.adapters.torchrl.env``, with the copies in front, but for info, which
-is left out. A step of TorchRL's PettingZooWrapper takes many times as long as one of these games;
-here what TorchRL needs is done once for all copies.
+The keys are those of ``corral.adapters.torchrl.env`` without info, and shapes begin with the
+copies. TorchRL's PettingZooWrapper takes many times as long as a step of these games. ``BatchEnv``
+makes the tensors once for all copies.
 
-For games in which all agents act at once; in turns, use ``torchrl_env``.
+It is for games in which all agents act simultaneously. For turn-based games, use ``torchrl_env``.
 """
 
 from __future__ import annotations
@@ -40,31 +40,31 @@ __all__ = ["BatchEnv"]
 DONE = ("done", "terminated", "truncated")
 
 Encode = Callable[[dict[str, Observation]], Array]
-"""From the observations [B, ...] of all agents to features float32 [B, n, F] of a group."""
+"""Maps the observations [B, ...] of all agents to features float32 [B, n, F] of a group."""
 
 
 class BatchEnv(EnvBase):
     """B copies as a TorchRL environment of batch size [B].
 
-    Copy r plays, bit for bit, what row r of a Batch of that seed plays. An episode that has ended
-    begins anew in the copies that TorchRL then resets, and in those alone.
+    Copy r equals row r of a Batch with the same seed, bit for bit. After an episode ends, the next
+    one begins only in the copies that TorchRL resets.
 
     Args:
         env: an environment's name, rules, or ``zoo_rules`` of another PettingZoo environment.
-        num_envs: how many copies, B.
-        seed: of all copies.
+        num_envs: number of copies, B.
+        seed: seed of all copies.
         return_state: whether ``state`` holds the global state, float32 [B, G].
-        device: of the tensors.
-        group_map: agents by group, alike in each; default: like agents of one name together.
-        encoders: group -> the number of features, and the function that makes them of what is
-            observed; default: observations as they are.
-        team_reward: whether each agent gets the sum of its group's rewards, not its own.
-        env_kwargs: arguments of the environment, given by name.
+        device: device of the tensors.
+        group_map: agents by group, with equal spaces in each group; default: grouped by name.
+        encoders: group -> the number of features, and the function that computes them from
+            observations; default: unchanged observations.
+        team_reward: whether each agent gets the sum of its group's rewards instead of its own.
+        env_kwargs: arguments of the environment, by name.
 
-    ``on_step``, where it is set, is called with each BatchStep.
+    If ``on_step`` is set, it is called with each BatchStep.
 
     Raises:
-        UnsupportedSpaceError: a game in turns, an observation that is a Dict, actions that are not
+        UnsupportedSpaceError: a turn-based game, a Dict observation, or actions that are not
             Discrete.
     """
 
@@ -96,13 +96,13 @@ class BatchEnv(EnvBase):
         self._return_state = return_state
         self._batch = batch_for(rules, num_envs, seed)
         self._observations: dict[str, Observation] = self._batch.reset()
-        self._fresh = np.ones(num_envs, dtype=bool)  # whose episodes have just begun
+        self._fresh = np.ones(num_envs, dtype=bool)  # copies at the start of an episode
         self._ended = np.zeros((3, num_envs, len(rules.agents)), dtype=bool)  # in the order of DONE
         self._make_specs()
 
     def _make_specs(self) -> None:
         self._masked: dict[str, bool] = {}
-        self._actions: dict[str, int] = {}  # of each group
+        self._actions: dict[str, int] = {}  # per group
         num_envs = self.batch_size[0]
         observations, actions, rewards, dones = (Composite(shape=(num_envs,)) for _ in range(4))
         for group, members in self.group_map.items():
@@ -114,7 +114,7 @@ class BatchEnv(EnvBase):
             if hasattr(space, "spaces") or not hasattr(action, "n"):
                 raise UnsupportedSpaceError(
                     f"{self.rules.name}, {members[0]}: observation {space}, action {action}; "
-                    "BatchEnv takes plain observations and Discrete actions. Use torchrl_env"
+                    "BatchEnv supports plain observations and Discrete actions. Use torchrl_env"
                 )
             inner = Composite({OBSERVATION: _spread(space, *shape)}, shape=shape)
             legal = _flag(*shape, int(action.n))
@@ -143,13 +143,13 @@ class BatchEnv(EnvBase):
         self._ended[:] = False
 
     def _reset(self, tensordict: TensorDictBase | None = None, **kwargs: Any) -> TensorDictBase:
-        asked = None if tensordict is None else tensordict.get("_reset", None)
-        rows = self._fresh | True if asked is None else asked.view(-1).cpu().numpy()
+        requested = None if tensordict is None else tensordict.get("_reset", None)
+        rows = self._fresh | True if requested is None else requested.view(-1).cpu().numpy()
         if (rows & ~self._fresh).any():
             if not rows.all():
                 raise CorralError(
-                    f"{self.rules.name}: a copy was to be reset in the middle of its episode, and "
-                    "others not; reset those that are done, or all"
+                    f"{self.rules.name}: cannot reset only some copies in the middle of their "
+                    "episodes; reset the copies that are done, or all copies"
                 )
             self._begin()
         state = self._batch.global_state() if self._return_state else None
@@ -193,23 +193,25 @@ class BatchEnv(EnvBase):
     def _tensors(
         self, observations: dict[str, Observation], acting: Array, state: Array | None
     ) -> TensorDictBase:
-        """Return the observations of B copies, and set the masks of the specs by them."""
+        """Return the observations of B copies, and set their masks in the action specs."""
         out = TensorDict({}, batch_size=self.batch_size, device=self.device)
         for group, members in self.group_map.items():
-            own = {agent: observations[agent] for agent in members}
+            members_observations = {agent: observations[agent] for agent in members}
             acts = acting[:, self._columns[group]]  # [B, n]
             legal = np.ones((*acts.shape, self._actions[group]), dtype=bool)  # [B, n, A]
             if self._masked[group]:
-                given = stack_agents(own, MASK) != 0
-                # The last mask of an episode stays: Q-learning takes the best of what is legal.
-                legal = given | ~acts[:, :, None] | ~given.any(axis=2, keepdims=True)
+                observed_masks = stack_agents(members_observations, MASK) != 0
+                # The last mask of an episode is kept: Q-learning uses the best legal action.
+                legal = (
+                    observed_masks | ~acts[:, :, None] | ~observed_masks.any(axis=2, keepdims=True)
+                )
             if group in self._encoders:
-                shown = self._encoders[group][1](observations)
+                features = self._encoders[group][1](observations)
             else:
-                shown = stack_agents(own, OBSERVATION)
+                features = stack_agents(members_observations, OBSERVATION)
             out[group] = TensorDict(
                 {
-                    OBSERVATION: {OBSERVATION: self._tensor(shown)},
+                    OBSERVATION: {OBSERVATION: self._tensor(features)},
                     MASK: self._tensor(legal),
                     "mask": self._tensor(acts),
                 },
@@ -222,7 +224,7 @@ class BatchEnv(EnvBase):
         return out
 
     def _tensor(self, values: Array) -> torch.Tensor:
-        return torch.tensor(values, device=self.device)  # a copy: Batch goes on in its arrays
+        return torch.tensor(values, device=self.device)  # a copy, because Batch reuses its arrays
 
     def close(self, **kwargs: Any) -> None:
         self._batch.close()
@@ -230,7 +232,7 @@ class BatchEnv(EnvBase):
 
 
 def _spread(space: Any, *shape: int) -> Any:
-    """Return the spec of a gymnasium space with ``shape`` in front."""
+    """Return the spec of a gymnasium space, with ``shape`` as leading dimensions."""
     return spec_of(space).expand(*shape, *space.shape)
 
 

@@ -1,4 +1,4 @@
-"""Games of corral, and other parallel PettingZoo environments, as BenchMARL tasks.
+"""Games of corral and other parallel PettingZoo environments as BenchMARL tasks.
 
     from benchmarl.algorithms import MappoConfig
     from benchmarl.experiment import Experiment, ExperimentConfig
@@ -12,14 +12,15 @@
     )
     experiment.run()
 
-All copies are one ``BatchEnv``: BenchMARL need not step them one after the other. Masks reach its
-policies through ``action_mask_spec``. The centralised critic of its MAPPO sees the global state.
+All copies are one ``BatchEnv``, so BenchMARL does not step them one after another. Its policies get
+masks through ``action_mask_spec``. The centralized critic of its MAPPO observes the global state.
 
-BenchMARL pickles its tasks, and so what makes the environment: give ``zoo_rules`` a class or a
-function of a module, no lambda. Its mixers (VDN, QMIX) take the mean of the rewards in a group.
+BenchMARL pickles its tasks, including the function that makes the environment. So pass a class or a
+module-level function to ``zoo_rules``, not a lambda. The mixers of BenchMARL (VDN, QMIX) use the
+mean reward of a group.
 
-BenchMARL knows no ended agents: until the last one's end it learns from the steps of all, at which
-the ended observe zeros and get reward 0. For turn-based games it has no notion; they are refused.
+BenchMARL does not support ended agents: it learns from the steps of all agents until the last agent
+ends. Ended agents observe zeros and get reward 0. Turn-based games are not supported, and refused.
 """
 
 from __future__ import annotations
@@ -45,20 +46,20 @@ __all__ = ["CorralTask", "require_picklable"]
 
 
 def require_picklable(rules: Any) -> None:
-    """Raise ArgumentError where BenchMARL, which pickles its tasks, could not pickle ``rules``."""
+    """Raise ArgumentError if ``rules`` cannot be pickled, because BenchMARL pickles its tasks."""
     try:
         pickle.dumps(rules)
-    except Exception as error:  # whatever the parts of the rules raise
+    except Exception as error:  # parts of the rules may raise any exception
         raise ArgumentError(
-            f"{rules.name} cannot be pickled, and BenchMARL pickles its tasks: {error}. Make it by "
-            "a class or a function of a module: no lambda, no function inside another"
+            f"{rules.name} cannot be pickled, but BenchMARL pickles its tasks: {error}. Make it "
+            "with a class or a module-level function, not with a lambda or a nested function"
         ) from error
 
 
 class CorralTask(TaskClass):
-    """A game by name with its arguments as config; or ``rules``, as ``zoo_rules`` makes them.
+    """A game by name, with its arguments as config; or ``rules`` from ``zoo_rules``.
 
-    ``max_steps`` is for rules that name no ``max_cycles``: the steps of an evaluation's episodes.
+    ``max_steps`` is the length of evaluation episodes, for rules without ``max_cycles``.
 
     Raises ArgumentError for rules that cannot be pickled.
     """
@@ -112,11 +113,13 @@ class CorralTask(TaskClass):
     def action_spec(self, env: EnvBase) -> Composite:
         spec = env.full_action_spec_unbatched.clone()
         for group in self.group_map(env):
-            spec[group, "action"].update_mask(None)  # of one moment; policies read action_mask
+            spec[group, "action"].update_mask(
+                None
+            )  # the mask of one step; policies use action_mask
         return spec
 
     def _of_groups(self, env: EnvBase, key: str) -> Composite:
-        """Return the entry of that name in every group."""
+        """Return the spec of the entry ``key`` in every group."""
         spec = env.full_observation_spec_unbatched
         return Composite(
             {

@@ -1,37 +1,38 @@
-"""The environments for TorchRL: its PettingZooWrapper, and what that loses put back.
+"""Environments for TorchRL: its PettingZooWrapper, with corrections.
 
     from corral.adapters.torchrl.env import torchrl_env
 
     env = torchrl_env("dfaas_v0", trace="edge3", illegal="raise", seed=0)
     rollout = env.rollout(48)  # random legal actions
 
-Agents that are alike stand in one group, with a tensor for all of them:
+Agents with equal spaces form one group, with one tensor for all of them:
 
 | key | shape and type |
 |---|---|
-| ``(group, "observation", "observation")`` | [N, F]; one more name where observations are Dicts |
-| ``(group, "action_mask")`` | bool [N, A]: what is legal; all true where an agent does not act |
-| ``(group, "mask")`` | bool [N]: who acts; in turn-based games one agent, else all that live |
+| ``(group, "observation", "observation")`` | [N, F]; one more key for Dict observations |
+| ``(group, "action_mask")`` | bool [N, A]: legal actions; all True for agents that do not act |
+| ``(group, "mask")`` | bool [N]: acting agents; one in turn-based games, else all live agents |
 | ``(group, "action")`` | int64 [N] |
 | ``(group, "reward")``, ``done``, ``terminated``, ``truncated`` | [N, 1] of each agent |
 | ``(group, "info", ...)`` | float32 [N] |
-| ``done``, ``terminated``, ``truncated`` | [1] of the episode: it is done when all agents are |
+| ``done``, ``terminated``, ``truncated`` | [1] of the episode, which is done if all agents are |
 | ``state`` | float32 [G], with ``return_state=True`` |
 
-What PettingZooWrapper alone gets wrong, and ``torchrl_env`` does not:
+``torchrl_env`` corrects these errors of PettingZooWrapper:
 
-- It gives actions of agents that have ended to the environment. Here they are left out; the ended
-  keep their own flags, get reward 0 and observe zeros.
-- In turn-based games it takes no notice of who has ended, and plays an action where only None will
-  do. Here those turns are taken for it.
-- It resets a seeded environment once more before the first rollout, and so never plays the episode
-  of that seed. Here the first rollout after ``seed=s`` or ``set_seed(s)`` is the episode that
-  ``reset(seed=s)`` begins in PettingZoo.
-- It stacks agents by the beginning of their names, and fails where these are unlike.
+- PettingZooWrapper passes actions of ended agents to the environment. ``torchrl_env`` leaves them
+  out. Ended agents keep their flags, get reward 0 and observe zeros.
+- In turn-based games, PettingZooWrapper plays an action for an ended agent, although only None is
+  valid. ``torchrl_env`` makes these turns itself.
+- PettingZooWrapper resets a seeded environment again before the first rollout, so it never plays
+  the episode of the seed. With ``torchrl_env``, the first rollout after ``seed=s`` or
+  ``set_seed(s)`` is the episode of ``reset(seed=s)`` in PettingZoo.
+- PettingZooWrapper groups agents by the first part of their names, and fails if their spaces
+  differ.
 
-Random actions in many copies at once (SerialEnv, ParallelEnv) are drawn from the spec of the whole,
-which knows nothing of the copies' masks; TorchRL's ActionMask transform loses them where only some
-copies are reset. ``RandomLegal`` is a policy that reads the masks themselves::
+For several copies (SerialEnv, ParallelEnv), TorchRL draws random actions from one common spec
+without the masks of the copies. TorchRL's ActionMask transform loses masks if only some copies are
+reset. ``RandomLegal`` is a policy that reads the masks from the observations::
 
     env = SerialEnv(8, lambda: torchrl_env("dfaas_v0", trace="edge3", illegal="raise"))
     rollout = env.rollout(48, RandomLegal(env))
@@ -78,27 +79,27 @@ def torchrl_env(
 
     Args:
         env: an environment's name, or a PettingZoo environment.
-        seed: of the first episode and, through its generator, of all that follow.
-        group_map: agents by group; default: like agents of one name ("node_0", "node_1") together
-            where all act at once, each by itself in turn-based games and where they are unlike.
+        seed: seed of the first episode; later episodes continue its random stream.
+        group_map: agents by group; default: agents with a common name ("node_0", "node_1") form a
+            group. In turn-based games, or if spaces in a group differ, each agent is a group.
         return_state: whether ``state`` holds the global state.
-        device: of the tensors.
-        env_kwargs: arguments of the environment, given by name.
+        device: device of the tensors.
+        env_kwargs: arguments of the environment, by name.
 
     Raises:
-        UnknownNameError: no environment of that name.
+        UnknownNameError: no environment with that name.
         MissingExtraError: TorchRL is not installed.
     """
-    made = make(env, **env_kwargs) if isinstance(env, str) else env
-    agents = made.possible_agents
-    if isinstance(made, ParallelEnv):
-        live, groups = _Parallel(made), alike_by_name(agents, made)
+    base_env = make(env, **env_kwargs) if isinstance(env, str) else env
+    agents = base_env.possible_agents
+    if isinstance(base_env, ParallelEnv):
+        wrapped, groups = _Parallel(base_env), alike_by_name(agents, base_env)
     else:
-        live, groups = _Turns(made), _alone(agents)
+        wrapped, groups = _Turns(base_env), _alone(agents)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="PettingZoo in TorchRL is tested")
         return PettingZooWrapper(
-            live,
+            wrapped,
             return_state=return_state,
             group_map=groups if group_map is None else group_map,
             use_mask=True,
@@ -126,17 +127,23 @@ class RandomLegal(TensorDictModuleBase):
 
 
 def alike_by_name(agents: Sequence[str], spaces: Any) -> Groups:
-    """Group agents of one name ("node_0", "node_1"), or each alone where their spaces differ.
+    """Group agents with a common name ("node_0", "node_1"). Group each alone if spaces differ.
 
     ``spaces`` has ``observation_space(agent)`` and ``action_space(agent)``.
     """
-    named: Groups = {}
+    groups: Groups = {}
     for agent in agents:
         name, _, number = agent.rpartition("_")
-        named.setdefault(name if name and number.isdigit() else agent, []).append(agent)
-    own = {agent: (spaces.observation_space(agent), spaces.action_space(agent)) for agent in agents}
-    if all(own[agent] == own[members[0]] for members in named.values() for agent in members):
-        return named
+        groups.setdefault(name if name and number.isdigit() else agent, []).append(agent)
+    spaces_of = {
+        agent: (spaces.observation_space(agent), spaces.action_space(agent)) for agent in agents
+    }
+    if all(
+        spaces_of[agent] == spaces_of[members[0]]
+        for members in groups.values()
+        for agent in members
+    ):
+        return groups
     return _alone(agents)
 
 
@@ -148,7 +155,7 @@ def _alone(agents: Sequence[str]) -> Groups:
 
 
 class _Seeding:
-    """A seeded reset counts for the unseeded one that follows it."""
+    """Applies the seed of a reset also to the unseeded reset that follows it."""
 
     _pending: int | None = None
 
@@ -161,7 +168,7 @@ class _Seeding:
 
 
 class _Parallel(BaseParallelWrapper):
-    """Takes actions for all agents, and answers for all of them, the ended ones too."""
+    """A ParallelEnv that takes actions and returns results for all agents, including ended ones."""
 
     def __init__(self, env: ParallelEnv[str, Any, Any]) -> None:
         super().__init__(env)
@@ -201,7 +208,7 @@ class _Parallel(BaseParallelWrapper):
 
 
 class _Turns(BaseWrapper):
-    """Takes the turns of ended agents, whose only action is None, and answers for all agents."""
+    """An AECEnv that makes the turns of ended agents, and returns results for all agents."""
 
     def __init__(self, env: AECEnv[str, Any, Any]) -> None:
         super().__init__(env)
@@ -221,7 +228,7 @@ class _Turns(BaseWrapper):
         self._seeding.seed_for(None)
         env = self.env
         env.step(action)
-        # Of this step; the turns of the ended clear them.
+        # The rewards of this step, before the turns of ended agents clear them.
         self.rewards = dict.fromkeys(self.possible_agents, 0.0) | env.rewards
         self.terminations |= env.terminations
         self.truncations |= env.truncations
@@ -232,14 +239,14 @@ class _Turns(BaseWrapper):
             env.step(None)
 
     def observe(self, agent: str) -> Observation:
-        """Return the agent's observation; zeros once it has left."""
-        gone = agent not in self.env.agents
-        obs: Observation = self._blank[agent] if gone else self.env.observe(agent)
+        """Return the agent's observation; zeros for an agent that has left."""
+        has_left = agent not in self.env.agents
+        obs: Observation = self._blank[agent] if has_left else self.env.observe(agent)
         return obs
 
     @property
     def agent_selection(self) -> str | None:
-        """The agent that acts; None at the end, where PettingZoo names an agent that has left."""
+        """The acting agent; None at the end, when PettingZoo returns an agent that has left."""
         return self.env.agent_selection if self.env.agents else None
 
 

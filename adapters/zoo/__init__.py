@@ -1,1 +1,1 @@
-"""Third-party PettingZoo environments behind the interface of Batch."""
+"""Third-party PettingZoo environments with the interface of Batch."""

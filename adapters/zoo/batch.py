@@ -1,4 +1,4 @@
-"""Third-party PettingZoo environments as many copies behind the interface of Batch.
+"""Vectorized copies of third-party PettingZoo environments, with the interface of Batch.
 
     from corral.envs.registry import NamedEnv
     make = NamedEnv("classic/tictactoe-v3")
@@ -8,12 +8,14 @@
         for _ in range(1000):
             step = batch.step(batch.sample_actions(rng))
 
-Parallel and AEC environments come to the same terms: ``acting`` says whose actions count. In an AEC
-environment a step is the move of one agent. Autoreset, accounting and ``finished`` are Batch's.
+Parallel and AEC environments have the same interface: ``acting`` marks the agents that act. In an
+AEC environment, a step is the move of one agent. Autoreset, returns and ``finished`` are as in
+Batch.
 
-The same trajectories come out whatever the number of workers, if the environments draw from
-generators of their own: copy r's first ``reset`` has a seed of ``generator(seed, "env", r)``, and
-later ones go on. Third-party environments have no state that could be saved: ``snapshot`` raises.
+Trajectories do not depend on the number of workers, if the environments use their own random
+generators. The first ``reset`` of copy r has a seed from ``generator(seed, "env", r)``; later
+resets continue its stream. The state of third-party environments cannot be saved, so ``snapshot``
+raises CheckpointError.
 """
 
 from __future__ import annotations
@@ -56,18 +58,18 @@ def make_zoo_batch(
     """Return ``num_envs`` copies of the ParallelEnv or AECEnv that ``make_env()`` makes.
 
     Args:
-        make_env: is called once here, for the spaces, and once for each copy, where it is to run;
-            or what ``zoo_rules`` made of it.
-        num_envs: how many, B.
-        seed: of all copies; None: unpredictable, but kept as ``seed`` of the ZooBatch.
-        workers: processes to spread the copies over; 0: all run in this one. Worth it where a step
-            of the environment takes longer than a message, about 0.2 ms.
-        deadline: seconds that one copy may take for a reset or a step in a worker.
-        max_cycles: steps after which episodes are cut, besides the environment's own limit.
+        make_env: a function that is called once here, for the spaces, and once per copy, in the
+            process of the copy; or the result of ``zoo_rules``.
+        num_envs: number of copies, B.
+        seed: seed of all copies; None: unpredictable, and stored as ``seed`` of the ZooBatch.
+        workers: number of processes for the copies; 0: all run in this process. Workers pay off if
+            a step of the environment takes longer than a message, about 0.2 ms.
+        deadline: maximum seconds for a reset or step of one copy in a worker.
+        max_cycles: time limit in steps, in addition to the environment's own limit.
 
     Raises:
-        UnsupportedSpaceError: no PettingZoo environment, or spaces that are not handled.
-        EnvironmentFault: it names no possible_agents.
+        UnsupportedSpaceError: not a PettingZoo environment, or unsupported spaces.
+        EnvironmentFault: the environment has no possible_agents.
         ValueError: copies, workers, deadline or max_cycles out of range.
     """
     if not isinstance(make_env, ZooRules):
@@ -80,15 +82,16 @@ def make_zoo_batch(
 
 
 def zoo_rules(make_env: Callable[[], Any], *, max_cycles: int | None = None) -> ZooRules:
-    """Return a third-party environment for ``corral.train``; arguments as for ``make_zoo_batch``.
+    """Return the rules of a third-party environment, for ``corral.train``.
 
-    ``make_env`` may give one of Gymnasium or of RLlib's form too, see ``corral.envs.others``.
+    Arguments are as for ``make_zoo_batch``. ``make_env`` may also return an environment of
+    Gymnasium, or an RLlib MultiAgentEnv, see ``corral.envs.others``.
 
     from mpe2 import simple_spread_v3
     run = corral.train(zoo_rules(simple_spread_v3.parallel_env), trainer="mappo")
     """
     if max_cycles is not None and max_cycles < 1:
-        raise ValueError(f"max_cycles={max_cycles}: give 1 or more, or None")
+        raise ValueError(f"max_cycles={max_cycles} must be 1 or more, or None")
     example = make_env()
     if not isinstance(example, AECEnv | ParallelEnv):
         make_env = Made(make_env)
@@ -98,14 +101,14 @@ def zoo_rules(make_env: Callable[[], Any], *, max_cycles: int | None = None) -> 
     finally:
         if hasattr(example, "close"):
             example.close()
-    if spec.name in REGISTERED:  # one of ours, wrapped: it must not be judged as ours
+    if spec.name in REGISTERED:  # a wrapped environment of corral differs from corral's
         spec = dataclasses.replace(spec, name=f"wrapped_{spec.name}")
     return ZooRules(**vars(spec), make_env=make_env)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ZooRules(ZooSpec):
-    """The properties of rules that a trainer asks for, but for playing them: see ``zoo_rules``."""
+    """The properties of third-party rules that a trainer needs, see ``zoo_rules``."""
 
     make_env: Callable[[], Any]
 
@@ -119,9 +122,9 @@ class ZooRules(ZooSpec):
         """See ``make_zoo_batch``."""
         for name, value, least in (("num_envs", num_envs, 1), ("workers", workers, 0)):
             if value < least:
-                raise ValueError(f"{name}={value}: give {least} or more")
+                raise ValueError(f"{name}={value} must be {least} or more")
         if not deadline > 0:
-            raise ValueError(f"deadline={deadline}: give seconds, more than 0")
+            raise ValueError(f"deadline={deadline} must be more than 0 seconds")
         processes = min(workers, num_envs)
         require_memory(
             {f"num_envs={num_envs}": COPY * num_envs, f"workers={workers}": PROCESS * processes}
@@ -134,23 +137,23 @@ class ZooRules(ZooSpec):
         return ZooBatch(self, group, num_envs, seed)
 
     def make_turns(self, agent: str, render_mode: str | None = None) -> ZooTurns:
-        """Return one copy whose agents are asked in turn, as ``SeatEnv`` plays it."""
+        """Return one copy in which agents act one after another, for ``SeatEnv``."""
         return ZooTurns(self.without_state(), self.make(render_mode), agent)
 
     def without_state(self) -> ZooRules:
-        """Return these rules without a global state, which may take longer than a step."""
+        """Return these rules without the global state, which may be slower than a step."""
         return dataclasses.replace(self, state_size=0)
 
     def make(self, render_mode: str | None = None) -> Any:
-        """Return a fresh environment; ``make_env`` is given the ``render_mode`` if it takes one.
+        """Return a new environment. Passes ``render_mode`` to ``make_env`` if it has this argument.
 
-        Raises ValueError where the environment is none of that mode.
+        Raises ValueError if the environment does not have the ``render_mode``.
         """
         if render_mode is None:
             return self.make_env()
         try:
             inspect.signature(self.make_env).bind(render_mode=render_mode)
-        except (TypeError, ValueError):  # it takes none, or says nothing of what it takes
+        except (TypeError, ValueError):  # no such argument, or no signature
             env = self.make_env()
         else:
             env = self.make_env(render_mode=render_mode)  # type: ignore[call-arg]
@@ -158,15 +161,15 @@ class ZooRules(ZooSpec):
         if render_mode not in modes or getattr(env, "render_mode", render_mode) != render_mode:
             env.close()
             raise ValueError(
-                f"render_mode={render_mode!r}: {self.name} has {modes}; give one of them, and a "
-                "make_env that takes render_mode= or sets it: its name, a function or a class, or "
-                "an environment that was made with it"
+                f"render_mode={render_mode!r}: {self.name} has {modes}. Pass one of these modes, "
+                "and a make_env with the argument render_mode= (a name, a function or a class), or "
+                "an environment with this render_mode"
             )
         return env
 
 
 class ZooBatch(Copies):
-    """B copies of a PettingZoo environment; made by ``make_zoo_batch``. Close it after use."""
+    """B copies of a PettingZoo environment, made by ``make_zoo_batch``. Close it after use."""
 
     autoreset_mode: Any = Batch.autoreset_mode
     resumes_exactly = False
@@ -181,44 +184,44 @@ class ZooBatch(Copies):
         self._group = group
         self._sizes = [rules.actions(i) for i in range(len(rules.agents))]  # None: not Discrete
         self._discrete = all(size is not None for size in self._sizes)
-        self._alike = self._discrete and len(set(self._sizes)) == 1
+        self._same_actions = self._discrete and len(set(self._sizes)) == 1
         self._started = self._closed = False
         self._looks: list[Look] | None = None
-        self._nothing = np.zeros(len(self.agents))
-        self._keys: dict[str, None] = {}  # of info, in the order in which they were first seen
+        self._no_info = np.zeros(len(self.agents))
+        self._keys: dict[str, None] = {}  # info keys in order of first appearance
 
     # --- Episodes --------------------------------------------------------------------------------
 
     def reset(self, seed: int | None = None) -> dict[str, Observation]:
-        """Begin an episode in every copy; the first call, or one with a seed, seeds the copies.
+        """Begin an episode in every copy. The first call, or a call with a seed, seeds the copies.
 
-        Raises what the environment raises, or WorkerError; then everything has been closed.
+        Raises the errors of the environment, or WorkerError. Then all copies are closed.
         """
         if self._closed:
-            raise ResetNeededError(f"{self.name}: closed; make another with make_zoo_batch")
+            raise ResetNeededError(f"{self.name} is closed; make a new one with make_zoo_batch")
         if seed is None and not self._started:
             seed = self.seed
             if seed is None:
                 seed = int(np.random.default_rng().integers(2**63))
         if seed is not None:
             self.seed = seed
-        self._looks = None  # where it is broken off, another reset is needed
+        self._looks = None  # an interrupted reset requires another reset
         self._resting = np.zeros(self.num_envs, dtype=bool)
         self._look(self._moved(self._group.reset, seed))
         self._started = True
         return self._observations
 
     def step(self, actions: Array | Mapping[str, Array]) -> BatchStep:
-        """Play ``actions``: int [B, N] where all are Discrete, else a dict agent -> [B, ...].
+        """Play ``actions``: int [B, N] if all are Discrete, else a dict agent -> [B, ...].
 
         Entries of agents that do not act are ignored. Raises ActionError or IllegalActionError
-        before anything changes, ResetNeededError before the first reset, and what the environment
-        raises, or WorkerError; then everything has been closed.
+        before anything changes, and ResetNeededError before the first reset. Raises the errors of
+        the environment, or WorkerError; then all copies are closed.
         """
         orders, looks = self._checked(actions), self._require_reset()
         self._looks = None
         moved = [
-            _at_rest(looks[row]) if part is None else part
+            _resting_step(looks[row]) if part is None else part
             for row, part in enumerate(self._moved(self._group.step, orders))
         ]
         self._look([part.look for part in moved])
@@ -242,15 +245,17 @@ class ZooBatch(Copies):
             truncated=np.stack([part.truncated for part in moved]),
             acting=self.acting,
             info={
-                key: np.stack([part.info.get(key, self._nothing) for part in moved])
+                key: np.stack([part.info.get(key, self._no_info) for part in moved])
                 for key in self._keys
             },
             finished=finished,
         )
 
     def rest(self, rows: Array) -> None:
-        """Step the copies ``rows`` [R] no more until the next reset: nobody acts there, and what is
-        observed stays as it is."""
+        """Do not step the copies ``rows`` [R] until the next reset.
+
+        No agent acts in these copies, and observations do not change.
+        """
         looks = self._require_reset()
         for row in rows.tolist():
             looks[row] = dataclasses.replace(looks[row], acting=np.zeros_like(self.acting[row]))
@@ -258,22 +263,22 @@ class ZooBatch(Copies):
         self.acting[rows] = False
 
     def first_info(self, rows: Array | slice = slice(None)) -> dict[str, Array]:
-        """Return the info of R copies whose episodes have just begun: [R, N] by key."""
+        """Return the info of R copies at the start of an episode: [R, N] by key."""
         looks = [self._require_reset()[row] for row in np.arange(self.num_envs)[rows]]
-        keys, nothing = dict.fromkeys(k for look in looks for k in look.info), self._nothing
+        keys, nothing = dict.fromkeys(k for look in looks for k in look.info), self._no_info
         return {key: np.stack([look.info.get(key, nothing) for look in looks]) for key in keys}
 
     def global_state(self) -> Array:
-        """Return ``env.state()`` where it works, else all observations: float32 [B, G]."""
+        """Return ``env.state()`` if it exists, else all observations: float32 [B, G]."""
         return np.stack([look.state for look in self._require_reset()])
 
     def sample_actions(self, rng: np.random.Generator) -> Any:
-        """Return random legal actions, as ``step`` takes them; 0 for agents that do not act.
+        """Return random legal actions for ``step``; 0 for agents that do not act.
 
-        Where a Box has no bound, they are drawn within 1 of 0, or of the bound that it has.
+        For a Box without bounds, numbers are in -1 .. 1. With one bound, they are within 1 of it.
         """
         self._require_reset()
-        if self._alike:
+        if self._same_actions:
             masks = np.stack(self._masks, axis=1)  # type: ignore[arg-type]  # [B, N, A]
             legal = masks.reshape(-1, masks.shape[-1])
             return sample_legal(legal, rng).reshape(self.num_envs, -1)
@@ -283,12 +288,12 @@ class ZooBatch(Copies):
         }
         return np.stack(list(drawn.values()), axis=1) if self._discrete else drawn
 
-    # --- The end ---------------------------------------------------------------------------------
+    # --- Closing, saving -------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close the environments, within 5 s where they are in workers; may be called again.
+        """Close the environments, within 5 s for workers. Repeated calls are allowed.
 
-        Raises, when all has ended, what an environment raised, or WorkerError.
+        Afterwards, raises the error of an environment, or WorkerError.
         """
         self._closed, self._looks = True, None
         self._group.close()
@@ -299,27 +304,27 @@ class ZooBatch(Copies):
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         if error is None:
             self.close()
-        else:  # which must not be hidden by another
+        else:  # the error must not be hidden by another one
             self._shut()
 
     def snapshot(self) -> dict[str, Any]:
-        """Raises CheckpointError: nothing can save the state of third-party environments."""
+        """Raise CheckpointError: the state of third-party environments cannot be saved."""
         raise CheckpointError(
-            f"{self.name} is a third-party environment, whose state cannot be saved; save what was "
-            "learned, and begin new episodes with reset() when resuming"
+            f"{self.name} is a third-party environment, and its state cannot be saved; save the "
+            "policies, and begin new episodes with reset() when resuming"
         )
 
     def restore(self, snapshot: dict[str, Any]) -> dict[str, Observation]:
-        """Raises CheckpointError, see ``snapshot``."""
+        """Raise CheckpointError, see ``snapshot``."""
         raise CheckpointError(
-            f"{self.name} is a third-party environment, which cannot go on from a snapshot; call "
+            f"{self.name} is a third-party environment, and cannot resume from a snapshot; call "
             "reset()"
         )
 
-    def _moved(self, call: Callable[..., Any], *given: Any) -> Any:
-        """Return what ``call`` returns; where it raises, copies are out of step, and all ends."""
+    def _moved(self, call: Callable[..., Any], *args: Any) -> Any:
+        """Return ``call(*given)``. After an error copies are out of step, so all are closed."""
         try:
-            return call(*given)
+            return call(*args)
         except BaseException:
             self._shut()
             raise
@@ -332,7 +337,7 @@ class ZooBatch(Copies):
         self._looks = looks
         self._observations = self._stacked(looks)
         self.acting = np.stack([look.acting for look in looks])
-        # Kept apart, and as they are: the dicts of the observations are the caller's.
+        # Copies, because callers may change the observations.
         self._masks = [
             None if size is None else self._observations[agent][MASK].copy()
             for agent, size in zip(self.agents, self._sizes, strict=True)
@@ -345,16 +350,16 @@ class ZooBatch(Copies):
         }
 
     def _checked(self, actions: Any) -> list[dict[str, Any] | None]:
-        """Return the actions of those who act, copy by copy; None for a copy at rest."""
+        """Return the actions of the acting agents, per copy; None for a copy at rest."""
         self._require_reset()
         if self._discrete:
             shape = (self.num_envs, len(self.agents))
-            given = require_integers(actions, shape, "copies x agents")
-            columns = [given[:, i] for i in range(len(self.agents))]
+            checked = require_integers(actions, shape, "copies x agents")
+            columns = [checked[:, i] for i in range(len(self.agents))]
         else:
             if not isinstance(actions, Mapping) or set(actions) != set(self.agents):
                 raise ActionError(
-                    f"give a dict of one array [{self.num_envs}, ...] for each of "
+                    f"actions must be a dict of one array [{self.num_envs}, ...] for each of "
                     f"{', '.join(self.agents)}"
                 )
             columns = [actions[agent] for agent in self.agents]
@@ -372,16 +377,16 @@ class ZooBatch(Copies):
 
     def _require_reset(self) -> list[Look]:
         if self._looks is None:
-            what = "closed; make another with make_zoo_batch" if self._closed else "call reset()"
+            what = "closed; make a new one with make_zoo_batch" if self._closed else "call reset()"
             raise ResetNeededError(f"{self.name}: {what}")
         return self._looks
 
 
-def _at_rest(look: Look) -> Moved:
-    """Return the step of a copy that is not stepped."""
+def _resting_step(look: Look) -> Moved:
+    """Return the result for a copy that is not stepped."""
     count = len(look.acting)
-    no = np.zeros(count, dtype=bool)
-    return Moved(look, np.zeros(count), no, no.copy(), {}, None)
+    none = np.zeros(count, dtype=bool)
+    return Moved(look, np.zeros(count), none, none.copy(), {}, None)
 
 
 def _stack(trees: Sequence[Any]) -> Any:

@@ -1,10 +1,10 @@
 """One third-party PettingZoo environment, parallel or AEC, as arrays: a copy of a ZooBatch.
 
-Both kinds are brought to the same terms. A step is one call that plays actions: of all live agents
-in a parallel environment, of the one whose turn it is in an AEC environment; the steps of agents
-whose episode is over (``step(None)``) are made in between. Agents keep the order of
-``possible_agents``. One that has not come yet, or has ended, shows zeros and does not act; in the
-step in which an agent ends it still shows its last observation.
+Both kinds have the same interface. A step plays the actions of all live agents in a parallel
+environment, and of the agent in turn in an AEC environment. The steps of ended agents
+(``step(None)``) are made automatically. Agents keep the order of ``possible_agents``. An agent that
+has not joined yet, or has ended, observes zeros and does not act. In the step in which an agent
+ends, its last observation is returned.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from corral.errors import EnvironmentFault
 __all__ = ["Actions", "Look", "Moved", "ZooCopy", "make_copy"]
 
 Actions = Mapping[str, Any]
-"""Of the agents that act, by name."""
+"""The actions of the acting agents, by name."""
 
 
 @dataclass
 class Look:
-    """The observations of one moment."""
+    """The observations of one time step."""
 
     observations: list[Observation]  # one per agent
     acting: Array  # bool [N]
     state: Array  # float32 [G]
-    info: dict[str, Array]  # of a fresh episode, as in Moved; else empty
+    info: dict[str, Array]  # at the start of an episode, as in Moved; else empty
 
 
 @dataclass
 class Final:
-    """The accounts of an episode that ended."""
+    """The results of an episode that ended."""
 
     look: Look
     returns: Array  # float64 [N]
@@ -53,11 +53,11 @@ class Final:
 class Moved:
     """The result of a step of one copy."""
 
-    look: Look  # for the next decision; of a new episode where one ended
+    look: Look  # for the next decision; of the new episode if one ended
     reward: Array  # float64 [N]
     terminated: Array  # bool [N]
     truncated: Array  # bool [N]
-    info: dict[str, Array]  # numbers by name, float64 [N]; 0 for agents that have none
+    info: dict[str, Array]  # numbers by name, float64 [N]; 0 for agents without one
     final: Final | None
 
 
@@ -69,29 +69,29 @@ def make_copy(env: Any, spec: ZooSpec) -> ZooCopy:
 
 
 class ZooCopy(ABC):
-    """An environment with its time limit, autoreset and accounting."""
+    """An environment with time limit, autoreset and returns."""
 
     def __init__(self, env: Any, spec: ZooSpec) -> None:
         self.env, self.spec = env, spec
         self._index = {agent: i for i, agent in enumerate(spec.agents)}
 
     def reset(self, rng: np.random.Generator | None) -> Look:
-        """Begin an episode; with ``rng`` all chance comes of it, else it goes on.
+        """Begin an episode. ``rng`` seeds the environment; None continues its random stream.
 
-        corral's own environments draw from ``rng`` itself, as a row of a Batch does; others get
-        their seed from it.
+        Environments of corral draw from ``rng`` itself, as a row of a Batch does. Third-party
+        environments get a seed from it.
         """
-        number = None
+        env_seed = None
         if rng is not None:
-            own = self.env.unwrapped
-            if isinstance(own, ParallelShell | TurnShell):
-                own.np_random = rng
+            unwrapped = self.env.unwrapped
+            if isinstance(unwrapped, ParallelShell | TurnShell):
+                unwrapped.np_random = rng
             else:
-                number = int(rng.integers(2**31))
-        return self.begin(number)
+                env_seed = int(rng.integers(2**31))
+        return self.begin(env_seed)
 
     def begin(self, seed: int | None) -> Look:
-        """Begin the episode of the environment's ``reset(seed=seed)``."""
+        """Begin an episode with the environment's ``reset(seed=seed)``."""
         self._last_state: Array = np.zeros(0, dtype=np.float32)
         count = len(self.spec.agents)
         self._elapsed = 0
@@ -100,14 +100,14 @@ class ZooCopy(ABC):
         return self._begin(seed)
 
     def step(self, actions: Mapping[str, Any]) -> Moved:
-        """Play the actions of the agents that act; begin anew where the episode ends."""
+        """Play the actions of the acting agents. If the episode ends, begin the next one."""
         moved = self.play(actions)
         if moved.final is not None:
             moved.look = self.reset(None)
         return moved
 
     def play(self, actions: Mapping[str, Any]) -> Moved:
-        """Play the actions of the agents that act; ``final`` says if the episode is over."""
+        """Play the actions of the acting agents. ``final`` is set if the episode is over."""
         moved, over = self._play(actions)
         self._elapsed += 1
         limit = self.spec.max_cycles
@@ -120,8 +120,10 @@ class ZooCopy(ABC):
         return moved
 
     def take_early(self) -> Array:
-        """Return what agents earned before the first step, float64 [N]; who does not take it finds
-        it in the reward of that step."""
+        """Return the rewards of agents before the first step, float64 [N].
+
+        Without this call, they are added to the reward of the first step.
+        """
         return np.zeros(len(self._index))
 
     def close(self) -> None:
@@ -129,11 +131,11 @@ class ZooCopy(ABC):
 
     @abstractmethod
     def _begin(self, seed: int | None) -> Look:
-        """Begin an episode; None: with the generators as they are."""
+        """Begin an episode. None continues the random streams."""
 
     @abstractmethod
     def _play(self, actions: Mapping[str, Any]) -> tuple[Moved, bool]:
-        """Return the step, and whether the episode is over."""
+        """Return the result of the step, and whether the episode is over."""
 
     @abstractmethod
     def _cut(self, moved: Moved) -> None:
@@ -150,10 +152,10 @@ class ZooCopy(ABC):
         over: bool = False,
         first: bool = False,
     ) -> Look:
-        """Return what the agents in ``observations`` observe; the others observe zeros.
+        """Return the Look of the agents in ``observations``; other agents observe zeros.
 
-        Who does not act has a zero mask; but a last observation (``over``) is left as it is.
-        ``first``: of an episode.
+        Agents that do not act have a zero mask. Last observations (``over``) keep their masks.
+        ``first`` marks the start of an episode, which has an info.
         """
         spec = self.spec
         encoded, acting = [], np.zeros(len(spec.agents), dtype=bool)
@@ -161,35 +163,35 @@ class ZooCopy(ABC):
             if agent not in observations:
                 encoded.append(spec.blank(i))
                 continue
-            own = spec.encode(i, observations[agent], infos.get(agent) or {})
-            acting[i] = acts(agent) and (MASK not in own or own[MASK].any())
-            if MASK in own and not acting[i] and not over:
-                own[MASK][...] = 0
-            encoded.append(own)
+            encoded_one = spec.encode(i, observations[agent], infos.get(agent) or {})
+            acting[i] = acts(agent) and (MASK not in encoded_one or encoded_one[MASK].any())
+            if MASK in encoded_one and not acting[i] and not over:
+                encoded_one[MASK][...] = 0
+            encoded.append(encoded_one)
         if spec.state_size is None:
-            parts = [leaf for own in encoded for leaf in leaves(own[OBSERVATION])]
+            parts = [leaf for encoded_one in encoded for leaf in leaves(encoded_one[OBSERVATION])]
             state = np.concatenate([part.ravel().astype(np.float32) for part in parts])
         elif state is None:
             state = self._state()
         return Look(encoded, acting, state, self._info(infos) if first else {})
 
     def _state(self) -> Array:
-        """Return the environment's own state; the last one where it has none after an end."""
+        """Return the environment's state; after an agent's end, the last one if ``state`` fails."""
         if self.spec.state_size == 0:
             return np.zeros(0, dtype=np.float32)
         try:
             state = np.array(self.env.state(), dtype=np.float32).ravel()
-        except Exception:  # such as that of a body that is gone
+        except Exception:  # for example if a simulated body no longer exists
             if not self._some_ended():
                 raise
             return self._last_state
         if len(state) != self.spec.state_size:
-            self._fault(f"a state of {len(state)} numbers, at first {self.spec.state_size}")
+            self._fault(f"the size of state() is {len(state)}, at first {self.spec.state_size}")
         self._last_state = state
         return state
 
     def _some_ended(self) -> bool:
-        """Return whether an agent's episode has ended."""
+        """Return True if the episode of any agent has ended."""
         return bool(self._ended.any())
 
     def _info(self, infos: Mapping[str, Any]) -> dict[str, Array]:
@@ -206,11 +208,11 @@ class ZooCopy(ABC):
 
     def _find(self, agent: str) -> int:
         if agent not in self._index:
-            self._fault(f"agent {agent!r} is none of possible_agents {self.spec.agents}")
+            self._fault(f"agent {agent!r} is not in possible_agents {self.spec.agents}")
         return self._index[agent]
 
     def _action(self, index: int, action: Any) -> Any:
-        """Return an action as the environment wants it."""
+        """Return an action in the form of the environment."""
         space = self.spec.own_actions[index]
         return int(action) + int(space.start) if isinstance(space, spaces.Discrete) else action
 
@@ -218,15 +220,15 @@ class ZooCopy(ABC):
         raise EnvironmentFault(f"{self.spec.name}: {what}")
 
     def _number(self, agent: str, value: Any) -> float:
-        """Return a reward as a float: also of an array that holds just one."""
+        """Return a reward as a float, also from an array with one element."""
         try:
             return float(np.asarray(value).item())
         except (TypeError, ValueError):
-            self._fault(f"a reward of {value!r} for {agent}, which is no number")
+            self._fault(f"the reward {value!r} for {agent} is not a number")
 
 
 class ParallelCopy(ZooCopy):
-    """A ParallelEnv. A live agent whose mask is all zero does not act."""
+    """A ParallelEnv. A live agent with a zero mask does not act."""
 
     def _begin(self, seed: int | None) -> Look:
         observations, infos = self.env.reset(seed=seed)
@@ -253,7 +255,7 @@ class ParallelCopy(ZooCopy):
         for agent, value in rewards.items():
             i = self._find(agent)
             if self._ended[i] and value:
-                self._fault(f"a reward of {value} for {agent}, whose episode is over")
+                self._fault(f"a reward of {value} for {agent} after its episode ended")
             reward[i] = self._number(agent, value)
         for agent in self._live:
             i = self._find(agent)
@@ -265,7 +267,7 @@ class ParallelCopy(ZooCopy):
         self._live = [agent for agent in listed if not ends[self._find(agent)]]
         for agent in self._live:
             if self._ended[self._find(agent)]:
-                self._fault(f"{agent} is among the agents again, after its episode was over")
+                self._fault(f"{agent} is in agents again after its episode ended")
         for agent in before:
             if agent not in listed and not ends[self._find(agent)]:
                 self._fault(f"{agent} left without termination or truncation")
@@ -278,7 +280,7 @@ class ParallelCopy(ZooCopy):
         return moved, over
 
     def _acts(self) -> Callable[[str], bool]:
-        """Return who acts now: all live agents, but for those that some environments let wait."""
+        """Return a test for acting agents: all live agents except the environment's ``waiting``."""
         acting = set(self._live) - set(getattr(self.env.unwrapped, "waiting", ()))
         return lambda agent: agent in acting
 
@@ -289,22 +291,22 @@ class ParallelCopy(ZooCopy):
     def _require(self, answers: Mapping[str, Any], agents: Iterable[str], what: str) -> None:
         for agent in agents:
             if agent not in answers:
-                self._fault(f"no {what} of {agent}, which is among the agents")
+                self._fault(f"no {what} for {agent}, which is in agents")
 
 
 class TurnCopy(ZooCopy):
-    """An AECEnv: the agent whose turn it is acts.
+    """An AECEnv, in which one agent acts per turn.
 
-    A reward is part of the step that earned it (``env.rewards``), to whomever it goes. When an
-    agent's turn comes, what PettingZoo's ``last()`` says that it has earned since its last turn is
-    compared with that: the difference, if any, is added then. Returns add up what ``last()`` said,
-    to the last bit like a plain loop over ``agent_iter()``.
+    A reward (``env.rewards``) belongs to the step that causes it, for every agent. At an agent's
+    turn, PettingZoo's ``last()`` returns its rewards since its last turn. A difference to the
+    rewards so far is added in that step. Returns are the sums of the rewards of ``last()``, equal
+    to the last bit to a loop over ``agent_iter()``.
     """
 
     def _begin(self, seed: int | None) -> Look:
         self.env.reset(seed=seed)
         self._rewards = np.zeros(len(self._index))  # sums since each agent's last turn
-        self._corrections = np.zeros(len(self._index))  # of the next step's rewards
+        self._corrections = np.zeros(len(self._index))  # to add to the next step's rewards
         if not (agents := self.env.agents):
             self._fault("no agents after reset()")
         self._turn(agents)
@@ -328,7 +330,7 @@ class TurnCopy(ZooCopy):
 
         terminated, truncated = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
         last: dict[str, Any] = {}
-        # Wrappers look up an attribute of the environment one in the other: it is asked for once.
+        # Attribute access through nested wrappers is slow, so each attribute is read once.
         while agents := env.agents:
             agent, terminations = env.agent_selection, env.terminations
             ended = terminations[agent]
@@ -336,7 +338,7 @@ class TurnCopy(ZooCopy):
                 break
             i = self._find(agent)
             if self._ended[i]:
-                self._fault(f"{agent} has its turn again, after its episode was over")
+                self._fault(f"{agent} has a turn after its episode ended")
             last[agent] = env.observe(agent)
             terminated[i], truncated[i] = ended, env.truncations[agent]
             self._correct(agent)
@@ -352,7 +354,7 @@ class TurnCopy(ZooCopy):
         for agent in self.env.agents:
             i = self._find(agent)
             self._returns[i] += self._rewards[i]
-            # It may have ended without having had its turn since.
+            # The agent may have ended without a turn since then.
             ended = bool(self.env.terminations[agent])
             moved.terminated[i], moved.truncated[i] = ended, not ended
 
@@ -363,11 +365,11 @@ class TurnCopy(ZooCopy):
     def _turn(self, agents: Sequence[str]) -> None:
         self._mover = self.env.agent_selection
         if self._mover not in agents:
-            self._fault(f"it is the turn of {self._mover!r}, which is not among the agents")
+            self._fault(f"agent_selection is {self._mover!r}, which is not in agents")
         self._correct(self._mover)
 
     def _correct(self, agent: str) -> None:
-        """Bring the rewards since the agent's last turn to what ``last()`` says."""
+        """Correct the rewards since the agent's last turn to the value of ``last()``."""
         i = self._find(agent)
         earned = self._number(agent, self.env.last(observe=False)[1])
         if not math.isclose(earned, self._rewards[i], rel_tol=1e-9, abs_tol=1e-12):
@@ -383,7 +385,7 @@ class TurnCopy(ZooCopy):
         state: Array | None,
         first: bool = False,
     ) -> Look:
-        """Return what all observe: live ``agents``, and those in ``last`` for the last time."""
+        """Return the Look of live ``agents``, with the ``last`` observations of ended agents."""
         observations = dict(last)
         for agent in agents:
             self._find(agent)
@@ -395,5 +397,5 @@ class TurnCopy(ZooCopy):
             observations, infos, lambda agent: agent == mover, state, mover is None, first
         )
         if mover is not None and not look.acting.any():
-            self._fault(f"it is the turn of {mover}, and its action_mask allows nothing")
+            self._fault(f"it is the turn of {mover}, but its action_mask allows no action")
         return look

@@ -1,4 +1,4 @@
-"""Third-party environments that draw themselves while they are played: what ``corral.watch`` shows.
+"""Render third-party environments during play, for ``corral.watch``.
 
 frames = []
 rules = pictured(zoo_rules(connect_four_v3.env), "rgb_array", frames.append)
@@ -25,7 +25,7 @@ Show = Callable[[Any], None]
 
 
 def rendering(rules: ZooRules) -> tuple[tuple[str, ...], float | None]:
-    """Return the render modes that the environment says it has, and its pictures a second."""
+    """Return the render modes and the frames per second in the environment's metadata."""
     env = rules.make()
     try:
         metadata = dict(getattr(env, "metadata", None) or {})
@@ -37,11 +37,13 @@ def rendering(rules: ZooRules) -> tuple[tuple[str, ...], float | None]:
 
 
 def pictured(rules: ZooRules, mode: str, show: Show) -> ZooRules:
-    """Return rules of which one copy, made in render mode ``mode``, calls ``show`` with the picture
-    of its first episode's start, and after every step: uint8 [H, W, 3], or text.
+    """Return rules for copies that call ``show`` with pictures, in the render mode ``mode``.
 
-    Copies raise EnvironmentFault where ``render`` gives no such thing, and what ``rules.make``
-    raises.
+    A picture is uint8 [H, W, 3], or text. ``show`` is called at the start of the first episode, and
+    after every step.
+
+    Copies raise EnvironmentFault if ``render`` returns another type, and the errors of
+    ``rules.make``.
     """
     return dataclasses.replace(rules, make_env=functools.partial(_make, rules, mode, show))
 
@@ -53,7 +55,7 @@ def _make(rules: ZooRules, mode: str, show: Show) -> Any:
 
 
 class _Turns(BaseWrapper):  # type: ignore[misc]  # PettingZoo ships no types
-    """An AECEnv that is drawn after each move; not where an agent that has ended steps away."""
+    """An AECEnv that is drawn after each move, but not after the ``step(None)`` of ended agents."""
 
     def __init__(self, env: Any, draw: Callable[[], None]) -> None:
         super().__init__(env)
@@ -61,7 +63,7 @@ class _Turns(BaseWrapper):  # type: ignore[misc]  # PettingZoo ships no types
 
     def reset(self, seed: int | None = None, options: Any = None) -> None:
         super().reset(seed=seed, options=options)
-        if not self._begun:  # a batch begins the next episode at once: nobody is to see that
+        if not self._begun:  # the autoreset after the last episode is not shown
             self._begun = True
             self._draw()
 
@@ -96,7 +98,7 @@ def _draw(env: Any, what: str, mode: str, show: Show) -> None:
     if mode == "ansi":
         text = picture.getvalue() if hasattr(picture, "getvalue") else picture
         if not isinstance(text, str):
-            raise EnvironmentFault(f"{what} gave {_named(picture)} in mode 'ansi', no text")
+            raise EnvironmentFault(f"{what} returned {_named(picture)} in mode 'ansi', not text")
         show(text)
         return
     try:
@@ -105,7 +107,8 @@ def _draw(env: Any, what: str, mode: str, show: Show) -> None:
         image = np.zeros(0)
     if image.ndim != 3 or image.shape[2] not in (3, 4) or image.dtype.kind not in "uif":
         raise EnvironmentFault(
-            f"{what} gave {_named(picture)} in mode 'rgb_array', no array [height, width, 3]"
+            f"{what} returned {_named(picture)} in mode 'rgb_array', not an array "
+            "[height, width, 3]"
         )
     show(np.clip(image[..., :3], 0, 255).astype(np.uint8))
 

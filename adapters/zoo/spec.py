@@ -1,4 +1,4 @@
-"""The spaces of third-party PettingZoo environments: what is handled, and as which arrays."""
+"""The supported spaces of third-party PettingZoo environments, and their conversion to arrays."""
 
 from __future__ import annotations
 
@@ -31,33 +31,33 @@ __all__ = ["ZooSpec", "leaves"]
 
 @dataclass(frozen=True)
 class ZooSpec:
-    """The properties that all copies of an environment share; travels to worker processes."""
+    """The properties that all copies of an environment share. It is sent to worker processes."""
 
     name: str
     agents: tuple[str, ...]
     turns: bool  # an AECEnv
     simultaneous: bool
-    own_observations: tuple[spaces.Space[Any], ...]  # as the environment has them
+    own_observations: tuple[spaces.Space[Any], ...]  # unconverted spaces of the environment
     own_actions: tuple[spaces.Space[Any], ...]
     max_cycles: int | None
-    state_size: int | None = None  # of the environment's own state(); None: it has none; 0: unused
+    state_size: int | None = None  # size of the environment's state(); None: no state; 0: unused
 
     @classmethod
     def of(cls, env: Any, max_cycles: int | None) -> ZooSpec:
-        """Return the spec of an environment, which is reset once to see whether it has a state.
+        """Return the spec of an environment. Resets it once, to check if it has a state.
 
-        Raises UnsupportedSpaceError, and EnvironmentFault where it names no ``possible_agents``.
+        Raises UnsupportedSpaceError, and EnvironmentFault if it has no ``possible_agents``.
         """
         name = str(getattr(env, "metadata", {}).get("name", type(env).__name__))
         if not isinstance(env, ParallelEnv | AECEnv):
             raise UnsupportedSpaceError(
-                f"make_env gave {type(env).__name__}, which is no PettingZoo environment; give a "
+                f"make_env returned {type(env).__name__}, not a PettingZoo environment; pass a "
                 "function that returns a ParallelEnv or an AECEnv"
             )
         agents = tuple(getattr(env, "possible_agents", ()))
         if not agents:
             raise EnvironmentFault(
-                f"{name} has no possible_agents; the places of agents must be known beforehand"
+                f"{name} has no possible_agents; set them, as all agents must be known in advance"
             )
         spec = cls(
             name=name,
@@ -70,23 +70,23 @@ class ZooSpec:
             max_cycles=max_cycles,
         )
         for i, agent in enumerate(agents):
-            spec.observation_space(agent)  # refuses what cannot be shown
+            spec.observation_space(agent)  # raises for unsupported spaces
             spec.blank(i)
         env.reset(seed=0)
         state = _state_of(env)
         return spec if state is None else dataclasses.replace(spec, state_size=len(state))
 
     def masked(self, index: int) -> bool:
-        """Return whether the agent's observation brings a mask of its own."""
+        """Return True if the agent's observation contains a mask."""
         return has_mask(self.own_observations[index])
 
     def actions(self, index: int) -> int | None:
-        """Return how many actions the agent has; None where they are not Discrete."""
+        """Return the number of the agent's actions; None if they are not Discrete."""
         space = self.own_actions[index]
         return int(space.n) if isinstance(space, spaces.Discrete) else None
 
     def action_space(self, agent: str) -> spaces.Space[Any]:
-        """Return Discrete, counted from 0, MultiDiscrete or Box."""
+        """Return the action space: Discrete counted from 0, MultiDiscrete, or Box."""
         space = self.own_actions[self.agents.index(agent)]
         return spaces.Discrete(int(space.n)) if isinstance(space, spaces.Discrete) else space
 
@@ -96,16 +96,18 @@ class ZooSpec:
         action = self.own_actions[index]
         if not isinstance(action, spaces.Discrete | spaces.MultiDiscrete | spaces.Box):
             raise UnsupportedSpaceError(
-                f"{self.name}, {agent}: action space {action}; Discrete, MultiDiscrete and Box "
-                "are handled. Wrap the environment"
+                f"{self.name}, {agent}: action space {action} is not supported; wrap the "
+                "environment so that it has Discrete, MultiDiscrete or Box actions"
             )
         if isinstance(action, spaces.Box) and action.dtype.kind not in "fiu":
-            raise UnsupportedSpaceError(f"{self.name}, {agent}: action space {action} of no number")
+            raise UnsupportedSpaceError(
+                f"{self.name}, {agent}: action space {action} is not numeric"
+            )
         count = self.actions(index)
         if count is None and self.masked(index):
             raise UnsupportedSpaceError(
-                f"{self.name}, {agent}: an action_mask for {action}; masks are for Discrete "
-                "actions, and would be lost"
+                f"{self.name}, {agent}: an action_mask for {action} would be lost; masks are only "
+                "for Discrete actions"
             )
         entries: dict[str, spaces.Space[Any]] = {OBSERVATION: self._inner(index)}
         if count is not None:
@@ -113,7 +115,7 @@ class ZooSpec:
         return spaces.Dict(entries)
 
     def state_space(self) -> spaces.Box:
-        """Return that of ``env.state()``, else of all observations, one after the other."""
+        """Return the space of ``env.state()``, else of all observations, concatenated."""
         size = self.state_size
         if size is None:
             blanks = (self.blank(i)[OBSERVATION] for i in range(len(self.agents)))
@@ -121,17 +123,17 @@ class ZooSpec:
         return spaces.Box(-np.inf, np.inf, (size,), np.float32)
 
     def _inner(self, index: int) -> spaces.Space[Any]:
-        """Return the space of what is observed, without the mask, as one level of Dict."""
+        """Return the space of the observation without the mask, as one level of Dict."""
         return flat_space(self._own_inner(index), self.agents[index])
 
     def _own_inner(self, index: int) -> spaces.Space[Any]:
-        """Return the same as the environment has it."""
+        """Return the space of the observation without the mask, not flattened."""
         return split_space(self.own_observations[index])[0]
 
     # --- Observations ----------------------------------------------------------------------------
 
     def blank(self, index: int) -> Observation:
-        """Return the zeros that an absent agent observes. Raises UnsupportedSpaceError."""
+        """Return the zero observation of an absent agent. Raises UnsupportedSpaceError."""
         where = f"{self.name}, {self.agents[index]}"
         zeros: Observation = {OBSERVATION: flat_tree(_zeros(self._own_inner(index), where))}
         if (count := self.actions(index)) is not None:
@@ -139,9 +141,9 @@ class ZooSpec:
         return zeros
 
     def encode(self, index: int, observation: Any, info: Mapping[str, Any]) -> Observation:
-        """Return an agent's observation as checked arrays of its own, with its mask."""
+        """Return an agent's observation as new, checked arrays, with its mask."""
         where = f"{self.name}, {self.agents[index]}"
-        mask = info.get(MASK)  # where PettingZoo allows it to be, too
+        mask = info.get(MASK)  # PettingZoo also allows masks in infos
         if self.masked(index):
             observation, mask = split(observation)
             if mask is None:
@@ -163,10 +165,10 @@ class ZooSpec:
     # --- Actions ---------------------------------------------------------------------------------
 
     def checked(self, index: int, values: Any, acts: Array, mask: Array | None) -> Array:
-        """Return one agent's actions [B, ...] in B copies as arrays of its space.
+        """Return one agent's actions [B, ...] in B copies as arrays of its action space.
 
-        ``acts`` is bool [B]: entries of copies in which it does not act are ignored; ``mask`` is
-        [B, A]. Raises ActionError and IllegalActionError, naming the copy.
+        ``acts`` is bool [B]; entries of copies in which the agent does not act are ignored.
+        ``mask`` is [B, A]. Raises ActionError and IllegalActionError with the number of the copy.
         """
         agent, copies = self.agents[index], len(acts)
         space: Any = self.action_space(agent)
@@ -174,42 +176,42 @@ class ZooSpec:
         if isinstance(space, spaces.Box) and space.dtype.kind == "f":
             refuse_masked_arrays(values)
             try:
-                given = np.asarray(values)
+                actions = np.asarray(values)
             except ValueError:
-                given = np.zeros(0)
-            if given.dtype.kind not in "fiu" or given.shape != shape:
+                actions = np.zeros(0)
+            if actions.dtype.kind not in "fiu" or actions.shape != shape:
                 raise ActionError(
-                    f"{agent}: actions are {given.dtype} {given.shape}; give numbers of shape "
+                    f"{agent}: actions are {actions.dtype} {actions.shape}; pass numbers of shape "
                     f"{shape}"
                 )
-            given = given.astype(space.dtype)
+            actions = actions.astype(space.dtype)
         else:
-            given = require_integers(values, shape, f"copies x actions of {agent}")
+            actions = require_integers(values, shape, f"copies x actions of {agent}")
         if isinstance(space, spaces.Box):
             low, high = space.low, space.high
         elif isinstance(space, spaces.MultiDiscrete):
             low, high = space.start, space.start + space.nvec - 1
         else:
             low, high = np.zeros((), np.int64), np.asarray(space.n - 1)
-        inside = (given >= low) & (given <= high) & np.isfinite(given)  # no NaN passes
-        wrong = acts & ~inside.reshape(copies, -1).all(axis=1)
-        if wrong.any():
-            row = int(wrong.argmax())
+        inside = (actions >= low) & (actions <= high) & np.isfinite(actions)  # no NaN passes
+        out_of_range = acts & ~inside.reshape(copies, -1).all(axis=1)
+        if out_of_range.any():
+            row = int(out_of_range.argmax())
             raise ActionError(
-                f"copy {row}, {agent}: action {given[row].tolist()} is out of range; "
-                f"give {_bounds(low, high)}"
+                f"copy {row}, {agent}: action {actions[row].tolist()} is out of range; "
+                f"pass {_bounds(low, high)}"
             )
         if mask is not None:
             rows = np.flatnonzero(acts)
-            illegal = rows[mask[rows, given[rows]] == 0]
+            illegal = rows[mask[rows, actions[rows]] == 0]
             if len(illegal):
                 row = int(illegal[0])
-                require_legal(f"copy {row}, {agent}", int(given[row]), mask[row])
-        return given if isinstance(space, spaces.Discrete) else given.astype(space.dtype)
+                require_legal(f"copy {row}, {agent}", int(actions[row]), mask[row])
+        return actions if isinstance(space, spaces.Discrete) else actions.astype(space.dtype)
 
 
 def _bounds(low: Array, high: Array) -> str:
-    """Return "0..3", or the bounds of each number where they differ."""
+    """Return the bounds as text: "0..3", or lists of bounds if they differ between numbers."""
     if low.size and (low == low.flat[0]).all() and (high == high.flat[0]).all():
         return f"{low.flat[0]}..{high.flat[0]}"
     return f"from {low.tolist()} to {high.tolist()}"
@@ -223,8 +225,8 @@ def _zeros(space: spaces.Space[Any], where: str) -> Any:
     if isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
         return np.zeros(space.shape or (), dtype=space.dtype)
     raise UnsupportedSpaceError(
-        f"{where}: observation space {space}; Box, Discrete, MultiDiscrete, MultiBinary, Dicts and "
-        "Tuples of these are handled. Wrap the environment"
+        f"{where}: observation space {space} is not supported; wrap the environment so that it has "
+        "Box, Discrete, MultiDiscrete, MultiBinary, or Dicts and Tuples of these"
     )
 
 
@@ -233,27 +235,29 @@ def _array(space: spaces.Space[Any], value: Any, where: str) -> Any:
     if isinstance(space, spaces.Dict):
         if not isinstance(value, Mapping) or set(value) != set(space.spaces):
             keys = sorted(value) if isinstance(value, Mapping) else type(value).__name__
-            raise EnvironmentFault(f"{where}: observed {keys}, its space has {sorted(space)}")
+            raise EnvironmentFault(f"{where}: observed {keys}, but its space has {sorted(space)}")
         return {key: _array(part, value[key], where) for key, part in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
         if not isinstance(value, tuple | list) or len(value) != len(space.spaces):
-            said = f"{len(value)} values" if isinstance(value, tuple | list) else repr(value)
-            raise EnvironmentFault(f"{where}: observed {said}, its space is {space}")
+            text = f"{len(value)} values" if isinstance(value, tuple | list) else repr(value)
+            raise EnvironmentFault(f"{where}: observed {text}, but its space is {space}")
         pairs = zip(space.spaces, value, strict=True)
-        return tuple(_array(part, each, where) for part, each in pairs)
+        return tuple(_array(part, part_value, where) for part, part_value in pairs)
     try:
         observed = np.asarray(value)
-        array = observed.astype(space.dtype)  # a copy: environments overwrite what they showed
+        array = observed.astype(
+            space.dtype
+        )  # a copy, because environments may overwrite observations
     except (TypeError, ValueError):
-        raise EnvironmentFault(f"{where}: observed {value!r}, its space is {space}") from None
+        raise EnvironmentFault(f"{where}: observed {value!r}, but its space is {space}") from None
     if observed.shape != (space.shape or ()):
         raise EnvironmentFault(
-            f"{where}: an observation of shape {observed.shape}, its space is {space}"
+            f"{where}: an observation of shape {observed.shape}, but its space is {space}"
         )
     if not np.can_cast(observed.dtype, array.dtype, "same_kind") and (observed != array).any():
         raise EnvironmentFault(
-            f"{where}: an observation of {observed.dtype}, its space is {space}: values would be "
-            "lost"
+            f"{where}: an observation of {observed.dtype}, but its space is {space}; converting it "
+            "would change values"
         )
     return array
 
@@ -268,9 +272,9 @@ def leaves(tree: Any) -> Iterable[Array]:
 
 
 def _state_of(env: Any) -> Array | None:
-    """Return the environment's own state, float32 [G]; None where it has none that is an array."""
+    """Return the environment's state, float32 [G]; None if it has no state as an array."""
     try:
         state = np.asarray(env.state(), dtype=np.float32).ravel()
-    except Exception:  # there is no telling how an environment says that it has none
+    except Exception:  # environments without a state raise various exceptions
         return None
     return state if len(state) else None

@@ -1,4 +1,4 @@
-"""One third-party environment whose agents are asked one after the other, for ``SeatEnv``."""
+"""One third-party environment in which agents act one after another, for ``SeatEnv``."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["ZooTurns"]
 
 
 class ZooTurns:
-    """A PettingZoo environment, parallel or AEC, with what ``SeatEnv`` uses of a TurnShell.
+    """A PettingZoo environment, parallel or AEC, with the part of TurnShell that ``SeatEnv`` uses.
 
-    A step of the environment is played once all that act in it were asked. ``sums`` adds up what
-    its infos say of ``agent``; whoever reads them empties them. Agents that have ended are not
-    asked: ``terminations`` and ``truncations`` say so.
+    A step of the environment is played after all acting agents have an action. ``sums`` adds up
+    the numbers for ``agent`` in the infos. The reader of ``sums`` resets it. Ended agents do not
+    act; ``terminations`` and ``truncations`` mark them.
     """
 
     def __init__(self, spec: ZooSpec, env: Any, agent: str) -> None:
@@ -35,40 +35,40 @@ class ZooTurns:
         self._look: Look | None = None
 
     def reset(self, seed: int | None = None) -> None:
-        """Begin the episode of the environment's ``reset(seed=seed)``."""
+        """Begin an episode with the environment's ``reset(seed=seed)``."""
         look = self._copy.begin(seed)
         self.terminations = dict.fromkeys(self.spec.agents, False)
         self.truncations = dict.fromkeys(self.spec.agents, False)
         self._cumulative_rewards = dict.fromkeys(self.spec.agents, 0.0)
-        self._pay(self._copy.take_early())
+        self._add_reward(self._copy.take_early())
         self.sums = {}
-        self._tell(look.info)
-        self._take(look)
-        if not self._to_ask:
+        self._add_info(look.info)
+        self._store(look)
+        if not self._agents_to_act:
             self._play()
 
     def observe(self, agent: str) -> Observation:
-        """Return an agent's observation; its mask is a copy."""
-        own = self._shown().observations[self._index[agent]]
+        """Return an agent's observation, with a copy of its mask."""
+        own = self._current_look().observations[self._index[agent]]
         return {**own, MASK: own[MASK].copy()} if MASK in own else dict(own)
 
     def step(self, action: Any) -> None:
-        """Take the selected agent's action. Raises ActionError, before anything changes."""
+        """Take the action of the selected agent. Raises ActionError before anything changes."""
         agent = self.agent_selection
         i = self._index[agent]
-        mask = self._shown().observations[i].get(MASK)
+        mask = self._current_look().observations[i].get(MASK)
         acts = np.ones(1, dtype=bool)
-        given = self.spec.checked(i, [action], acts, None if mask is None else mask[None])
+        checked = self.spec.checked(i, [action], acts, None if mask is None else mask[None])
         self._cumulative_rewards[agent] = 0.0
-        self._asked[agent] = given[0]
-        self._to_ask.remove(agent)
-        if self._to_ask:
-            self.agent_selection = self._to_ask[0]
+        self._pending_actions[agent] = checked[0]
+        self._agents_to_act.remove(agent)
+        if self._agents_to_act:
+            self.agent_selection = self._agents_to_act[0]
         else:
             self._play()
 
     def render(self) -> Any:
-        """Return the environment's own picture."""
+        """Return the picture of the environment."""
         return self._env.render()
 
     def close(self) -> None:
@@ -77,39 +77,39 @@ class ZooTurns:
     # --- Parts -----------------------------------------------------------------------------------
 
     def _play(self) -> None:
-        """Play a step of the environment, and those in which nobody has a choice."""
+        """Play a step of the environment, and all steps until an agent acts."""
         while True:
-            moved = self._copy.play(self._asked)
+            moved = self._copy.play(self._pending_actions)
             over = moved.final is not None
-            self._pay(moved.reward)
-            self._tell(moved.info)
+            self._add_reward(moved.reward)
+            self._add_info(moved.info)
             for agent, i in self._index.items():
                 self.terminations[agent] |= bool(moved.terminated[i])
                 self.truncations[agent] |= bool(moved.truncated[i])
-                if over and not self.truncations[agent]:  # some never came
+                if over and not self.truncations[agent]:  # some agents never joined
                     self.terminations[agent] = True
-            self._take(moved.look)
-            if over or self._to_ask:
+            self._store(moved.look)
+            if over or self._agents_to_act:
                 return
 
-    def _take(self, look: Look) -> None:
-        """Take what is shown now, and who is to be asked."""
+    def _store(self, look: Look) -> None:
+        """Store the current observations, and the agents that act next."""
         self._look = look
-        self._asked: dict[str, Any] = {}
-        self._to_ask = [agent for agent, i in self._index.items() if look.acting[i]]
-        if self._to_ask:
-            self.agent_selection = self._to_ask[0]
+        self._pending_actions: dict[str, Any] = {}
+        self._agents_to_act = [agent for agent, i in self._index.items() if look.acting[i]]
+        if self._agents_to_act:
+            self.agent_selection = self._agents_to_act[0]
 
-    def _pay(self, reward: Array) -> None:
+    def _add_reward(self, reward: Array) -> None:
         for agent, i in self._index.items():
             self._cumulative_rewards[agent] += float(reward[i])
 
-    def _tell(self, info: dict[str, Array]) -> None:
+    def _add_info(self, info: dict[str, Array]) -> None:
         i = self._index[self.agent]
         for key, values in info.items():
             self.sums[key] = self.sums.get(key, 0.0) + values[i].item()
 
-    def _shown(self) -> Look:
+    def _current_look(self) -> Look:
         if self._look is None:
             raise ResetNeededError(f"{self.spec.name}: call reset() first")
         return self._look

@@ -1,8 +1,8 @@
-"""The copies of a ZooBatch, spread over worker processes.
+"""The copies of a ZooBatch in worker processes.
 
-Workers are spawned, and talk through one pipe each. They answer copy by copy, so that one that
-raises, dies or hangs can be named. Whatever goes wrong, no process is left behind: workers end when
-the pipe or the process at its other end does, and Ctrl-C is left to that process.
+Workers are spawned, and each communicates through one pipe. They answer copy by copy, so errors
+name the copy that raises, dies or hangs. No process is left behind: workers end when the pipe
+closes or the parent process ends. Only the parent process handles Ctrl-C.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from corral.errors import WorkerError
 __all__ = ["WorkerCopies", "close_at_exit"]
 
 STARTING = 60.0
-"""Seconds that a worker has to start and to make an environment, if the deadline is not longer."""
+"""Minimum deadline, in seconds, for starting a worker and making an environment."""
 
 CLOSING = 3.0
-"""Seconds that workers have to close their environments; then they are killed."""
+"""Seconds for workers to close their environments. Then they are killed."""
 
 ABORTING = 0.5
-"""The same after one of them has failed."""
+"""Seconds for workers to close their environments after one of them has failed."""
 
 ORPHANED = 2.0
-"""Seconds that a worker whose parent has died has to close its environments."""
+"""Seconds for a worker to close its environments after its parent has died."""
 
 
 class WorkerCopies:
-    """Copies that are moved by worker processes, each with a block of them."""
+    """Copies in worker processes, with a block of copies per worker."""
 
     def __init__(
         self,
@@ -67,11 +67,11 @@ class WorkerCopies:
 
     @property
     def processes(self) -> tuple[int, ...]:
-        """The workers' process ids."""
+        """The process ids of the workers."""
         return tuple(process.pid for process in self._processes)
 
     def reset(self, seed: int | None) -> list[Look]:
-        """Begin anew in every copy; ``seed`` seeds them all, None: they go on."""
+        """Begin an episode in every copy. ``seed`` seeds all; None continues their streams."""
         self._seed = self._seed if seed is None else seed
         self._played = [None] * len(self._played)
         with self._aborting():
@@ -80,7 +80,7 @@ class WorkerCopies:
             return self._exchange("reset", generators(seed, len(self._played)), self._deadline)
 
     def step(self, actions: Sequence[Actions | None]) -> list[Moved | None]:
-        """Play each copy's actions; None: it rests."""
+        """Play the actions of each copy; None: do not step the copy."""
         self._played = actions
         with self._aborting():
             return self._exchange("step", actions, self._deadline)
@@ -89,31 +89,33 @@ class WorkerCopies:
         self._owner = os.getpid()
         self._at_exit = close_at_exit(self, quiet=True)
         context = multiprocessing.get_context("spawn")
-        made = CloudpickleWrapper((self._make_env, self._spec))  # type: ignore[arg-type]
+        payload = CloudpickleWrapper((self._make_env, self._spec))  # type: ignore[arg-type]
         for number in range(len(self._blocks)):
-            here, there = context.Pipe()
-            process = context.Process(target=_work, args=(there, made), name=f"corral-zoo-{number}")
-            self._pipes.append(here)
+            parent_end, worker_end = context.Pipe()
+            process = context.Process(
+                target=_run_worker, args=(worker_end, payload), name=f"corral-zoo-{number}"
+            )
+            self._pipes.append(parent_end)
             try:
                 process.start()
             except (AttributeError, TypeError, pickle.PicklingError) as error:
                 raise ValueError(
-                    f"make_env={self._make_env!r} cannot be sent to a worker process: {error}; "
-                    "make all that it needs inside it, or give workers=0"
+                    f"make_env={self._make_env!r} cannot be sent to a worker process: {error}. "
+                    "Create all required objects inside make_env, or pass workers=0"
                 ) from error
             finally:
-                there.close()  # else the pipe would outlive the worker
+                worker_end.close()  # otherwise the pipe would outlive the worker
             self._processes.append(process)
         self._exchange("make", self._played, max(self._deadline, STARTING))
 
-    # --- Orders and answers ----------------------------------------------------------------------
+    # --- Requests and answers --------------------------------------------------------------------
 
     def _exchange(self, order: str, parts: Sequence[Any], deadline: float) -> list[Any]:
-        """Give every worker its copies' parts; the answers, copy by copy."""
+        """Send each worker the parts of its copies. Return the answers, copy by copy."""
         for worker, block in enumerate(self._blocks):
             if wait([self._processes[worker].sentinel], timeout=0):
-                self._died(worker, block[0], "while it waited for orders")
-            with suppress(OSError):  # it has died: found out below
+                self._died(worker, block[0], "while it was idle")
+            with suppress(OSError):  # a dead worker is detected below
                 self._pipes[worker].send((order, [parts[copy] for copy in block]))
         answers: list[Any] = [None] * len(parts)
         waiting = {worker: list(block) for worker, block in enumerate(self._blocks)}
@@ -129,66 +131,72 @@ class WorkerCopies:
                     if not waiting[worker]:
                         del waiting[worker]
                 elif time.monotonic() >= due[worker]:
-                    raise self._error(copy, f"gave no answer for {deadline:g} s {_during(order)}")
+                    raise self._error(copy, f"gave no answer for {deadline:g} s {_phase(order)}")
         return answers
 
     def _ready(self, workers: Mapping[int, Any], until: float) -> set[int]:
-        """Which of them have answered, or died."""
-        things: dict[Any, int] = {}
+        """Return the workers that have answered or died."""
+        worker_of: dict[Any, int] = {}
         for worker in workers:
-            things[self._pipes[worker]] = worker
-            things[self._processes[worker].sentinel] = worker
-        return {things[thing] for thing in wait(list(things), max(0.0, until - time.monotonic()))}
+            worker_of[self._pipes[worker]] = worker
+            worker_of[self._processes[worker].sentinel] = worker
+        return {
+            worker_of[handle]
+            for handle in wait(list(worker_of), max(0.0, until - time.monotonic()))
+        }
 
     def _answer(self, worker: int, copy: int, order: str) -> Any:
         try:
-            # A worker that has died may have answered before: poll says so.
+            # A dead worker may have answered before it died, which poll shows.
             failed, answer = self._pipes[worker].recv() if self._pipes[worker].poll() else (1, None)
         except (EOFError, OSError):
             failed, answer = True, None
         if not failed:
             return answer
         if answer is None:
-            self._died(worker, copy, _during(order))
+            self._died(worker, copy, _phase(order))
         what, trace = answer
-        raise self._error(copy, f"raised {what} {_during(order)}", trace)
+        raise self._error(copy, f"raised {what} {_phase(order)}", trace)
 
     def _died(self, worker: int, copy: int, when: str) -> NoReturn:
         process = self._processes[worker]
         process.join(1.0)
-        what = f"{_ending(process.exitcode)} {when}"
+        what = f"{_exit_text(process.exitcode)} {when}"
         if "started" in when and process.exitcode == 1:
             what += (
-                ' (a script that uses workers needs `if __name__ == "__main__":` around its work)'
+                ' (a script with workers needs `if __name__ == "__main__":` around its main code)'
             )
         raise self._error(copy, what)
 
     def _error(self, copy: int, what: str, trace: str | None = None) -> WorkerError:
         played = self._played[copy]
         block = next(block for block in self._blocks if copy in block)
-        others = f" (it ran copies {block[0]}..{block[-1]})" if len(block) > 1 else ""
+        block_text = f" (it ran copies {block[0]}..{block[-1]})" if len(block) > 1 else ""
         name = name_copy(copy, self._seed, played)
         message = (
             f"{self._spec.name}: the worker process of {name}, {what}"
-            f"{others}. All workers have been ended; to look into it, run with workers=0"
+            f"{block_text}. All workers have been stopped; to debug the environment, pass workers=0"
         )
         if trace is not None:
             message += f"\n\nIn the worker:\n{trace}"
         seed = reset_seed(self._seed, copy)
         return WorkerError(message, copy=copy, seed=seed, actions=played, traceback=trace)
 
-    # --- The end ---------------------------------------------------------------------------------
+    # --- Closing ---------------------------------------------------------------------------------
 
     def close(self, quiet: bool = False) -> None:
-        """End the workers, within 5 s. Raises WorkerError, afterwards, where one did not end well:
-        it had died, its environments raised in ``close()``, or took too long for it."""
+        """End the workers within 5 s.
+
+        Afterwards, raises WorkerError if a worker had died, or if its environments raised or took
+        too long in ``close()``.
+        """
         failure = self._end(CLOSING)
         if failure is not None and not quiet:
             raise failure
 
     @contextmanager
     def _aborting(self) -> Iterator[None]:
-        """End the workers where anything is raised, Ctrl-C included: they would be out of step."""
+        """End the workers after any exception, including Ctrl-C, as they would be out of step."""
         try:
             yield
         except BaseException:
@@ -201,14 +209,14 @@ class WorkerCopies:
             self._at_exit = None
         processes, pipes = self._processes, self._pipes
         self._processes, self._pipes = [], []
-        if not processes or self._owner != os.getpid():  # a fork has no say
+        if not processes or self._owner != os.getpid():  # a forked process must not close them
             return None
         failure: WorkerError | None = None
         closing: dict[Any, int] = {}  # pipe -> worker
         for worker, (process, pipe) in enumerate(zip(processes, pipes, strict=False)):
             if wait([process.sentinel], timeout=0):
                 process.join()
-                what = f"{_ending(process.exitcode)} while it waited for orders"
+                what = f"{_exit_text(process.exitcode)} while it was idle"
                 failure = failure or self._error(self._blocks[worker][0], what)
                 continue
             with suppress(OSError):
@@ -219,22 +227,22 @@ class WorkerCopies:
             for end in ready:
                 worker = closing[end]
                 try:
-                    # What comes before "closed" are answers that nobody waits for any more.
+                    # Answers before "closed" belong to an interrupted request.
                     answer = pipes[worker].recv()
                 except (EOFError, OSError):
                     del closing[end]
                     processes[worker].join(1.0)
-                    what = f"{_ending(processes[worker].exitcode)} {_during('close')}"
+                    what = f"{_exit_text(processes[worker].exitcode)} {_phase('close')}"
                     failure = failure or self._error(self._blocks[worker][0], what)
                     continue
                 if answer[0] == "closed":
                     del closing[end]
                     for number, (what, trace) in answer[1]:
                         copy = self._blocks[worker][number]
-                        what = f"raised {what} {_during('close')}"
+                        what = f"raised {what} {_phase('close')}"
                         failure = failure or self._error(copy, what, trace)
         for worker in closing.values():
-            what = f"had not ended {patience:g} s after it was told to, {_during('close')}"
+            what = f"did not end within {patience:g} s {_phase('close')}"
             failure = failure or self._error(self._blocks[worker][0], what)
             processes[worker].kill()
         for process in processes:
@@ -247,16 +255,16 @@ class WorkerCopies:
         return failure
 
 
-def _during(order: str) -> str:
+def _phase(order: str) -> str:
     return {
-        "make": "while it was started and made its environments",
+        "make": "while it started and made its environments",
         "reset": "in reset()",
         "step": "in step()",
         "close": "in close()",
     }[order]
 
 
-def _ending(code: int | None) -> str:
+def _exit_text(code: int | None) -> str:
     if code is None:
         return "closed its pipe"
     if code < 0:
@@ -266,10 +274,10 @@ def _ending(code: int | None) -> str:
 
 
 def close_at_exit(target: Any, **options: Any) -> Callable[[], None]:
-    """Let ``target.close(**options)`` run at exit, if it still lives; return what to unregister.
+    """Run ``target.close(**options)`` at exit, if ``target`` still exists.
 
-    multiprocessing waits, at exit, for workers that wait for orders. Its exit function was
-    registered before this one, and runs after it.
+    Return the function to unregister from atexit. At exit, multiprocessing would wait for idle
+    workers. Its exit function was registered earlier, so it runs later than this one.
     """
     method = weakref.WeakMethod(target.close)
 
@@ -284,11 +292,11 @@ def close_at_exit(target: Any, **options: Any) -> Callable[[], None]:
 # --- The worker ----------------------------------------------------------------------------------
 
 
-def _work(pipe: Connection, made: Any) -> None:
-    """Make copies and move them until an order to close, or until the parent has died."""
-    make_env, spec = made.fn
-    # Handlers, not SIG_IGN, which the environment's own child processes would inherit. The parent
-    # decides what a signal to the whole group means, and ends its workers in its own time.
+def _run_worker(pipe: Connection, payload: Any) -> None:
+    """Make copies and step them until a request to close, or until the parent has died."""
+    make_env, spec = payload.fn
+    # Handlers instead of SIG_IGN, which child processes of the environment would inherit. The
+    # parent handles signals to the process group, and ends its workers itself.
     for stop in (signal.SIGINT, signal.SIGTERM):
         signal.signal(stop, _ignore)
     threading.Thread(target=_follow_parent, daemon=True).start()
@@ -321,13 +329,13 @@ def _work(pipe: Connection, made: Any) -> None:
             try:
                 pipe.send_bytes(data)
             except OSError:
-                break  # the next order will tell that the parent is gone
+                break  # the next recv shows that the parent is gone
             if failed:
                 break
 
 
 def _close_all(copies: list[ZooCopy]) -> list[tuple[int, tuple[str, str]]]:
-    """Close the environments; what went wrong, with the copy's index."""
+    """Close the environments. Return their errors, with the index of the copy."""
     failures = []
     for number, copy in enumerate(copies):
         try:
@@ -346,7 +354,7 @@ def _ignore(number: int, frame: object) -> None:
 
 
 def _follow_parent() -> None:
-    """End this process soon after its parent, whatever the environment is doing."""
+    """End this process soon after its parent ends, even if the environment is busy."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])

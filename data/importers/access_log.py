@@ -13,12 +13,12 @@ from corral.data.source import MAX_BYTES, MAX_CELLS, Faults, fault_error, lines,
 __all__ = ["LINE", "import_access_log"]
 
 UNLIKE = 10_000
-"""Lines at the beginning of a file, none in either format, after which no more are read."""
+"""Reading stops after this many lines if none of them is in either format."""
 
-# host ident user [day/month/year:hour:minute:second zone] "request" status bytes, then whatever
-# the Combined format adds. Bytes, because requests hold what clients sent, in any encoding. The
-# first time of a line is its time: (?>...) never looks for a later one, which could not help, and
-# would take time with the square of a line's length.
+# host ident user [day/month/year:hour:minute:second zone] "request" status bytes, then the other
+# fields of the Combined format. The pattern matches bytes, as requests may be in any encoding. The
+# first time of a line counts: (?>...) does not backtrack to a later one. Backtracking never helps
+# here, and would take time quadratic in the length of a line.
 LINE = re.compile(
     rb"\S+ \S+ (?>.*?\[([0-9]{2})/([A-Z][a-z]{2})/([0-9]{4}):([0-9:]{8}) ([+-][0-9]{4})\] )"
     rb'".*" (?:[0-9]{3}|-) (?:[0-9]+|-)(?: .*)?'
@@ -40,25 +40,25 @@ def import_access_log(
 ) -> Imported:
     """Import access logs, plain or gzip, counted into steps of ``step`` seconds; one node per file.
 
-    Nodes are cut to the time they have in common. A line in neither format is malformed: it counts
-    for no step, and the notes say how many there were.
+    Nodes are cut to their common time range. A line in neither format is malformed. Malformed lines
+    are not counted as requests, and the notes state their number.
 
     Args:
         step: length of a step, in seconds.
-        names: names of the nodes, with commas; equal ones join their files. So one joins a log
-            that was rotated.
-        max_malformed: largest share of a file's lines that may be malformed.
-        skip_malformed: leave out unreadable lines, however many.
+        names: node names separated by commas; equal names join their files. Equal names join the
+            parts of a rotated log.
+        max_malformed: maximum share of malformed lines in a file.
+        skip_malformed: skip malformed lines, however many.
         capacity: see ``Trace.with_capacity``.
-        name: of the trace; default: that of the first file.
-        max_bytes: largest file that is read, in bytes after unpacking; default: 192 MiB.
-        max_cells: most cells that are read: rows times columns, 10 a row at least; default:
+        name: name of the trace; default: the file names joined by +.
+        max_bytes: maximum size of a file after unpacking, in bytes; default: 192 MiB.
+        max_cells: maximum number of cells: rows times columns, at least 10 per row; default:
             25 million.
 
     Raises TraceError for faults in the files, ValueError for options out of range.
     """
     if not 0 <= max_malformed <= 1:
-        raise ValueError(f"max_malformed={max_malformed!r} must be a share, 0 .. 1")
+        raise ValueError(f"max_malformed={max_malformed!r} must be between 0 and 1")
     counted = Counted(step)
     notes: list[str] = []
     files = file_list(paths)
@@ -79,20 +79,20 @@ def import_access_log(
                 bad.append((number, line))
         faults = Faults(path)
         if malformed == number:
-            rule = "no line is in the Common or Combined log format, so nothing of it is quoted"
+            rule = "no line is in the Common or Combined log format, so the content is not shown"
             raise fault_error(path, rule)
         if malformed > max_malformed * number and not skip_malformed:
             for at, line in bad:
                 text = line.decode(errors="backslashreplace") if 2 * malformed < number else None
                 faults.add("not in the Common or Combined log format", at, value=text)
             faults.add(
-                f"{malformed:,} of {number:,} lines are malformed, more than the share of "
-                f"{max_malformed:g}: repair them, or pass skip_malformed=True to leave them out"
+                f"{malformed:,} of {number:,} lines are malformed, more than the allowed share of "
+                f"{max_malformed:g}; repair them, or pass skip_malformed=True to skip them"
             )
         faults.check()
         if malformed:
             notes.append(
-                f"{path.name}: {malformed:,} of {number:,} lines are malformed and were left out, "
+                f"{path.name}: {malformed:,} of {number:,} lines are malformed and were skipped; "
                 f"the first is line {bad[0][0]}"
             )
     loads = counted.loads(notes, together=False)
@@ -100,7 +100,7 @@ def import_access_log(
 
 
 def _seconds(line: bytes) -> int | None:
-    """Return the time of a log line in seconds since 1970-01-01 UTC; None: it is malformed."""
+    """Return the time of a log line in seconds since 1970-01-01 UTC; None for a malformed line."""
     match = LINE.fullmatch(line)
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""From loads that are counted or sampled per node to one aligned trace, with notes on the way."""
+"""Align the counted or sampled loads of several nodes, and build one trace with notes."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ __all__ = [
     "counted",
     "file_list",
     "finish",
+    "first_names",
     "node_names",
     "resample",
-    "some",
     "were",
 ]
 
 MAX_COUNTS = 5_000_000
-"""Steps with requests, and rows of a series, that an import keeps in memory."""
+"""Maximum number of steps with requests, or rows of a series, in memory."""
 
 LONGEST_GAP = 366 * 86_400
-"""Seconds between two times beyond which one of them is wrong, or they are of two recordings."""
+"""Maximum seconds between neighboring times. A longer gap means a wrong time or two recordings."""
 
-IMPORT = "import"  # what errors name that are of no single file
+IMPORT = "import"  # the file name in errors about several files
 
 Gaps = Literal["refuse", "zero", "previous", "interpolate"]
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -50,19 +50,19 @@ Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 @dataclass(frozen=True)
 class Guess:
-    """Something that was found in a file, such as its zone, and the option that changes it."""
+    """A guess about a file, such as its time zone, and the option that changes it."""
 
-    what: str  # one word: layout, time, zone, nodes, unit, step, gaps, capacity, unused
-    found: str
-    change: str = ""  # as an argument: "zone=Europe/Rome"
-    accept: str = ""  # of an assumption that changes the load: the argument that says the same
+    what: str  # the subject: layout, time, zone, nodes, unit, step, gaps, capacity, unused
+    found: str  # the guess as text
+    change: str = ""  # the argument that changes it: "zone=Europe/Rome"
+    accept: str = ""  # the argument that confirms it, if the guess changes the load
 
 
 @dataclass(frozen=True)
 class Imported:
-    """An imported trace, and in plain sentences what was trimmed, filled, rounded or left out.
+    """An imported trace, with notes about trimmed, filled, rounded or skipped data.
 
-    ``guesses``: what the file was taken for, where the importer had to find out.
+    ``guesses`` are the assumptions of the importer about the file.
     """
 
     trace: Trace
@@ -85,26 +85,26 @@ class Sampled:
 
 
 def file_list(paths: Paths) -> list[Path]:
-    """Return ``paths`` as a list. Raises ValueError where it is empty."""
+    """Return ``paths`` as a list. Raises ValueError for an empty sequence."""
     if isinstance(paths, str | os.PathLike):
         return [Path(paths)]
-    found = [Path(path) for path in paths]
-    if not found:
-        raise ValueError("no files: give at least one path")
-    return found
+    files = [Path(path) for path in paths]
+    if not files:
+        raise ValueError("no files; pass at least one path")
+    return files
 
 
 def node_names(paths: Sequence[Path], names: Sequence[str] | None) -> list[str]:
-    """Return a node name per file: ``names``, or the files' names without folder and suffix.
+    """Return one node name per file: ``names``, or the file names without folder and suffix.
 
-    Raises ValueError where there are not as many names as files, or a name cannot be one, and
-    where two files are called alike. Equal ``names`` are meant: their files belong to one node.
+    Equal ``names`` are allowed: their files belong to one node. Raises ValueError for a wrong
+    number of names, for an invalid name, and for equal file names without ``names``.
     """
     if names is None:
         names = [Path(path.name.removesuffix(".gz")).stem for path in paths]
         repeated = [name for name, times in Counter(names).items() if times > 1]
         if repeated:
-            raise ValueError(f"several files are called {repeated[0]!r}: give names=")
+            raise ValueError(f"several files have the name {repeated[0]!r}; pass names=")
     if isinstance(names, str) or len(names) != len(paths):
         raise ValueError(f"names={names!r} must be {len(paths)} names, one per file")
     for name in names:
@@ -114,13 +114,13 @@ def node_names(paths: Sequence[Path], names: Sequence[str] | None) -> list[str]:
     return list(names)
 
 
-def counted(number: int, what: str) -> str:
-    """Return "1 step", "1,234 steps", ..."""
-    return f"{number:,} {what}" + ("" if number == 1 else "s")
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: "1 step", "1,234 steps"."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
-def some(names: Sequence[str]) -> str:
-    """Return the first few of names, with commas."""
+def first_names(names: Sequence[str]) -> str:
+    """Return the first three names, separated by commas."""
     return ", ".join(names[:3]) + (f", ... ({len(names)} in all)" if len(names) > 3 else "")
 
 
@@ -129,67 +129,70 @@ def were(number: int) -> str:
 
 
 def check_step(step: int | None) -> None:
-    """Raise ValueError where ``step`` is neither None nor a whole number of seconds, 1 or more."""
+    """Raise ValueError unless ``step`` is None or a whole number of seconds, 1 or more."""
     if step is not None and (isinstance(step, bool) or step != int(step) or step < 1):
         raise ValueError(f"step={step!r} must be a whole number of seconds, 1 or more")
 
 
-def check_size(steps: int, what: str, start: int) -> None:
-    """Raise TraceError where so many steps cannot be meant."""
+def check_size(steps: int, file: str, start: int) -> None:
+    """Raise TraceError for more steps than the limit."""
     if steps > MAX_CELLS:
         rule = (
-            f"{steps:,} steps from {_time(start)} on, more than {MAX_CELLS:,}: "
-            "look for a wrong time, or choose a larger step"
+            f"{steps:,} steps from {_time(start)} on exceed the limit of {MAX_CELLS:,}; check the "
+            "file for a wrong time, or pass a larger step="
         )
-        raise fault_error(what, rule)
+        raise fault_error(file, rule)
 
 
-def check_gap(times: Counts, what: str) -> None:
-    """Raise TraceError where two neighbors of ``times`` [T], seconds in order, are years apart."""
+def check_gap(times: Counts, file: str) -> None:
+    """Raise TraceError for a gap of more than a year in ``times`` [T], ascending seconds."""
     gaps = np.diff(times)
     if len(gaps) and gaps.max() > LONGEST_GAP:
         at = int(gaps.argmax())
         days = int(gaps[at]) // 86_400
         rule = (
-            f"nothing between {_time(int(times[at]))} and {_time(int(times[at + 1]))}: "
-            f"{days:,} days ({days / 365.25:.0f} years) without any; look for a wrong time, or "
-            "import the parts as files of their own"
+            f"no data between {_time(int(times[at]))} and {_time(int(times[at + 1]))}: "
+            f"a gap of {days:,} days ({days / 365.25:.0f} years). Check the file for a wrong time, "
+            "or import the two parts as separate files"
         )
-        raise fault_error(what, rule)
+        raise fault_error(file, rule)
 
 
 class Counted:
-    """Requests counted into bins of ``step`` seconds, which begin at multiples of it since 1970."""
+    """Request counts per node and bin. Bins begin at multiples of ``step`` seconds since 1970."""
 
     def __init__(self, step: int) -> None:
         check_step(step)
         self.step = step
         self.bins: dict[str, Counter[int]] = {}
-        self.left = MAX_COUNTS  # steps that may yet be met, of any node
+        self.remaining_steps = MAX_COUNTS  # steps that may still be added
 
     def add(self, node: str, seconds: int) -> None:
-        """Count one request. Raises TraceError where there are too many nodes or steps."""
+        """Count one request. Raises TraceError for too many nodes or steps."""
         counter = self.bins.get(node)
         if counter is None:
             counter = self.bins[node] = Counter()
             if len(self.bins) > MAX_NODES:
-                rule = f"more than {MAX_NODES:,} nodes, the last {node!r}: is this column an id?"
+                rule = (
+                    f"more than {MAX_NODES:,} nodes, the last one {node!r}. The node column may "
+                    "hold request ids; pass another node_column="
+                )
                 raise fault_error(IMPORT, rule)
         index = seconds // self.step
-        self.left -= index not in counter
+        self.remaining_steps -= index not in counter
         counter[index] += 1
-        if self.left < 0:
-            rule = f"requests in more than {MAX_COUNTS:,} steps: choose a larger step"
+        if self.remaining_steps < 0:
+            rule = f"requests in more than {MAX_COUNTS:,} steps; pass a larger step="
             raise fault_error(IMPORT, rule)
 
     def loads(self, notes: list[str], *, together: bool) -> list[Sampled]:
-        """Return the loads of all nodes, aligned.
+        """Return the aligned loads of all nodes.
 
-        ``together``: one recording saw all nodes, so that one without requests had none. Otherwise
-        each node was recorded from its first request to its last.
+        With ``together``, one recording covers all nodes, and a step without rows counts 0.
+        Otherwise the recording of a node lasts from its first to its last request.
         """
-        met = np.sort(np.concatenate([np.fromiter(c, np.int64) for c in self.bins.values()]))
-        check_gap(met * self.step, IMPORT)
+        indices = np.sort(np.concatenate([np.fromiter(c, np.int64) for c in self.bins.values()]))
+        check_gap(indices * self.step, IMPORT)
         first = {node: min(counter) for node, counter in self.bins.items()}
         last = {node: max(counter) for node, counter in self.bins.items()}
         if together:
@@ -211,85 +214,99 @@ class Counted:
                     f"{load.name}: {empty:,} of {counted(len(load.counts), 'step')} "
                     f"{'has' if empty == 1 else 'have'} no request"
                 )
-        notes.append("the first and the last step may be recorded in part only")
+        notes.append("the first and the last step may be incomplete")
         return loads
 
 
 def align(loads: Sequence[Sampled], notes: list[str]) -> list[Sampled]:
-    """Return the loads cut to the time that all have in common; what is cut is noted.
+    """Return the loads cut to their common time range. Add notes about trimmed steps.
 
-    Raises TraceError where they have no time in common, or not the same grid of steps.
+    Raises TraceError if the loads have no common time range, or their steps are not aligned.
     """
     start, end = max(load.start for load in loads), min(load.end for load in loads)
     if start >= end:
         spans = "; ".join(f"{x.name}: {_time(x.start)} to {_time(x.end)}" for x in loads[:3])
-        raise fault_error(IMPORT, f"the nodes have no time in common ({spans})")
+        raise fault_error(
+            IMPORT,
+            f"the nodes share no time range ({spans}); import the files separately",
+        )
     cut = []
     for load in loads:
         if (start - load.start) % load.step:
             raise fault_error(
                 IMPORT,
-                f"the steps of {load.name!r} do not begin at {_time(start)}, where those of other "
-                "nodes do: the files cannot be aligned without splitting counts",
+                f"the steps of {load.name!r} do not begin at {_time(start)}, unlike those of other "
+                "nodes. Aligning the files would split counts; import the files separately",
             )
         low, high = (start - load.start) // load.step, (end - load.start) // load.step
-        for what, lost in (("before", load.counts[:low]), ("after", load.counts[high:])):
+        for side, lost in (("before", load.counts[:low]), ("after", load.counts[high:])):
             if len(lost):
                 notes.append(
                     f"{load.name}: {counted(len(lost), 'step')} with "
-                    f"{counted(lost.sum(), 'request')} {what} the time that all nodes have in "
-                    f"common {were(len(lost))} trimmed"
+                    f"{counted(lost.sum(), 'request')} {side} the common time range of all nodes "
+                    f"{were(len(lost))} trimmed"
                 )
         cut.append(Sampled(load.name, start, load.step, load.counts[low:high]))
     return cut
 
 
 def resample(loads: Sequence[Sampled], step: int | None, notes: list[str]) -> list[Sampled]:
-    """Return the loads in steps of ``step`` seconds, sums of whole steps; a rest is trimmed.
+    """Return the loads in steps of ``step`` seconds, as sums of whole steps.
 
-    Raises TraceError where ``step`` is no multiple of a file's own, or is needed and None.
+    An incomplete step at the end is trimmed. Raises TraceError if ``step`` is not a multiple of a
+    file's step, or is None for files with different steps.
     """
     steps = sorted({load.step for load in loads})
     if step is None and len(steps) > 1:
-        raise fault_error(IMPORT, f"the files have different steps ({steps} seconds): give step=")
-    new = step or steps[0]
-    wrong = [each for each in steps if new % each]
-    if wrong:
         raise fault_error(
-            IMPORT, f"step={new} is no multiple of the file's own step of {wrong[0]} seconds"
+            IMPORT,
+            f"the files have different steps ({steps} seconds); pass a multiple of all as step=",
+        )
+    new_step = step or steps[0]
+    invalid = [length for length in steps if new_step % length]
+    if invalid:
+        raise fault_error(
+            IMPORT,
+            f"step={new_step} must be a multiple of {invalid[0]} seconds, the step of the file",
         )
     summed = []
     for load in loads:
-        many = new // load.step
-        full = len(load.counts) // many
-        rest = load.counts[full * many :]
-        if len(rest):
+        num_steps = new_step // load.step
+        full = len(load.counts) // num_steps
+        remainder = load.counts[full * num_steps :]
+        if len(remainder):
             notes.append(
-                f"{load.name}: {counted(len(rest), 'step')} of {load.step} s at the end, with "
-                f"{counted(rest.sum(), 'request')}, {were(len(rest))} trimmed: not enough to fill "
-                f"a step of {new} s"
+                f"{load.name}: {counted(len(remainder), 'step')} of {load.step} s at the end, with "
+                f"{counted(remainder.sum(), 'request')}, {were(len(remainder))} trimmed: too few "
+                f"for a step of {new_step} s"
             )
-        counts = load.counts[: full * many].reshape(-1, many).sum(axis=1)  # [R / many]
-        summed.append(Sampled(load.name, load.start, new, counts))
+        counts = load.counts[: full * num_steps].reshape(-1, num_steps).sum(axis=1)  # [R / many]
+        summed.append(Sampled(load.name, load.start, new_step, counts))
     if not all(len(load.counts) for load in summed):
-        raise fault_error(IMPORT, f"the files are shorter than one step of {new} seconds")
+        raise fault_error(
+            IMPORT,
+            f"the files are shorter than one step of {new_step} seconds; pass a smaller step=",
+        )
     return summed
 
 
 def finish(
     loads: Sequence[Sampled], capacity: int | str | None, name: str, notes: Sequence[str]
 ) -> Imported:
-    """Return the trace of aligned loads. Raises TraceError where nothing arrives at all."""
+    """Return the trace of aligned loads. Raises TraceError for loads without requests."""
     arrivals = np.stack([load.counts for load in loads], axis=1)  # [T, N]
     if not arrivals.any():
-        raise fault_error(IMPORT, "no requests at all")
+        raise fault_error(IMPORT, "the files contain no requests")
     if arrivals.max() > MAX_VALUE:
         raise fault_error(
-            IMPORT, f"more than {MAX_VALUE:,} requests in one step: choose a smaller step"
+            IMPORT, f"more than {MAX_VALUE:,} requests in one step; pass a smaller step="
         )
     start, step = loads[0].start, loads[0].step
     if not (in_calendar(start) and in_calendar(start + step * (len(arrivals) - 1))):
-        raise fault_error(IMPORT, "times must lie in the years 1 to 9999: look for a wrong time")
+        raise fault_error(
+            IMPORT,
+            "times must be in the years 1 to 9999; check the file for a wrong time",
+        )
     trace = Trace(
         nodes=tuple(load.name for load in loads),
         arrivals=arrivals,

@@ -1,4 +1,4 @@
-"""Counters that only grow until a restart: recognized, and turned into requests per step."""
+"""Recognize counters, which grow until a restart, and convert them to requests per step."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from corral.data.trace import MAX_VALUE
 __all__ = ["differences", "grows"]
 
 ENOUGH = 5
-"""Values of a series that can show whether it only grows."""
+"""Minimum number of values for recognizing a counter."""
 
 
 def grows(series: Sequence[Series]) -> bool:
-    """Return whether these look like counters: none falls, but to begin again, and some grow."""
+    """Return True if the series look like counters: they fall only at restarts, and most grow."""
     rising = 0
-    for each in series:
-        values = each.known()[1]
+    for one in series:
+        values = one.present()[1]
         steps = np.diff(values)
         falls = steps < 0
         restarts = values[1:][falls] <= values[:-1][falls] / 2
@@ -33,40 +33,43 @@ def grows(series: Sequence[Series]) -> bool:
 
 
 def differences(series: Sequence[Series], step: int, gaps: Gaps, notes: list[str]) -> list[Series]:
-    """Return the requests of each step of ``step`` seconds, at the time at which it begins.
+    """Return the requests of each step of ``step`` seconds, at the start time of the step.
 
-    A counter that is smaller than before began again at 0: it grew by all that it shows. Over a
-    hole the growth is spread evenly with ``gaps="interpolate"``; otherwise those steps are missing.
+    A counter that falls restarted at 0, so it grew by its new value. With ``gaps="interpolate"``
+    the growth over a hole is spread evenly. Otherwise the steps in the hole are missing.
     """
-    found = [_differences(each, step, gaps) for each in series]
-    restarts, holes = sum(each[1] for each in found), sum(each[2] for each in found)
+    results = [_differences(result, step, gaps) for result in series]
+    restarts, holes = sum(result[1] for result in results), sum(result[2] for result in results)
     if restarts:
         notes.append(
-            f"{counted(restarts, 'restart')} of counters {were(restarts)} found: they began again "
-            "at 0"
+            f"{counted(restarts, 'restart')} of counters {were(restarts)} found; a restarted "
+            "counter begins at 0"
         )
     if holes and gaps == "interpolate":
         words = f"{counted(holes, 'hole')} {were(holes)} filled"
-        notes.append(f"{words}: what the counters grew by was spread evenly over them")
-    return [each[0] for each in found]
+        notes.append(f"{words}: the growth of counters was spread evenly over missing steps")
+    return [result[0] for result in results]
 
 
 def _differences(series: Series, step: int, gaps: Gaps) -> tuple[Series, int, int]:
-    """Return the requests of a counter, and how many restarts and holes it has."""
-    times, values = series.known()
+    """Return the requests of a counter, and its number of restarts and holes."""
+    times, values = series.present()
     if len(times) < 2:
-        raise fault_error(series.path, "a counter of one value has no difference")
+        raise fault_error(series.path, "a counter needs at least two values")
     steps = np.diff(values)
     restarts = int((steps < 0).sum())
     growth = np.where(steps < 0, values[1:], steps)  # [K - 1]
     if growth.max() > MAX_VALUE * step:
-        raise fault_error(series.path, f"a counter grows by {growth.max():g} in one step")
+        raise fault_error(
+            series.path,
+            f"a counter grows by {growth.max():g} in one step, too much for a trace",
+        )
     wide = np.diff(times) > 1.5 * step
     if gaps == "interpolate" and wide.any():
-        many = np.maximum(1, np.rint(np.diff(times) / step)).astype(np.int64)  # steps, [K - 1]
-        offset = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many)
-        begins = np.repeat(times[:-1], many) + offset * step
-        each = np.repeat(growth / many, many)
-        return replace(series, times=begins, values=each), restarts, int(wide.sum())
+        num_steps = np.maximum(1, np.rint(np.diff(times) / step)).astype(np.int64)  # steps, [K - 1]
+        offset = np.arange(num_steps.sum()) - np.repeat(np.cumsum(num_steps) - num_steps, num_steps)
+        begins = np.repeat(times[:-1], num_steps) + offset * step
+        per_step = np.repeat(growth / num_steps, num_steps)
+        return replace(series, times=begins, values=per_step), restarts, int(wide.sum())
     growth = np.where(wide, np.nan, growth)
     return replace(series, times=times[:-1], values=growth), restarts, int(wide.sum())

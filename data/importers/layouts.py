@@ -1,9 +1,9 @@
-"""The layouts that ``import_trace`` knows, and how each is told by a file's first bytes.
+"""The file layouts that ``import_trace`` supports, recognized by the first bytes of a file.
 
-To add one: a ``Layout`` in ``LAYOUTS``, before the tables. Its ``load`` takes the paths and, as
-keyword arguments, the options that have a meaning for it; others are refused by name. A ``load``
-with an argument ``guesses`` is given a list, to which it appends what it found (``Guess``) as it
-goes: the command prints them even where the import then stops.
+To add a layout, insert a ``Layout`` into ``LAYOUTS``, before the tables. Its ``load`` takes the
+paths and, as keyword arguments, the options that it supports. ``import_trace`` refuses all other
+options. If ``load`` has an argument ``guesses``, it receives a list and appends each ``Guess``. The
+command prints these guesses even if the import fails later.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class Head:
 
     @cached_property
     def rows(self) -> list[str]:
-        """The first lines as text, without those that are blank."""
+        """The first lines as text, without blank lines."""
         text = self.data.decode(errors="replace").splitlines()
         return [line for line in text if line.strip()]
 
 
 @dataclass(frozen=True)
 class Layout:
-    """One kind of file: its name for people, how it is told, and what reads it."""
+    """One file layout: its display name, the test that recognizes it, and its importer."""
 
     name: str
     recognize: Callable[[Head], bool]
@@ -53,12 +53,17 @@ class Layout:
     @property
     def options(self) -> list[str]:
         """The names of the options that ``load`` takes."""
-        taken = inspect.signature(self.load).parameters.values()
-        return [each.name for each in taken if each.kind is each.KEYWORD_ONLY]
+        parameters = inspect.signature(self.load).parameters.values()
+        return [
+            parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY
+        ]
 
 
 def looks_like(path: Path, *, max_bytes: int = MAX_BYTES) -> Layout:
-    """Return the layout of a file. Raises TraceError for none, which quotes nothing of it."""
+    """Return the layout of a file.
+
+    Raises TraceError for an unknown layout. The error does not quote the file.
+    """
     head = Head(path, head_of(path, max_bytes=max_bytes))
     for layout in LAYOUTS:
         if layout.recognize(head):
@@ -66,36 +71,43 @@ def looks_like(path: Path, *, max_bytes: int = MAX_BYTES) -> Layout:
     if not head.rows:
         raise fault_error(path, "the file is empty")
     known = ", ".join(layout.name for layout in LAYOUTS)
-    raise fault_error(path, f"no layout that is known: {known}; nothing of it is quoted")
+    raise fault_error(
+        path,
+        f"unknown layout, so its content is not shown. Export the loads as one of: {known}",
+    )
 
 
 def import_trace(files: Paths, *, guesses: list[Guess] | None = None, **options: Any) -> Imported:
-    """Import files of any known layout: look what they are, and read them as that.
+    """Import files of any supported layout. The first lines of a file show its layout.
 
-    ``options`` are those of the layout, see ``import_table``; one that has no meaning for it is
-    refused. What was found, and which argument changes it, is in ``guesses`` of the result (and
-    in the list of that name, as far as it got, where the import stops with an error).
+    ``options`` are the options of the layout, see ``import_table``; other options are refused. The
+    ``guesses`` of the result list each guess, and the argument that changes it. If the import
+    fails, the list ``guesses`` of the caller holds the guesses up to the error.
 
-    Raises TraceError for faults in the files and for what only the caller can decide, ValueError
-    for options out of range.
+    Raises TraceError for faulty or ambiguous files, ValueError for options out of range.
     """
     paths = file_list(files)
-    most = options.get("max_bytes") or MAX_BYTES
-    found = [looks_like(path, max_bytes=most) for path in paths]
-    layout = found[0]
-    for path, other in zip(paths, found, strict=True):
+    limit = options.get("max_bytes") or MAX_BYTES
+    layouts = [looks_like(path, max_bytes=limit) for path in paths]
+    layout = layouts[0]
+    for path, other in zip(paths, layouts, strict=True):
         if other is not layout:
-            rule = f"this is {other.name}, but {paths[0].name} is {layout.name}: import one kind"
+            rule = (
+                f"this is {other.name}, but {paths[0].name} is {layout.name}; import files of one "
+                "layout at a time"
+            )
             raise fault_error(path, rule)
-    told = [] if guesses is None else guesses
-    told.append(Guess("layout", layout.name))
-    unused = [name for name in options if name not in layout.options]
-    if unused:
-        taken = ", ".join(f"{name}=" for name in layout.options if name != "guesses")
-        raise ValueError(f"{unused[0]}= has no meaning for {layout.name}; it takes {taken}")
+    guess_list = [] if guesses is None else guesses
+    guess_list.append(Guess("layout", layout.name))
+    unsupported = [name for name in options if name not in layout.options]
+    if unsupported:
+        supported = ", ".join(f"{name}=" for name in layout.options if name != "guesses")
+        raise ValueError(
+            f"{unsupported[0]}= does not apply to {layout.name}; its options are {supported}"
+        )
     if "guesses" in layout.options:
-        options["guesses"] = told
-    return replace(layout.load(paths, **options), guesses=tuple(told))
+        options["guesses"] = guess_list
+    return replace(layout.load(paths, **options), guesses=tuple(guess_list))
 
 
 # --- Access logs and Azure -----------------------------------------------------------------------
@@ -130,7 +142,7 @@ def _access_log(
 
 
 def _is_prometheus(head: Head) -> bool:
-    """Tell whether this is JSON of query_range, or a table whose columns are named by labels."""
+    """Return True for JSON of ``query_range``, or a table with labels as column names."""
     start = "".join(head.rows[:20])
     if start.lstrip()[:1] in ("{", "["):
         return any(f'"{key}"' in start for key in ("resultType", "metric", "status"))
@@ -149,17 +161,17 @@ def _is_azure(head: Head) -> bool:
 def _azure(paths: Sequence[Path]) -> Imported:
     raise fault_error(
         paths[0],
-        "invocations of Azure Functions have to be grouped onto nodes: "
+        "the functions of an Azure Functions file must be grouped onto nodes; run "
         "corral trace import azure-functions FILES --nodes 8 --out loads.csv",
     )
 
 
-def _is_own(head: Head) -> bool:
+def _is_corral_trace(head: Head) -> bool:
     return bool(head.rows) and head.rows[0] in (",".join(COLUMNS), ",".join(COLUMNS[:3]))
 
 
 def _is_table(head: Head) -> bool:
-    """Tell whether the first rows have as many cells, two or more."""
+    """Return True if each of the first rows has at least two cells."""
     rows = head.rows[:4] if not head.rows[:1] or head.rows[0][:4] != "sep=" else head.rows[1:5]
     if len(rows) < 2 or rows[0].lstrip()[:1] in ("{", "[", "<"):
         return False
@@ -175,9 +187,9 @@ def _is_table(head: Head) -> bool:
 
 LAYOUTS: list[Layout] = [
     Layout("an access log", _is_access_log, _access_log),
-    Layout("an answer of Prometheus", _is_prometheus, import_prometheus),
+    Layout("a Prometheus response", _is_prometheus, import_prometheus),
     Layout("a day of Azure Functions", _is_azure, _azure),
-    Layout("a trace of corral's own", _is_own, import_table),
+    Layout("a corral trace", _is_corral_trace, import_table),
     Layout("a table", _is_table, import_table),
 ]
-"""In the order in which they are asked; the first that recognizes a file reads it."""
+"""The layouts in order of precedence: the first that recognizes a file reads it."""

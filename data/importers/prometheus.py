@@ -1,4 +1,4 @@
-"""Import what Prometheus answers: JSON of query_range, and tables with a column per series."""
+"""Import Prometheus responses: JSON of ``query_range``, and tables with a column per series."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from corral.data.importers.binning import (
 from corral.data.importers.counters import differences, grows
 from corral.data.importers.prometheus_files import MAX_JSON, Series, read_series
 from corral.data.importers.tables import grid as grids
-from corral.data.importers.tables.capacities import told_capacities
+from corral.data.importers.tables.capacities import set_capacities
 from corral.data.importers.tables.sheets import Sheet, Unit
 from corral.data.read import trace_name
 from corral.data.source import MAX_CELLS, MAX_NODES, fault_error
@@ -32,7 +32,7 @@ from corral.data.trace import Counts
 __all__ = ["import_prometheus"]
 
 PREFERRED = ("instance", "pod", "node", "nodename", "host", "hostname", "server", "container")
-"""Labels that name a server, the likeliest first."""
+"""Labels that name a server, in order of preference."""
 
 
 def import_prometheus(
@@ -51,34 +51,33 @@ def import_prometheus(
     max_cells: int = MAX_CELLS,
     guesses: list[Guess] | None = None,
 ) -> Imported:
-    """Import answers of Prometheus: JSON of ``query_range``, or CSV with a column per series.
+    """Import Prometheus responses: JSON of ``query_range``, or CSV with a column per series.
 
-    The same series in several files are parts of one. NaN and infinite values count as missing, and
-    are noted.
+    Parts of one series in several files are joined. NaN and infinite values count as missing, and
+    the notes state their number.
 
     Args:
-        label: the label that names the node, such as instance; default: the one that differs, of
-            several that name each series the likeliest to be a server. Series of the same node
-            are summed.
-        counter: values are counters since a start, or not; default: refuse what may be. The
-            requests of a step are then the difference between its beginning and its end, and a
-            counter that falls began again at 0.
-        zone: where clocks of a CSV stand that name no zone; default: Z.
-        scale: requests per step of a value of 1: 60 of a rate, in steps of 60 s. Fractions are
-            rounded so that each node keeps its total.
-        step: length of a step, in seconds; default: the files' own. Whole steps are summed.
-        snap: move times to the nearest multiple of so many seconds.
-        gaps: what to do where values are missing. With a counter "interpolate" spreads what it
-            grew by over the hole, and keeps the total.
+        label: label that names the node, such as instance; default: the label that differs between
+            the series. If several labels identify each series, the one that most likely names a
+            server is used. Series of the same node are summed.
+        counter: whether values are counters since a start; default: refuse possible counters. The
+            requests of a step are then the growth of the counter during the step. A counter that
+            falls restarted at 0.
+        zone: time zone of CSV times without one; default: Z.
+        scale: factor from values to requests per step, such as 60 for rates per second in steps of
+            60 s. Fractions are rounded so that each node keeps its total.
+        step: length of a step, in seconds; default: the step of the files. Whole steps are summed.
+        snap: move times to the nearest step of this many seconds.
+        gaps: treatment of missing values. For a counter, "interpolate" spreads its growth over the
+            hole, and keeps the total.
         capacity: see ``Trace.with_capacity``.
-        name: of the trace; default: that of the first file.
-        max_bytes: largest file that is read, in bytes after unpacking; default: 64 MiB.
-        max_cells: most cells that are read: rows times columns, 10 a row at least; default:
+        name: name of the trace; default: the file names joined by +.
+        max_bytes: maximum size of a file after unpacking, in bytes; default: 64 MiB.
+        max_cells: maximum number of cells: rows times columns, at least 10 per row; default:
             25 million.
-        guesses: a list that what was found out is added to.
+        guesses: list to which the guesses are appended.
 
-    Raises TraceError for faults in the files and what only the caller can decide, ValueError for
-    options out of range.
+    Raises TraceError for faulty or ambiguous files, ValueError for options out of range.
     """
     check_step(step)
     check_step(snap)
@@ -88,67 +87,69 @@ def import_prometheus(
         raise ValueError(f"scale={scale!r} must be a number above 0")
     files = file_list(paths)
     notes: list[str] = []
-    told = [] if guesses is None else guesses
+    guess_list = [] if guesses is None else guesses
     parts: list[Series] = []
     for at, path in enumerate(files):
         parts += read_series(
             path,
             zone,
             notes,
-            told if at == 0 else [],
+            guess_list if at == 0 else [],
             max_bytes=max_bytes,
             max_cells=max_cells,
         )
     series = _joined(parts)
-    node_of = _nodes(series, label, told)
+    node_of = _nodes(series, label, guess_list)
     if counter is None and grows(series):
-        first = series[0].known()[1]
+        first = series[0].present()[1]
         raise fault_error(
             series[0].path,
-            f"every series only grows, the first from {first[0]:.10g} to {first[-1]:.10g}: these "
-            "look like counters, which count since a start, not requests per step. Give "
-            "counter=True to take their differences, counter=False to take them as they are",
+            "the values look like counters, not requests per step: they only grow, in the first "
+            f"series from {first[0]:.10g} to {first[-1]:.10g}. Pass counter=True to import the "
+            "growth per step, or counter=False if the values are requests per step",
         )
     if counter:
         series = differences(series, snap or _step(series), gaps, notes)
-        told.append(Guess("counter", "requests are its differences", "counter=False"))
+        guess_list.append(Guess("counter", "requests are the growth per step", "counter=False"))
 
     grid = grids.merge(_sheets(series, node_of, notes), "utc", step=snap, notes=notes)
-    told.append(Guess("step", f"{grid.step} s", grids.other_step(grid)))
+    guess_list.append(Guess("step", f"{grid.step} s", grids.other_step(grid)))
     if counter:
         grid = grids.scaled(grid, scale or 1.0, 1.0)
     else:
-        grid = grids.scaled(grid, grids.factor(grid, _unit(series), scale, told), 1.0)
+        grid = grids.scaled(grid, grids.factor(grid, _unit(series), scale, guess_list), 1.0)
     holes = grids.find_holes(grid)
-    told += [Guess("gaps", line, "gaps=interpolate") for line in grids.tell_holes(grid, holes)]
+    guess_list += [
+        Guess("gaps", line, "gaps=interpolate") for line in grids.describe_holes(grid, holes)
+    ]
     grid = grids.fill(grid, gaps, holes, notes)
     title = name or "+".join(trace_name(path).removesuffix(".json") for path in files)
     trace = grids.finish(grid, step, title, notes)
     if capacity is not None:
-        trace = told_capacities(trace, capacity, told, notes)
+        trace = set_capacities(trace, capacity, guess_list, notes)
     else:
-        told.append(Guess("capacity", "none in the file", "capacity=1.25x"))
-    return Imported(trace, tuple(notes), tuple(told))
+        guess_list.append(Guess("capacity", "none in the file", "capacity=1.25x"))
+    return Imported(trace, tuple(notes), tuple(guess_list))
 
 
 def _joined(series: Sequence[Series]) -> list[Series]:
-    """Return each series once: parts of one, from several files, put together in order of time."""
+    """Return each series once, with its parts from several files joined in order of time."""
     parts: dict[tuple[tuple[str, str], ...], list[Series]] = {}
-    for each in series:
-        parts.setdefault(tuple(sorted(each.labels.items())), []).append(each)
-    whole = []
-    for several in parts.values():
-        times = np.concatenate([part.times for part in several])
-        values = np.concatenate([part.values for part in several])
+    for one in series:
+        parts.setdefault(tuple(sorted(one.labels.items())), []).append(one)
+    joined = []
+    for members in parts.values():
+        times = np.concatenate([part.times for part in members])
+        values = np.concatenate([part.values for part in members])
         order = np.argsort(times, kind="stable")
         times, values = times[order], values[order]
-        if (again := np.diff(times) == 0).any():
-            when = format_time(int(times[int(again.argmax())]), "utc")
-            rule = f"{when} stands there twice for {_text(several[0])}: files must not overlap"
-            raise fault_error(several[-1].path, rule)
-        check_gap(times, str(several[0].path))
-        whole.append(replace(several[0], times=times, values=values))
-    return whole
+        if (repeated := np.diff(times) == 0).any():
+            when = format_time(int(times[int(repeated.argmax())]), "utc")
+            rule = f"{when} occurs twice in series {_text(members[0])}; files must not overlap"
+            raise fault_error(members[-1].path, rule)
+        check_gap(times, str(members[0].path))
+        joined.append(replace(members[0], times=times, values=values))
+    return joined
 
 
 def _text(series: Series) -> str:
@@ -156,53 +157,62 @@ def _text(series: Series) -> str:
 
 
 def _step(series: Sequence[Series]) -> int:
-    distances = np.concatenate([np.diff(each.times) for each in series])
+    distances = np.concatenate([np.diff(one.times) for one in series])
     if not len(distances):
-        rule = "a single time has no step; two or more are needed"
+        rule = "the step is unknown: at least two times are required"
         raise fault_error(series[0].path, rule)
-    sizes, often = np.unique(distances, return_counts=True)
-    return int(sizes[often.argmax()])
+    sizes, counts = np.unique(distances, return_counts=True)
+    return int(sizes[counts.argmax()])
 
 
 def _unit(series: Sequence[Series]) -> Unit:
-    for each in series:
-        if each.unit.seconds != series[0].unit.seconds:
-            raise fault_error(each.path, f"the unit of {_text(each)} is not that of other series")
+    for one in series:
+        if one.unit.seconds != series[0].unit.seconds:
+            raise fault_error(
+                one.path,
+                f"the unit of {_text(one)} differs from other series; import it separately",
+            )
     return series[0].unit
 
 
 # --- Nodes ---------------------------------------------------------------------------------------
 
 
-def _nodes(series: Sequence[Series], label: str | None, told: list[Guess]) -> list[str]:
-    """Return the name of each series' node."""
-    path, labels = series[0].path, [each.labels for each in series]
+def _nodes(series: Sequence[Series], label: str | None, guesses: list[Guess]) -> list[str]:
+    """Return the node name of each series."""
+    path, labels = series[0].path, [one.labels for one in series]
     chosen = label or _label(path, labels)
     if chosen is None:
-        nodes = [trace_name(each.path).removesuffix(".json") for each in series]
-        told.append(Guess("nodes", f"one series without labels, called {nodes[0]}"))
+        nodes = [trace_name(one.path).removesuffix(".json") for one in series]
+        guesses.append(Guess("nodes", f"one series without a server label, named {nodes[0]}"))
         return nodes
-    lacking = [each for each in series if not each.labels.get(chosen)]
-    if lacking:
-        known = ", ".join(dict.fromkeys(key for each in labels for key in each)) or "none"
-        rule = f"no label {chosen!r} in {_text(lacking[0])}; labels are {known}: label= names one"
-        raise fault_error(lacking[0].path, rule)
-    nodes = [each[chosen] for each in labels]
+    unlabeled = [one for one in series if not one.labels.get(chosen)]
+    if unlabeled:
+        known_labels = ", ".join(dict.fromkeys(key for one in labels for key in one)) or "none"
+        rule = (
+            f"no label {chosen!r} in {_text(unlabeled[0])}; labels are {known_labels}; pass one as "
+            "label="
+        )
+        raise fault_error(unlabeled[0].path, rule)
+    nodes = [one[chosen] for one in labels]
     for node in nodes:
         if (rule_or_none := name_rule(node)) is not None:
             raise fault_error(path, f"label {chosen!r}, {node!r}: {rule_or_none}")
     names = list(dict.fromkeys(nodes))
     if len(names) > MAX_NODES:
-        raise fault_error(path, f"{len(names):,} nodes are more than {MAX_NODES:,}")
+        raise fault_error(
+            path,
+            f"{len(names):,} nodes exceed the limit of {MAX_NODES:,}; pass another label=",
+        )
     listed = ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
-    told.append(Guess("nodes", f"{len(names)}, by label {chosen}: {listed}", "label=LABEL"))
+    guesses.append(Guess("nodes", f"{len(names)}, by label {chosen}: {listed}", "label=LABEL"))
     return nodes
 
 
 def _label(path: Path, labels: Sequence[dict[str, str]]) -> str | None:
-    """Return the label that names the nodes; None: a single series has none."""
-    values = {key: [each.get(key, "") for each in labels] for key in labels[0]}
-    values |= {key: [each.get(key, "") for each in labels] for each in labels for key in each}
+    """Return the label that names the nodes; None for a single series without a server label."""
+    values = {key: [one.get(key, "") for one in labels] for key in labels[0]}
+    values |= {key: [one.get(key, "") for one in labels] for one in labels for key in one}
 
     def place(key: str) -> int:
         return PREFERRED.index(key) if key in PREFERRED else len(PREFERRED)
@@ -210,40 +220,40 @@ def _label(path: Path, labels: Sequence[dict[str, str]]) -> str | None:
     if len(labels) == 1:
         likely = [key for key in values if key in PREFERRED]
         return min(likely, key=place) if likely else None
-    differing = {key: len(set(each)) for key, each in values.items() if len(set(each)) > 1}
-    telling = [key for key, many in differing.items() if many == len(labels)]
-    if len(differing) == 1 or telling:
-        return min(telling or differing, key=place)
-    many = ", ".join(f"{key} ({number} values)" for key, number in differing.items())
+    differing = {key: len(set(one)) for key, one in values.items() if len(set(one)) > 1}
+    identifying = [key for key, text in differing.items() if text == len(labels)]
+    if len(differing) == 1 or identifying:
+        return min(identifying or differing, key=place)
+    text = ", ".join(f"{key} ({number} values)" for key, number in differing.items())
     raise fault_error(
         path,
-        f"the {len(labels)} series differ in {many}; which names the node? With "
-        f"label={min(differing, key=place)} the series of each are summed",
+        f"the {len(labels)} series differ in {text}. Pass the label that names the node, such as "
+        f"label={min(differing, key=place)}; series of one node are summed",
     )
 
 
 def _sheets(series: Sequence[Series], node_of: Sequence[str], notes: list[str]) -> list[Sheet]:
-    """Return one sheet for each node: the sum of its series, where any of them has a value."""
+    """Return one sheet per node: the sum of its series at each time with a value."""
     groups: dict[str, list[Series]] = {}
-    for each, node in zip(series, node_of, strict=True):
-        groups.setdefault(node, []).append(each)
+    for one, node in zip(series, node_of, strict=True):
+        groups.setdefault(node, []).append(one)
     if len(groups) < len(series):
-        notes.append(f"{len(series):,} series were summed to {counted(len(groups), 'node')}")
-    sheets, partly = [], 0
+        notes.append(f"{len(series):,} series were summed into {counted(len(groups), 'node')}")
+    sheets, num_incomplete = [], 0
     for node, members in groups.items():
-        times: Counts = np.unique(np.concatenate([each.times for each in members]))  # [T]
-        total, known = np.zeros(len(times)), np.zeros(len(times), dtype=np.int64)
-        for each in members:
-            at = np.searchsorted(times, each.times)
-            here = ~np.isnan(each.values)
-            total[at[here]] += each.values[here]
-            known[at[here]] += 1
-        partly += int(((known > 0) & (known < len(members))).sum())
-        arrivals = np.where(known > 0, total, np.nan)[:, None]  # [T, 1]
+        times: Counts = np.unique(np.concatenate([one.times for one in members]))  # [T]
+        total, num_present = np.zeros(len(times)), np.zeros(len(times), dtype=np.int64)
+        for one in members:
+            at = np.searchsorted(times, one.times)
+            present = ~np.isnan(one.values)
+            total[at[present]] += one.values[present]
+            num_present[at[present]] += 1
+        num_incomplete += int(((num_present > 0) & (num_present < len(members))).sum())
+        arrivals = np.where(num_present > 0, total, np.nan)[:, None]  # [T, 1]
         sheets.append(Sheet(members[0].table, times, [node], arrivals, None))
-    if partly:
+    if num_incomplete:
         notes.append(
-            f"{counted(partly, 'sum')} {were(partly)} made without a series that has no value at "
-            "that time, which counted as 0"
+            f"{counted(num_incomplete, 'sum')} {were(num_incomplete)} incomplete: a series without "
+            "a value at that time counted as 0"
         )
     return sheets

@@ -1,4 +1,4 @@
-"""Rows of CSV files in other shapes than a trace file's, one at a time."""
+"""Read CSV files row by row, in layouts other than the trace format."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ def require_times(
     mark: str | None = None,
     encoding: str = "utf-8",
 ) -> None:
-    """Raise TraceError, which quotes nothing, where a file has no times in its first lines.
+    """Raise TraceError, without quoting the file, if its first lines hold no times.
 
-    ``named`` are the columns that the caller named; a file that has one of them is what it should
-    be. See ``mentions_times``.
+    ``named`` are the columns that the caller named. A file with one of them always passes. See
+    ``mentions_times``.
     """
     head = head_of(path, max_bytes=max_bytes)
     rows = head.decode(encoding, errors="replace").splitlines()
     if len(head) == HEAD and len(rows) > 1:
-        rows.pop()  # is cut
+        rows.pop()  # it may be incomplete
     if any(rows) and not mentions_times(rows, mark=mark, named=named):
         rule = (
-            "no column of times in its first lines: this does not look like a file of loads, so "
-            f"nothing of it is quoted; if it is one: corral trace import {path} --time-column NAME "
-            "--time-format FORMAT"
+            "no time column in the first lines. This does not look like a file of loads, so its "
+            f"content is not shown. If it is one, run corral trace import {path} --time-column "
+            "NAME --time-format FORMAT"
         )
         raise fault_error(path, rule)
 
@@ -50,11 +50,12 @@ def records(
     max_cells: int,
     named: Collection[str] = (),
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield line number and fields of each row, the header first; rows as long as the header only.
+    """Yield the line number and fields of each row, beginning with the header.
 
-    Blank lines are allowed at the end. A last line without line end is taken as complete, and
-    noted: public data sets have such files. Raises TraceError as ``chunks``, ``weigh`` and
-    ``require_times`` do, and where the file is empty; other faults go to ``faults``.
+    A row and the header must have the same length. Blank lines are allowed at the end. A last line
+    without line end is accepted with a note, as public data sets have such files. Raises TraceError
+    as ``chunks``, ``weigh`` and ``require_times`` do, and for an empty file. Other faults are added
+    to ``faults``.
     """
     require_times(path, max_bytes=max_bytes, named=named)
     weigh(path, max_bytes=max_bytes, max_cells=max_cells)
@@ -72,11 +73,15 @@ def records(
             faults.add("blank line in the middle of the file; remove it", blank)
             blank = 0
         if not raw.endswith(b"\n"):
-            notes.append(f"{path.name}: the last line has no line end; it was taken as complete")
+            notes.append(f"{path.name}: the last line has no line end; it was read as complete")
         try:
             fields = next(csv.reader([line], strict=True)) if '"' in line else line.split(",")
         except csv.Error as error:
-            faults.add(f"quotes are not in order ({error})", number, value=line)
+            faults.add(
+                f"invalid quotes ({error}); quote whole fields, and double the quotes inside them",
+                number,
+                value=line,
+            )
             continue
         width = width or len(fields)
         if len(fields) == width:
@@ -88,17 +93,22 @@ def records(
     faults.check()
 
 
-def find_column(header: Sequence[str], wanted: str | None, default: int, faults: Faults) -> int:
-    """Return the index of column ``wanted``; None: ``default``. Raises TraceError if missing."""
+def find_column(header: Sequence[str], requested: str | None, default: int, faults: Faults) -> int:
+    """Return the index of column ``wanted``, or ``default`` if it is None.
+
+    Raises TraceError for a missing column.
+    """
     if any(parse_instant(name, "Z") for name in header):
-        faults.add("a header is needed, this is a row of data", 1, value=",".join(header))
+        faults.add(
+            "missing header: this is a row of data; add a header line", 1, value=",".join(header)
+        )
         faults.check()
-    if wanted is None and default < len(header):
+    if requested is None and default < len(header):
         return default
-    if wanted is not None and header.count(wanted) == 1:
-        return header.index(wanted)
-    missing = "another column is needed" if wanted is None else f"no column {wanted!r}"
-    close = difflib.get_close_matches(wanted or "", header, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    faults.add(f"{missing}, the header has: {', '.join(header)}{hint}", 1)
-    raise TraceError(faults.found)
+    if requested is not None and header.count(requested) == 1:
+        return header.index(requested)
+    missing = "another column is required" if requested is None else f"no column {requested!r}"
+    similar = difflib.get_close_matches(requested or "", header, n=1)
+    hint = f"; did you mean {similar[0]!r}?" if similar else ""
+    faults.add(f"{missing}; the header has: {', '.join(header)}{hint}", 1)
+    raise TraceError(faults.faults)

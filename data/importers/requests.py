@@ -11,8 +11,8 @@ from corral.data.importers.binning import (
     Paths,
     file_list,
     finish,
+    first_names,
     node_names,
-    some,
 )
 from corral.data.importers.records import find_column, records
 from corral.data.read import trace_name
@@ -36,21 +36,21 @@ def import_requests(
 ) -> Imported:
     """Import files with one row per request, counted into steps of ``step`` seconds.
 
-    Times are ISO-8601 or seconds since 1970, with fractions of a second where they have them. Each
-    file is a node, called like the file or as ``names`` says, and the nodes are cut to the time
-    they have in common. With ``node_column`` nothing is cut. A step without rows counts 0. Steps
+    Times are ISO-8601 or seconds since 1970, with or without fractions. Without ``node_column``,
+    each file is one node, named after the file or by ``names``, and all nodes are cut to their
+    common time range. With ``node_column`` nothing is cut. A step without rows counts 0. Steps
     begin at multiples of ``step`` seconds since 1970-01-01 UTC.
 
     Args:
         step: length of a step, in seconds.
-        column: column of the time; default: the 1st.
-        node_column: column that names the node. In all files.
-        names: names of the nodes, with commas; equal ones join their files.
-        zone: time zone of times that name none, such as -04:00.
+        column: time column; default: the first.
+        node_column: column that names the node, in all files.
+        names: node names separated by commas; equal names join their files.
+        zone: time zone of times without one, such as -04:00.
         capacity: see ``Trace.with_capacity``.
-        name: of the trace; default: that of the first file.
-        max_bytes: largest file that is read, in bytes after unpacking; default: 192 MiB.
-        max_cells: most cells that are read: rows times columns, 10 a row at least; default:
+        name: name of the trace; default: the file names joined by +.
+        max_bytes: maximum size of a file after unpacking, in bytes; default: 192 MiB.
+        max_cells: maximum number of cells: rows times columns, at least 10 per row; default:
             25 million.
 
     Raises TraceError for faults in the files, ValueError for options out of range.
@@ -61,7 +61,7 @@ def import_requests(
     unread: list[str] = []
     files = file_list(paths)
     if node_column is not None and names is not None:
-        raise ValueError("give names= or node_column=, not both")
+        raise ValueError("pass names= or node_column=, not both")
     nodes = [""] * len(files) if node_column is not None else node_names(files, names)
     named = [name for name in (column, node_column) if name]
     for path, node in zip(files, nodes, strict=True):
@@ -70,10 +70,10 @@ def import_requests(
         _, header = next(rows)
         time_at = find_column(header, column, 0, faults)
         node_at = None if node_column is None else find_column(header, node_column, 0, faults)
-        others = [n for at, n in enumerate(header) if at not in (time_at, node_at)]
-        if others:
-            hint = "" if node_column else "; node_column= names one that tells servers apart"
-            unread.append(f"{path.name}: columns not read: {some(others)}{hint}")
+        unused_columns = [n for at, n in enumerate(header) if at not in (time_at, node_at)]
+        if unused_columns:
+            hint = "" if node_column else "; if one names the server, pass it as node_column="
+            unread.append(f"{path.name}: columns not read: {first_names(unused_columns)}{hint}")
         line = 1
         for line, fields in rows:
             instant = parse_instant(fields[time_at], zone)
@@ -87,7 +87,7 @@ def import_requests(
             else:
                 counted.add(node, instant[0])
         if line == 1:
-            faults.add("no rows below the header")
+            faults.add("the file has no rows below the header")
         faults.check()
     loads = counted.loads(notes, together=node_column is not None)
     title = name or "+".join(map(trace_name, files))

@@ -1,4 +1,4 @@
-"""Import load traces from CSV files with one row per time, and gaps in time."""
+"""Import load traces from CSV files with one row per time, possibly with gaps."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from corral.data.importers.binning import (
     counted,
     file_list,
     finish,
+    first_names,
     node_names,
     resample,
-    some,
     were,
 )
 from corral.data.importers.records import find_column, records
@@ -66,24 +66,24 @@ def import_series(
 ) -> Imported:
     """Import files of ``timestamp,value`` rows: requests per step, one node per file.
 
-    Times are ISO-8601 or seconds since 1970. A file's own step is the commonest distance of its
-    times. Nodes are called like their files, or as ``names`` says, and cut to the time they have in
-    common. Values such as ``94.0`` are whole. What was trimmed, filled, rounded or sorted stands in
-    ``notes``.
+    Times are ISO-8601 or seconds since 1970. The step of a file is the most common distance between
+    its times. Nodes are named after their files, or by ``names``. They are cut to their common time
+    range. Values such as ``94.0`` are whole. The notes list trimmed, filled, rounded and sorted
+    data.
 
     Args:
-        names: names of the nodes, with commas; equal ones join their files.
-        column: column of the load; default: the 2nd.
-        time_column: column of the time; default: the 1st.
-        zone: time zone of times that name none, such as -04:00.
-        step: length of a step, in seconds; default: the files' own. Whole multiples are summed.
-        gaps: what to do where times are missing. Refuse the file, or fill in zero, the previous
-            value, or a straight line rounded to whole requests.
-        round_values: round fractions to whole requests. Else they are refused.
+        names: node names separated by commas; equal names join their files.
+        column: load column; default: the second.
+        time_column: time column; default: the first.
+        zone: time zone of times without one, such as -04:00.
+        step: length of a step, in seconds; default: the step of the files. Multiples are summed.
+        gaps: treatment of missing times. Refuse the file, or fill in zero, the previous value, or a
+            straight line rounded to whole requests.
+        round_values: round fractions to whole requests. By default they are refused.
         capacity: see ``Trace.with_capacity``.
-        name: of the trace; default: that of the first file.
-        max_bytes: largest file that is read, in bytes after unpacking; default: 192 MiB.
-        max_cells: most cells that are read: rows times columns, 10 a row at least; default:
+        name: name of the trace; default: the node names joined by +.
+        max_bytes: maximum size of a file after unpacking, in bytes; default: 192 MiB.
+        max_cells: maximum number of cells: rows times columns, at least 10 per row; default:
             25 million.
 
     Raises TraceError for faults in the files, ValueError for options out of range.
@@ -105,14 +105,14 @@ def import_series(
 
 
 class _Part:
-    """Times, counts and line numbers of one file."""
+    """The times, counts and line numbers of one file."""
 
     def __init__(self, path: Path, notes: list[str]) -> None:
         self.path = path
         self.faults = Faults(path)
         self.notes = notes
         self.times, self.counts, self.lines = array("q"), array("q"), array("q")  # [R] each
-        self.others: list[str] = []  # columns that are not read
+        self.other_columns: list[str] = []  # columns that are not read
 
     def read(
         self,
@@ -134,15 +134,17 @@ class _Part:
         )
         _, header = next(rows)
         if column is None and tuple(header) in (COLUMNS, COLUMNS[:3]):
-            self.faults.add(f"this already is a trace: corral replay {self.path}", 1)
+            self.faults.add(f"this is already a trace; run corral replay {self.path}", 1)
             self.faults.check()
         time_at = find_column(header, time_column, 0, self.faults)
         value_at = find_column(header, column, 1 if time_at == 0 else 0, self.faults)
-        self.others = [name for at, name in enumerate(header) if at not in (time_at, value_at)]
+        self.other_columns = [
+            name for at, name in enumerate(header) if at not in (time_at, value_at)
+        ]
         rounded = 0
         for line, fields in rows:
             if not self.times and column is None:
-                self._check_others(header, fields)
+                self._check_other_columns(header, fields)
             instant = parse_instant(fields[time_at], zone)
             text = fields[value_at]
             count = parse_count(text)
@@ -157,10 +159,10 @@ class _Part:
             elif count is None:
                 rule = count_rule(text)
                 if _DECIMAL.fullmatch(text):
-                    rule += "; round_values (on the command line --round) rounds each value"
+                    rule += "; to round each value, pass round_values (on the command line --round)"
                 self.faults.add(rule, line, header[value_at], text)
             elif len(self.times) == MAX_COUNTS:
-                rule = f"more than {MAX_COUNTS:,} rows: split the file, and import its parts"
+                rule = f"more than {MAX_COUNTS:,} rows; split the file, and import its parts"
                 raise fault_error(self.path, rule, line)
             else:
                 self.times.append(instant[0])
@@ -170,39 +172,41 @@ class _Part:
         if rounded:
             words = f"{counted(rounded, 'fraction')} {were(rounded)} rounded"
             self.notes.append(f"{self.path.name}: {words}")
-        if self.others:
-            self.notes.append(f"{self.path.name}: columns not read: {some(self.others)}")
+        if self.other_columns:
+            self.notes.append(
+                f"{self.path.name}: columns not read: {first_names(self.other_columns)}"
+            )
         if not self.times:
-            self.faults.add("no rows below the header")
+            self.faults.add("the file has no rows below the header")
             self.faults.check()
 
-    def _check_others(self, header: Sequence[str], fields: Sequence[str]) -> None:
-        """Refuse a wide table, by its first row: nothing is left out unseen."""
-        numbers = [n for n in self.others if _NUMBER.fullmatch(fields[header.index(n)])]
+    def _check_other_columns(self, header: Sequence[str], fields: Sequence[str]) -> None:
+        """Refuse a table with further number columns in its first row, to skip no load unseen."""
+        numbers = [n for n in self.other_columns if _NUMBER.fullmatch(fields[header.index(n)])]
         if numbers:
             self.faults.add(
-                f"there are more columns of numbers ({some(numbers)}): give column= for one, or "
-                f"corral trace import {self.path} for a node of each",
+                f"other columns hold numbers, too ({first_names(numbers)}). Pass column= for one "
+                f"of them, or run corral trace import {self.path} for one node per column",
                 1,
             )
             self.faults.check()
 
 
 def _sample(node: str, parts: Sequence[_Part], gaps: Gaps, notes: list[str]) -> Sampled:
-    """Return the load of a node on an even grid, its gaps filled as ``gaps`` says."""
+    """Return the load of a node on an even grid, with gaps filled by the rule ``gaps``."""
     times = np.concatenate([np.array(part.times) for part in parts])  # [R]
     counts = np.concatenate([np.array(part.counts) for part in parts])  # [R]
     if len(times) < 2:
-        parts[0].faults.add("a single row has no step; two or more are needed")
+        parts[0].faults.add("a single row has no step; at least two rows are required")
         parts[0].faults.check()
     order = np.argsort(times, kind="stable")
     if (np.diff(order) < 0).any():
-        notes.append(f"{node}: rows were not in order of time; they were sorted")
+        notes.append(f"{node}: rows were out of order, and were sorted by time")
     times, counts = times[order], counts[order]
     distance = np.diff(times)  # [R - 1]
 
     def place(row: int) -> tuple[_Part, int]:
-        """Return the file and the line of a row, in order of time."""
+        """Return the file and the line of a row, by its index in order of time."""
         at = int(order[row])
         for part in parts:
             if at < len(part.lines):
@@ -211,7 +215,7 @@ def _sample(node: str, parts: Sequence[_Part], gaps: Gaps, notes: list[str]) -> 
         raise AssertionError
 
     def refuse(rows: Flags, rule: str) -> None:
-        """Raise a fault of the first row whose distance to the row before is wrong."""
+        """Raise a fault for the first row at a wrong distance from the previous row."""
         if rows.any():
             at = int(rows.argmax()) + 1
             part, line = place(at)
@@ -221,17 +225,19 @@ def _sample(node: str, parts: Sequence[_Part], gaps: Gaps, notes: list[str]) -> 
 
     if not distance.all():
         at = int((distance == 0).argmax())
-        refuse(distance == 0, _twice(place(at + 1)[0], counts[at] == counts[at + 1]))
+        refuse(distance == 0, _repeated_rule(place(at + 1)[0], counts[at] == counts[at + 1]))
     check_gap(times, str(parts[0].path))
-    sizes, often = np.unique(distance, return_counts=True)
-    step = int(sizes[often.argmax()])
-    refuse(distance % step > 0, f"{{}} s after the row before, no multiple of the usual {step} s")
+    sizes, counts_of_sizes = np.unique(distance, return_counts=True)
+    step = int(sizes[counts_of_sizes.argmax()])
+    refuse(distance % step > 0, f"{{}} s after the previous row, not a multiple of {step} s")
     missing = int((distance // step - 1).sum())
     if gaps == "refuse":
-        absent = f"{counted(missing, 'step')} {'is' if missing == 1 else 'are'} missing in all"
+        missing_text = (
+            f"{counted(missing, 'step')} {'is' if missing == 1 else 'are'} missing in all"
+        )
         rule = (
-            f"{{}} s after the row before, the step is {step} s; {absent}: "
-            "choose gaps='zero', 'previous' or 'interpolate' to fill them"
+            f"{{}} s after the previous row, but the step is {step} s; {missing_text}. "
+            "Pass gaps='zero', 'previous' or 'interpolate' to fill them"
         )
         refuse(distance > step, rule)
     check_size(missing, str(parts[0].path), int(times[0]))
@@ -243,26 +249,25 @@ def _sample(node: str, parts: Sequence[_Part], gaps: Gaps, notes: list[str]) -> 
     return Sampled(node, int(times[0]), step, _fill(index, counts, gaps))
 
 
-def _twice(part: _Part, same: bool) -> str:
-    """Return why a time that stands there twice is refused, and what to do."""
-    rule = "this time stands there twice"
-    if part.others:
-        told = (
-            f"{rule}, and the file has further columns ({some(part.others)}): where one of them "
-            f"names the server, corral trace import {part.path} --node-column NAME makes a node "
-            "of each"
+def _repeated_rule(part: _Part, same_value: bool) -> str:
+    """Return the reason why a repeated time is refused, with a remedy."""
+    rule = "this time occurs twice"
+    if part.other_columns:
+        message = (
+            f"{rule}, and the file has other columns ({first_names(part.other_columns)}). If one "
+            f"of them names the server, run corral trace import {part.path} --node-column NAME"
         )
-        return told.replace("{", "{{").replace("}", "}}")
-    if same:
+        return message.replace("{", "{{").replace("}", "}}")
+    if same_value:
         return f"{rule}, with the same value; remove one of the rows"
     return (
-        f"{rule}, with two values: add them up where they are parts of one count; where they are "
-        "of two servers, a column that names the server is missing"
+        f"{rule}, with two values. If they are parts of one count, add them up. If they belong to "
+        "two servers, add a column that names the server"
     )
 
 
 def _fill(index: Counts, counts: Counts, gaps: Gaps) -> Counts:
-    """Return the counts [index[-1] + 1] of the whole grid; row r has ``index[r]`` in it."""
+    """Return the counts [index[-1] + 1] of the whole grid. Row r belongs at ``index[r]``."""
     grid = np.arange(index[-1] + 1)
     if gaps == "interpolate":
         line: Counts = np.rint(np.interp(grid, index, counts)).astype(np.int64)

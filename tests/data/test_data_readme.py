@@ -63,7 +63,7 @@ def test_figures_of_the_bundled_traces(name, column):
         "requests": f"{trace.arrivals.sum():,}",
         "mean load of all": f"{trace.arrivals.sum(axis=1).mean():.1f}",
         "mean capacity of all": f"{trace.capacity.sum(axis=1).mean():.1f}",
-        "served if nobody": served(0, len(trace))[0],
+        "served without forwarding": served(0, len(trace))[0],
         "served at best": served(0, len(trace))[1],
         "the same, first": " and ".join(served(0, cut)),
         "the same, last": " and ".join(served(cut, len(trace))),

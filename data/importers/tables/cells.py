@@ -1,4 +1,4 @@
-"""The columns of a delimited file, each cell's text kept once."""
+"""Read the columns of a delimited file, storing each distinct cell text once."""
 
 from __future__ import annotations
 
@@ -29,36 +29,38 @@ MISSING = frozenset(
 """Cells without a value, in lower case."""
 
 BATCH = 500
-"""Rows that are put into their columns at once: few, as a row may have 60,000 cells."""
+"""Rows that are added to the columns at once: few, as a row may have 60,000 cells."""
 
 MAX_COLUMNS, LONGEST_NAME = 25_000, 2_000
 
 MAX_TEXTS = 5_000_000
-"""As many different texts are kept, about 600 MB of them."""
+"""Maximum number of distinct texts in memory, about 600 MB."""
 
 
 @dataclass
 class Column:
-    """One column: row r holds ``cells[codes[r]]``. Cells of a file are texts without space around;
-    those of a DataFrame are what it holds."""
+    """One column: row r holds ``cells[codes[r]]``.
+
+    Cells of a file are stripped texts. Cells of a DataFrame keep their types.
+    """
 
     name: str
     codes: npt.NDArray[np.int32]  # [R]
-    cells: Sequence[Any]  # each once
+    cells: Sequence[Any]  # distinct
 
     def sample(self) -> list[Any]:
-        """Return the first cells that hold something."""
-        return list(islice((each for each in self.cells if not is_missing(each)), 200))
+        """Return the first 200 distinct cells that are not missing."""
+        return list(islice((cell for cell in self.cells if not is_missing(cell)), 200))
 
 
 @dataclass
 class Table:
-    """The columns of a file or DataFrame, and where its rows stand."""
+    """The columns of a file or DataFrame, and the line number of each row."""
 
     path: Path
     columns: dict[str, Column]
     lines: Counts  # [R] line of each row
-    delimiter: str | None  # None: no file
+    delimiter: str | None  # None if the table is not from a file
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -77,14 +79,16 @@ def is_missing(cell: object) -> bool:
 
 
 def joined(columns: Sequence[Column], mark: str) -> Column:
-    """Return one column of several: their cells with ``mark`` between."""
-    first, *others = columns
-    for other in others:
-        pair = first.codes.astype(np.int64) * len(other.cells) + other.codes
+    """Return several columns as one, with ``mark`` between their cells."""
+    first, *rest = columns
+    for column in rest:
+        pair = first.codes.astype(np.int64) * len(column.cells) + column.codes
         pairs, codes = np.unique(pair, return_inverse=True)
-        width = len(other.cells)
-        cells = [f"{first.cells[p // width]}{mark}{other.cells[p % width]}" for p in pairs.tolist()]
-        first = Column(f"{first.name}+{other.name}", codes.astype(np.int32), cells)
+        width = len(column.cells)
+        cells = [
+            f"{first.cells[p // width]}{mark}{column.cells[p % width]}" for p in pairs.tolist()
+        ]
+        first = Column(f"{first.name}+{column.name}", codes.astype(np.int32), cells)
     return first
 
 
@@ -101,13 +105,14 @@ def read_table(
 ) -> Table:
     """Return the columns of a delimited file, plain or gzip.
 
-    ``delimiter`` is found where None: the one of , ; tab | that the header has most of. A first
-    line such as ``sep=;``, and blank lines, are passed over.
+    The default ``delimiter`` is the most frequent of , ; tab | in the header. A first line such as
+    ``sep=;``, and blank lines, are skipped.
 
-    ``named``: columns that the caller named; ``has_times``: see ``require_times``.
+    ``named`` are the columns that the caller named. With ``has_times``, ``require_times`` checks
+    the file.
 
-    Raises TraceError where rows are not as long as the header, quotes are not in order, names of
-    columns repeat or are too long, or there are more than ``max_cells`` cells.
+    Raises TraceError if a row and the header differ in length, quotes are invalid, column names
+    repeat or are too long, or the file has more than ``max_cells`` cells.
     """
     faults = Faults(path)
     try:
@@ -130,12 +135,12 @@ def read_table(
         if not header:
             raise fault_error(path, "the file is empty")
         if len(header) > MAX_COLUMNS:
-            raise fault_error(path, f"{len(header):,} columns: no table of loads has so many")
+            raise fault_error(path, f"{len(header):,} columns exceed the limit of {MAX_COLUMNS:,}")
         if max(map(len, header)) > LONGEST_NAME:
-            rule = f"a column's name is longer than {LONGEST_NAME:,} characters"
+            rule = f"a column name is longer than {LONGEST_NAME:,} characters; shorten it"
             raise fault_error(path, rule)
         columns = _Columns(path, header)
-        blank = again = 0
+        blank = repeated = 0
         while batch := [(rows.line_num + skipped, row) for row in islice(rows, BATCH)]:
             if {len(row) for _, row in batch} == {len(header)} and titles not in map(_row, batch):
                 columns.add(batch)
@@ -143,34 +148,44 @@ def read_table(
             good = []
             for line, row in batch:
                 if row == titles:
-                    again += 1
+                    repeated += 1
                 elif len(row) == len(header):
                     good.append((line, row))
                 elif not row:
                     blank += 1
                 else:
-                    many = f"{len(row)} {'cell' if len(row) == 1 else 'cells'}"
-                    rule = f"{many}, the header has {len(header)}"
+                    num_cells = f"{len(row)} {'cell' if len(row) == 1 else 'cells'}"
+                    rule = f"the row has {num_cells}, the header has {len(header)}"
                     faults.add(rule, line, value=mark.join(row[:60]))
             columns.add(good)
         faults.check()
     except UnicodeError:
         raise fault_error(
-            path, f"not {encoding}: save it as UTF-8, or give its encoding, such as encoding=cp1252"
+            path,
+            f"the file is not valid {encoding}; save it as UTF-8, or pass its encoding, such as "
+            "encoding=cp1252",
         ) from None
     except LookupError:
-        raise ValueError(f"encoding={encoding!r} is not known; try cp1252 or utf-8") from None
+        raise ValueError(
+            f"unknown encoding={encoding!r}; pass one such as cp1252 or utf-8"
+        ) from None
     except csv.Error as error:
-        raise fault_error(path, f"quotes are not in order ({error})", rows.line_num) from None
+        raise fault_error(
+            path,
+            f"invalid quotes ({error}); quote whole cells, and double the quotes inside them",
+            rows.line_num,
+        ) from None
     if blank:
-        notes.append(f"{path.name}: {counted(blank, 'blank line')} {were(blank)} passed over")
-    if again:
-        notes.append(f"{path.name}: the header stands there {counted(again, 'time')} again")
+        notes.append(f"{path.name}: {counted(blank, 'blank line')} {were(blank)} skipped")
+    if repeated:
+        notes.append(
+            f"{path.name}: {counted(repeated, 'repeated header')} {were(repeated)} skipped"
+        )
     return columns.table(mark, notes)
 
 
 class _Raw(io.RawIOBase):
-    """A file of pieces of bytes."""
+    """A raw stream that reads from an iterator of bytes."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self.pieces, self.rest = pieces, b""
@@ -185,21 +200,21 @@ class _Raw(io.RawIOBase):
         return size
 
 
-def _chained(first: str, others: Iterable[str]) -> Iterator[str]:
+def _chained(first: str, lines: Iterable[str]) -> Iterator[str]:
     yield first
-    yield from others
+    yield from lines
 
 
 _row = itemgetter(1)
 
 
 class _Columns:
-    """Columns that grow by batches of rows."""
+    """Columns that are filled in batches of rows."""
 
     def __init__(self, path: Path, header: list[str]) -> None:
         self.path, self.header = path, header
-        # A new cell gets the next number.
-        self.seen = [defaultdict[str, int](count().__next__) for _ in header]
+        # A new text gets the next code.
+        self.codes_of_texts = [defaultdict[str, int](count().__next__) for _ in header]
         self.codes = [array("i") for _ in header]
         self.lines = array("q")
 
@@ -208,30 +223,30 @@ class _Columns:
             return
         lines, cells = zip(*rows, strict=True)
         self.lines.extend(lines)
-        for seen, codes, column in zip(
-            self.seen, self.codes, zip(*cells, strict=True), strict=True
+        for code_of_text, codes, column in zip(
+            self.codes_of_texts, self.codes, zip(*cells, strict=True), strict=True
         ):
-            codes.extend(map(seen.__getitem__, column))
-        if sum(map(len, self.seen)) > MAX_TEXTS:
+            codes.extend(map(code_of_text.__getitem__, column))
+        if sum(map(len, self.codes_of_texts)) > MAX_TEXTS:
             raise fault_error(
                 self.path,
-                f"more than {MAX_TEXTS:,} different cells; split the file. Of one row per request, "
-                "corral trace import requests reads files row by row",
+                f"more than {MAX_TEXTS:,} different cells; split the file. If each row is one "
+                "request, use corral trace import requests, which reads files row by row",
             )
 
     def table(self, delimiter: str, notes: list[str]) -> Table:
         if not self.lines:
-            raise fault_error(self.path, "no rows below the header")
+            raise fault_error(self.path, "the file has no rows below the header")
         columns: dict[str, Column] = {}
-        for at, (name, seen, codes) in enumerate(
-            zip(self.header, self.seen, self.codes, strict=True), 1
+        for at, (name, code_of_text, codes) in enumerate(
+            zip(self.header, self.codes_of_texts, self.codes, strict=True), 1
         ):
-            cells = [str(cell).strip() for cell in seen]
+            cells = [str(cell).strip() for cell in code_of_text]
             if not name and not any(cells):
-                notes.append(f"{self.path.name}: column {at} has neither a name nor cells")
+                notes.append(f"{self.path.name}: column {at} is empty and was skipped")
                 continue
             name = name or f"column {at}"
             if name in columns:
-                raise fault_error(self.path, f"two columns are called {name!r}: rename one", 1)
+                raise fault_error(self.path, f"two columns have the name {name!r}; rename one", 1)
             columns[name] = Column(name, np.frombuffer(codes, dtype=np.int32), cells)
         return Table(self.path, columns, np.frombuffer(self.lines, dtype=np.int64), delimiter)

@@ -1,4 +1,4 @@
-"""A DataFrame as the columns of a table."""
+"""Convert a DataFrame to the columns of a table."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ __all__ = ["table_of"]
 
 
 def table_of(frame: pd.DataFrame, name: str) -> Table:
-    """Return the columns of a DataFrame. An index that is more than row numbers is columns, too:
-    the first of them is called "time" where it has no name and holds times."""
+    """Return the columns of a DataFrame.
+
+    An index other than plain row numbers becomes columns, too. Its first level is named "time" if
+    it has no name.
+    """
     if not isinstance(frame, pd.DataFrame):
-        raise ValueError(f"a DataFrame is needed, not {type(frame).__name__}")
+        raise ValueError(f"expected a DataFrame, not {type(frame).__name__}")
     if not len(frame) or not len(frame.columns):
         raise fault_error(name, "the DataFrame is empty")
     frame = _flat(frame)
@@ -25,21 +28,21 @@ def table_of(frame: pd.DataFrame, name: str) -> Table:
     for at, title in enumerate(frame.columns):
         label = str(title)
         if label in columns:
-            raise fault_error(name, f"two columns are called {label!r}: rename one")
+            raise fault_error(name, f"two columns have the name {label!r}; rename one")
         values = frame.iloc[:, at]
         codes, cells = pd.factorize(values)
-        listed = list(cells)
+        distinct = list(cells)
         if (codes < 0).any():
-            codes = np.where(codes < 0, len(listed), codes)
-            listed.append(None)
-        listed = [cell.strip() if isinstance(cell, str) else cell for cell in listed]
-        columns[label] = Column(label, codes.astype(np.int32), listed)
+            codes = np.where(codes < 0, len(distinct), codes)
+            distinct.append(None)
+        distinct = [cell.strip() if isinstance(cell, str) else cell for cell in distinct]
+        columns[label] = Column(label, codes.astype(np.int32), distinct)
     return Table(Path(name), columns, np.arange(len(frame)), None)
 
 
 def _flat(frame: pd.DataFrame) -> pd.DataFrame:
     if isinstance(frame.columns, pd.MultiIndex):
-        frame = frame.set_axis(["_".join(map(str, each)) for each in frame.columns], axis=1)
+        frame = frame.set_axis(["_".join(map(str, level)) for level in frame.columns], axis=1)
     if isinstance(frame.index, pd.RangeIndex) and frame.index.name is None:
         return frame
     if isinstance(frame.index, pd.PeriodIndex):

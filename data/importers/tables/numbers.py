@@ -1,4 +1,4 @@
-"""Numbers as people and programs write them: decimal commas, thousands, 3K, 1.22 req/s."""
+"""Parse numbers in common notations: decimal commas, thousands separators, 3K, 1.22 req/s."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Decimal", "Numbers", "decimal_of", "numbers_of", "parse_number", "pe
 Decimal = Literal[".", ","]
 
 LONGEST = 64
-"""Characters of a cell beyond which it is no number: patterns would take long to say so."""
+"""Maximum length of a number, in characters. Matching longer cells would be slow."""
 
 _NUMBER = re.compile(
     r"([+-]?[0-9][0-9., '\u00a0\u202f]*|[+-]?[.,][0-9]+)(e[+-]?[0-9]+)?"
@@ -42,15 +42,15 @@ _IN_NAME = re.compile(
 
 @dataclass(frozen=True)
 class Numbers:
-    """The numbers of a column: ``values`` [R], NaN where a cell is empty.
+    """The numbers of a column: ``values`` [R], NaN for an empty cell.
 
-    ``seconds``: values are requests per so many seconds, as their unit says; None: it has none.
-    ``short``: a cell such as 3K, which does not show all its digits; None: there is none.
+    ``seconds``: values are requests per this many seconds; None without a unit.
+    ``short``: an abbreviated cell such as 3K, which hides digits; None without one.
     """
 
     values: npt.NDArray[np.float64]
     seconds: int | None
-    short: str | None
+    abbreviated: str | None
 
 
 def _seconds_of(word: str) -> int:
@@ -58,17 +58,20 @@ def _seconds_of(word: str) -> int:
 
 
 def per_seconds(name: str) -> int | None:
-    """Return the seconds that the name of a column counts per: 1 of "rps"; None: it says none."""
-    found = _IN_NAME.search(name)
-    if found is None:
+    """Return the period in seconds of a rate in a column name: 1 for "rps"; None without a rate."""
+    match = _IN_NAME.search(name)
+    if match is None:
         return None
-    if found[1]:
+    if match[1]:
         return 1
-    return 60 if found[2] else _seconds_of(found[3])
+    return 60 if match[2] else _seconds_of(match[3])
 
 
 def parse_number(cell: Any, decimal: Decimal = ".") -> tuple[float, int | None, bool] | None:
-    """Return value, seconds of its rate or None, and whether it is abbreviated; None: no number."""
+    """Return the value, the period of its rate in seconds or None, and if it is abbreviated.
+
+    Return None for a cell that is not a number.
+    """
     if not isinstance(cell, str):
         number = isinstance(cell, int | float | np.number) and not isinstance(cell, bool)
         return (float(cell), None, False) if number else None
@@ -104,17 +107,17 @@ def parse_number(cell: Any, decimal: Decimal = ".") -> tuple[float, int | None, 
 
 
 def decimal_of(cells: Iterable[Any], delimiter: str | None) -> Decimal | None:
-    """Return the mark before decimals in texts; None where it cannot be told: 1.234 is either."""
+    """Return the decimal mark in texts; None if it is ambiguous, as in 1.234."""
     unsure = False
     for cell in cells:
         if not isinstance(cell, str):
             continue
-        found = re.match(r"[+-]?[0-9., '\u00a0\u202f]*", cell[:LONGEST])
-        digits = found[0].strip(" '\u00a0\u202f") if found else ""
+        match = re.match(r"[+-]?[0-9., '\u00a0\u202f]*", cell[:LONGEST])
+        digits = match[0].strip(" '\u00a0\u202f") if match else ""
         marks = re.sub("[^.,]", "", digits)
         if not marks:
             continue
-        if len(set(marks)) == 2:  # 1.234,5: the last one
+        if len(set(marks)) == 2:  # 1.234,5: the last mark
             return "," if marks[-1] == "," else "."
         if len(marks) > 1:  # 1.234.567: thousands
             return "." if marks[0] == "," else ","
@@ -125,40 +128,45 @@ def decimal_of(cells: Iterable[Any], delimiter: str | None) -> Decimal | None:
 
 
 def numbers_of(table: Table, column: Column, decimal: Decimal) -> Numbers:
-    """Return the numbers of a column. Raises TraceError for a cell that is none."""
-    each = np.full(len(column.cells), np.nan)
+    """Return the numbers of a column. Raises TraceError for a cell that is not a number."""
+    values = np.full(len(column.cells), np.nan)
     seconds: set[int | None] = set()
-    short = None
+    abbreviated = None
     for at, cell in enumerate(column.cells):
         if is_missing(cell):
             continue
-        found = parse_number(cell, decimal)
-        if found is None or not 0 <= found[0] < math.inf:
+        parsed = parse_number(cell, decimal)
+        if parsed is None or not 0 <= parsed[0] < math.inf:
             row = int(np.argmax(column.codes == at))
-            rule = "not a number" if found is None else "counts are 0 or more, and finite"
-            hint = "" if decimal == "." or found else f" with {decimal!r} before its decimals"
+            rule = "not a number" if parsed is None else "counts must be finite, and 0 or more"
+            hint = "" if decimal == "." or parsed else f" with decimal mark {decimal!r}"
             table.fault(
-                f"{rule}{hint}; columns that are no load are left out by arrivals=",
+                f"{rule}{hint}; to exclude a column without requests, pass the others as arrivals=",
                 row,
                 column.name,
                 cell,
             )
             continue
-        each[at] = found[0] / (found[1] or 1)
-        short = short or (str(cell) if found[2] else None)
-        if found[0]:
-            seconds.add(found[1])
+        values[at] = parsed[0] / (parsed[1] or 1)
+        abbreviated = abbreviated or (str(cell) if parsed[2] else None)
+        if parsed[0]:
+            seconds.add(parsed[1])
     if len(seconds) > 1 and None in seconds:
-        bare = next(
+        unitless = next(
             c for c in column.cells if (p := parse_number(c, decimal)) and p[0] and not p[1]
         )
-        row = int(np.argmax(column.codes == list(column.cells).index(bare)))
-        table.fault("no unit, where other cells of the column have one", row, column.name, bare)
-    rated = 1 if seconds - {None} else None  # divided above: per second
-    return Numbers(each[column.codes], rated, short)
+        row = int(np.argmax(column.codes == list(column.cells).index(unitless)))
+        table.fault(
+            "missing unit; add it, as other cells of this column have one",
+            row,
+            column.name,
+            unitless,
+        )
+    rated = 1 if seconds - {None} else None  # the division above makes them per second
+    return Numbers(values[column.codes], rated, abbreviated)
 
 
 def looks_numeric(cells: Sequence[Any]) -> bool:
-    """Tell whether most of these cells are numbers, in either writing."""
-    found = [bool(parse_number(cell, ".") or parse_number(cell, ",")) for cell in cells]
-    return 2 * sum(found) > len(found)
+    """Return True if most of these cells are numbers with either decimal mark."""
+    numeric = [bool(parse_number(cell, ".") or parse_number(cell, ",")) for cell in cells]
+    return 2 * sum(numeric) > len(numeric)

@@ -1,4 +1,8 @@
-"""What each column of a table is for: as asked, else by its name and cells; never by a coin."""
+"""Assign a role to each column of a table: time, node, arrivals, capacity or zone.
+
+Columns that the caller names take precedence. Otherwise column names and cells decide. A table with
+several possible readings is refused.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,7 @@ from corral.data.importers.tables.times import is_clock, is_day, style_of
 from corral.data.source import MAX_NODES
 from corral.data.trace import Counts
 
-__all__ = ["Asked", "Roles", "find_roles", "find_zone_column", "time_columns"]
+__all__ = ["RequestedColumns", "Roles", "find_roles", "find_zone_column", "time_columns"]
 
 
 def _words(text: str) -> frozenset[str]:
@@ -45,7 +49,7 @@ ARRIVALS = _words(
     "arrivals requests request reqs req rps qps rpm hits invocations invoc calls anfragen aufrufe "
     "throughput"
 )
-WEAKER = _words("load count value rate total n num")
+WEAK_ARRIVALS = _words("load count value rate total n num")
 CAPACITY = _words("capacity cap limit kapazität kapazitaet quota")
 CAPACITY_FAMILY = CAPACITY | {"max", "maximum", "avail"}
 METRICS = _words(
@@ -54,45 +58,48 @@ METRICS = _words(
 )
 SUMS = _words("total sum all gesamt summe insgesamt")
 
-FEW = 0.2
-"""Least share of (time, node) pairs that have a row, in a long table."""
+MIN_SHARE_OF_PAIRS = 0.2
+"""Minimum share of (time, node) pairs with a row, in a long table."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """The columns that the caller named; a name may be a pattern with stars, or several names."""
+class RequestedColumns:
+    """The columns that the caller named. A name may be a pattern with stars, or several names."""
 
     time: str | None = None
     node: str | None = None
     one_node: bool = False
     arrivals: str | None = None
-    capacity: str | None = None  # of columns
+    capacity: str | None = None  # columns, never a number
     zone: str | None = None
 
 
 @dataclass
 class Roles:
-    """Columns by role. ``arrivals``, ``capacity``: node -> column; "" where rows name the node."""
+    """Columns by role. ``arrivals`` and ``capacity`` map node -> column.
+
+    The only key is "" in a long table or a series.
+    """
 
     kind: Literal["wide", "long", "series", "log"]
     nodes: list[str] = field(default_factory=list)
     arrivals: dict[str, str] = field(default_factory=dict)
     capacity: dict[str, str] = field(default_factory=dict)
-    patterns: tuple[str, str] = ("", "")  # of arrivals and capacity, where they fit a pattern
+    patterns: tuple[str, str] = ("", "")  # of arrivals and capacity; "" without a pattern
 
 
 # --- The time ------------------------------------------------------------------------------------
 
 
-def time_columns(table: Table, asked: Asked) -> list[str]:
-    """Return the column of the time, or those of day and time of day."""
+def time_columns(table: Table, requested: RequestedColumns) -> list[str]:
+    """Return the time column, or the date column and the time-of-day column."""
     if any(style_of([name]) not in (None, "whole numbers") for name in table.columns):
         row = ", ".join(table.columns)[:60]
-        stop(table, f"names of columns are needed above the rows; the first row is {row}")
-    if asked.time is not None:
-        column_of(table, asked.time, "time_column")
-        return [asked.time] if asked.time in table.columns else asked.time.split("+")
-    taken = {asked.node, asked.arrivals, asked.capacity, asked.zone}
+        stop(table, f"missing header; the first row holds data: {row}. Add column names above it")
+    if requested.time is not None:
+        column_of(table, requested.time, "time_column")
+        return [requested.time] if requested.time in table.columns else requested.time.split("+")
+    taken = {requested.node, requested.arrivals, requested.capacity, requested.zone}
     styles = {
         name: style
         for name, column in table.columns.items()
@@ -109,87 +116,109 @@ def time_columns(table: Table, asked: Asked) -> list[str]:
         return [proper[0], clocks[0]]
     epochs = [n for n in styles if "1970" in styles[n] and (n in named or n == next(iter(styles)))]
     exact = [name for name in proper or epochs or named if name.lower().strip("@_") in TIME_WORDS]
-    for found in (exact, proper, epochs, named):
-        if len(found) == 1:
-            return found
-        if found:
-            stop(table, f"several columns hold times: give {choose('time_column', found)}")
+    for candidates in (exact, proper, epochs, named):
+        if len(candidates) == 1:
+            return candidates
+        if candidates:
+            stop(table, f"several columns hold times; pass {choose('time_column', candidates)}")
     first = next(iter(table.columns))
-    seen = "; ".join(f"{n}: {c.cells[0]}" for n, c in list(table.columns.items())[:6])
+    first_row = "; ".join(f"{n}: {c.cells[0]}" for n, c in list(table.columns.items())[:6])
     stop(
         table,
-        f"no column of times; the first row is {seen}. Give "
-        f"{choose('time_column', [first])}, and time_format= where it is written otherwise",
+        f"no column holds times; the first row is {first_row}. Pass the time column, such as "
+        f"{choose('time_column', [first])}. If its format is unusual, also pass time_format=",
     )
 
 
 def find_zone_column(table: Table, taken: Sequence[str], zoned: bool) -> str | None:
-    """Return the column whose cells are names of time zones; None where times need none."""
+    """Return the column that holds time zone names.
+
+    Return None if all times state their zone, or if no column holds zone names.
+    """
     if zoned:
         return None
-    known = available_timezones()
+    zone_names = available_timezones()
     for name, column in table.columns.items():
         cells = column.sample()
-        if name not in taken and cells and all(c in known and c != name for c in cells):
+        if (
+            name not in taken
+            and cells
+            and all(cell in zone_names and cell != name for cell in cells)
+        ):
             return name
     return None
 
 
-# --- The rest ------------------------------------------------------------------------------------
+# --- Other roles ---------------------------------------------------------------------------------
 
 
-def find_roles(table: Table, taken: Sequence[str], seconds: Counts, asked: Asked) -> Roles:
-    """Return what the columns are for, but those of the time, which are ``taken``."""
-    rest = {name: column for name, column in table.columns.items() if name not in taken}
-    numeric = [n for n, c in rest.items() if c.sample() and looks_numeric(c.sample())]
-    texts = [n for n, c in rest.items() if c.sample() and n not in numeric]
-    if asked.arrivals is not None:
-        columns = find_columns(table, asked.arrivals, "arrivals")
-        if len(columns) > 1 or "*" in asked.arrivals:
-            roof = _capacity_of(table, asked, columns)
-            return Roles("wide", [], columns, roof, (asked.arrivals, asked.capacity or ""))
+def find_roles(
+    table: Table, taken: Sequence[str], seconds: Counts, requested: RequestedColumns
+) -> Roles:
+    """Return the roles of all columns except ``taken``, the time and zone columns."""
+    remaining = {name: column for name, column in table.columns.items() if name not in taken}
+    numeric = [n for n, c in remaining.items() if c.sample() and looks_numeric(c.sample())]
+    texts = [n for n, c in remaining.items() if c.sample() and n not in numeric]
+    if requested.arrivals is not None:
+        columns = find_columns(table, requested.arrivals, "arrivals")
+        if len(columns) > 1 or "*" in requested.arrivals:
+            capacity = _capacity_of(table, requested, columns)
+            return Roles(
+                "wide", [], columns, capacity, (requested.arrivals, requested.capacity or "")
+            )
         numeric = list(columns.values())
-    if asked.capacity is not None and "*" not in asked.capacity:
-        numeric = [n for n in numeric if n not in find_columns(table, asked.capacity, "capacity")]
-    if asked.one_node:
+    if requested.capacity is not None and "*" not in requested.capacity:
+        numeric = [
+            n for n in numeric if n not in find_columns(table, requested.capacity, "capacity")
+        ]
+    if requested.one_node:
         return Roles("log")
-    nodes = [asked.node] if asked.node else []
-    if nodes and (many := len(column_of(table, nodes[0], "node_column").cells)) > MAX_NODES:
-        stop(table, f"{many:,} nodes, more than {MAX_NODES:,}: is this column an id?")
-    even = asked.arrivals is not None or _is_even(seconds)
+    nodes = [requested.node] if requested.node else []
+    if nodes and (num_nodes := len(column_of(table, nodes[0], "node_column").cells)) > MAX_NODES:
+        stop(
+            table,
+            f"column {nodes[0]!r} names {num_nodes:,} nodes, more than {MAX_NODES:,}. It may hold "
+            "request ids; pass another node_column=",
+        )
+    even = requested.arrivals is not None or _is_even(seconds)
     if not nodes and even and numeric:
-        nodes = _key(table, seconds, texts, numeric)
+        nodes = _node_columns(table, seconds, texts, numeric)
     if nodes:
         key = column_of(table, nodes[0], "node_column")
-        if asked.arrivals is None and not (even and numeric and _unique(seconds, key)):
-            if even and numeric and words_of_all(numeric) & (ARRIVALS | WEAKER):
-                return _long(table, nodes, numeric, asked)  # whose repeated rows will be named
+        if requested.arrivals is None and not (even and numeric and _unique(seconds, key)):
+            if even and numeric and words_of_all(numeric) & (ARRIVALS | WEAK_ARRIVALS):
+                return _long_roles(
+                    table, nodes, numeric, requested
+                )  # repeated rows are reported later
             return Roles("log", nodes)
-        return _long(table, nodes, numeric, asked)
-    if even and numeric and (_mostly_alone(seconds) or asked.arrivals):
-        if asked.arrivals is not None:
-            return Roles("series", [], {"": numeric[0]}, _single(table, asked, rest))
-        return _across(table, numeric, asked, rest)
+        return _long_roles(table, nodes, numeric, requested)
+    if even and numeric and (_mostly_unique(seconds) or requested.arrivals):
+        if requested.arrivals is not None:
+            return Roles(
+                "series", [], {"": numeric[0]}, _single_capacity(table, requested, remaining)
+            )
+        return _wide_roles(table, numeric, requested, remaining)
     loads = [name for name in numeric if words_of(name) & ARRIVALS]
     if loads:
         stop(
             table,
-            f"times are uneven, yet {loads[0]!r} looks like a load: give "
-            f"{choose('arrivals', loads)}, or one_node=True where each row is one request",
+            f"the times are unevenly spaced, but column {loads[0]!r} looks like request counts. "
+            f"Pass {choose('arrivals', loads)} for counts, or one_node=True if each row is one "
+            "request",
         )
-    return _log(table, rest, asked)
+    return _log_roles(table, remaining, requested)
 
 
 def words_of_all(names: Iterable[str]) -> set[str]:
     return set().union(*map(words_of, names))
 
 
-def _mostly_alone(seconds: Counts) -> bool:
+def _mostly_unique(seconds: Counts) -> bool:
     return 2 * _distinct(seconds) > len(seconds)
 
 
 def _is_even(seconds: Counts) -> bool:
-    """Tell whether most times follow each other at about one distance, as those of a log do not."""
+    """Return True if most neighboring times are about equally far apart, unlike in a log."""
     distance = np.diff(np.sort(seconds))
     distance = distance[distance > 0]
     if len(distance) == 0:
@@ -199,163 +228,191 @@ def _is_even(seconds: Counts) -> bool:
 
 
 def _unique(seconds: Counts, key: Column) -> bool:
-    """Tell whether few rows share time and node, and most of the pairs have one."""
+    """Return True if few rows share time and node, and enough (time, node) pairs have a row."""
     if len(key.cells) > MAX_NODES:
         return False
     rank, times = pd.factorize(seconds)
     pairs = _distinct(rank * np.int64(len(key.cells)) + key.codes)
-    return pairs > 0.98 * len(seconds) and pairs >= FEW * len(times) * _distinct(key.codes)
+    return pairs > 0.98 * len(seconds) and pairs >= MIN_SHARE_OF_PAIRS * len(times) * _distinct(
+        key.codes
+    )
 
 
 def _distinct(values: npt.NDArray[np.integer[Any]]) -> int:
-    """Return how many values differ. (NumPy's ``unique`` takes ten times as long.)"""
+    """Return the number of distinct values. (``numpy.unique`` takes ten times as long.)"""
     ordered = np.sort(values)
     return int(np.count_nonzero(np.diff(ordered))) + 1
 
 
-def _key(table: Table, seconds: Counts, texts: list[str], numeric: list[str]) -> list[str]:
-    """Return the column that tells rows of one time apart, or several joined by +; else none."""
+def _node_columns(table: Table, seconds: Counts, texts: list[str], numeric: list[str]) -> list[str]:
+    """Return the column that distinguishes rows of the same time, or two columns joined by +.
+
+    Return an empty list if no column does.
+    """
     if _distinct(seconds) == len(seconds):
         return []
     columns = table.columns
     named = [n for n in texts + numeric if words_of(n) & NODE]
-    others = [name for name in texts if name not in named]
-    for among in (named, others):
-        fits = [name for name in among if _unique(seconds, columns[name])]
-        fits = [
-            n for n in fits if not any(_same(columns[n], columns[m]) for m in fits[: fits.index(n)])
+    other_texts = [name for name in texts if name not in named]
+    for group in (named, other_texts):
+        candidates = [name for name in group if _unique(seconds, columns[name])]
+        candidates = [
+            n
+            for n in candidates
+            if not any(
+                _same_groups(columns[n], columns[m]) for m in candidates[: candidates.index(n)]
+            )
         ]
-        if len(fits) > 1:
-            stop(table, f"several columns could name the node: give {choose('node_column', fits)}")
-        if fits:
-            return fits
-    pairs = [f"{a}+{b}" for a, b in combinations((named + others)[:8], 2)]
-    fits = [pair for pair in pairs if _unique(seconds, column_of(table, pair, "node_column"))]
-    if len(fits) > 1:
-        stop(table, f"a time has several rows; what names the node? {choose('node_column', fits)}")
-    return fits
+        if len(candidates) > 1:
+            stop(
+                table,
+                f"several columns could name the node; pass {choose('node_column', candidates)}",
+            )
+        if candidates:
+            return candidates
+    pairs = [f"{a}+{b}" for a, b in combinations((named + other_texts)[:8], 2)]
+    candidates = [pair for pair in pairs if _unique(seconds, column_of(table, pair, "node_column"))]
+    if len(candidates) > 1:
+        stop(
+            table, f"several columns could name the node; pass {choose('node_column', candidates)}"
+        )
+    return candidates
 
 
-def _same(a: Column, b: Column) -> bool:
-    """Tell whether two columns group the rows alike."""
+def _same_groups(a: Column, b: Column) -> bool:
+    """Return True if two columns group the rows in the same way."""
     pairs = _distinct(a.codes.astype(np.int64) * len(b.cells) + b.codes)
     return pairs == _distinct(a.codes) == _distinct(b.codes)
 
 
-def _pick(table: Table, numeric: list[str]) -> str:
-    """Return the column of the load, where rows name the node."""
-    for tier in (ARRIVALS, WEAKER):
+def _load_column(table: Table, numeric: list[str]) -> str:
+    """Return the column that holds the requests."""
+    for tier in (ARRIVALS, WEAK_ARRIVALS):
         exact = [name for name in numeric if name.lower() in tier]
-        found = exact if len(exact) == 1 else [name for name in numeric if words_of(name) & tier]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            numeric = found
+        matches = exact if len(exact) == 1 else [name for name in numeric if words_of(name) & tier]
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            numeric = matches
             break
     if len(numeric) != 1:
         stop(
             table,
-            f"which column holds the requests? Give {choose('arrivals', numeric)}, or "
-            "one_node=True where each row is one request",
+            f"several columns could hold the requests; pass {choose('arrivals', numeric)}, or "
+            "one_node=True if each row is one request",
         )
     return numeric[0]
 
 
-def _single(table: Table, asked: Asked, names: Iterable[str]) -> dict[str, str]:
-    """Return the column of the capacity, where there is one."""
-    if asked.capacity is not None:
-        return {"": column_of(table, asked.capacity, "capacity").name}
-    found = [name for name in names if words_of(name) & CAPACITY]
-    if len(found) > 1:
-        stop(table, f"which column holds the capacity? Give {choose('capacity', found)}")
-    return {"": found[0]} if found else {}
+def _single_capacity(
+    table: Table, requested: RequestedColumns, names: Iterable[str]
+) -> dict[str, str]:
+    """Return the capacity column as {"": name}, or an empty dictionary without one."""
+    if requested.capacity is not None:
+        return {"": column_of(table, requested.capacity, "capacity").name}
+    matches = [name for name in names if words_of(name) & CAPACITY]
+    if len(matches) > 1:
+        stop(table, f"several columns could hold the capacity; pass {choose('capacity', matches)}")
+    return {"": matches[0]} if matches else {}
 
 
-def _long(table: Table, nodes: list[str], numeric: list[str], asked: Asked) -> Roles:
-    capacity = _single(table, asked, numeric)
-    mine = nodes[0].split("+")
-    free = [n for n in numeric if n not in capacity.values() and n not in mine]
-    return Roles("long", nodes, {"": _pick(table, free)}, capacity)
+def _long_roles(
+    table: Table, nodes: list[str], numeric: list[str], requested: RequestedColumns
+) -> Roles:
+    capacity = _single_capacity(table, requested, numeric)
+    node_parts = nodes[0].split("+")
+    candidates = [n for n in numeric if n not in capacity.values() and n not in node_parts]
+    return Roles("long", nodes, {"": _load_column(table, candidates)}, capacity)
 
 
-def _across(table: Table, numeric: list[str], asked: Asked, rest: Iterable[str]) -> Roles:
-    """Return the roles of a table with one row for each time: columns are nodes, or one series."""
+def _wide_roles(
+    table: Table, numeric: list[str], requested: RequestedColumns, names: Iterable[str]
+) -> Roles:
+    """Return the roles of a table with one row per time: a column per node, or one series."""
     plain = [n for n in numeric if not words_of(n) & (CAPACITY_FAMILY | METRICS)]
     families = _families(numeric)
-    kinds = {name: words_of(name) for name in families}
-    known = CAPACITY_FAMILY | METRICS | ARRIVALS
+    words = {name: words_of(name) for name in families}
+    known_words = CAPACITY_FAMILY | METRICS | ARRIVALS
     numbered = all(node.isdigit() for nodes in families.values() for node in nodes)
-    if families and (not numbered or any(kind & known for kind in kinds.values())):
-        roofs = [name for name in families if kinds[name] & CAPACITY_FAMILY]
-        loads = [n for n in families if n not in roofs and not kinds[n] & METRICS]
-        loads = [name for name in loads if kinds[name] & ARRIVALS] or loads
-        if len(loads) == 1 and len(roofs) < 2:
+    if families and (not numbered or any(kind & known_words for kind in words.values())):
+        capacity_families = [name for name in families if words[name] & CAPACITY_FAMILY]
+        loads = [n for n in families if n not in capacity_families and not words[n] & METRICS]
+        loads = [name for name in loads if words[name] & ARRIVALS] or loads
+        if len(loads) == 1 and len(capacity_families) < 2:
             arrivals = families[loads[0]]
-            asked_for = Asked(capacity=asked.capacity or (roofs[0] if roofs else None))
-            roof = _capacity_of(table, asked_for, arrivals)
-            return Roles("wide", [], arrivals, roof, (loads[0], asked_for.capacity or ""))
+            with_capacity = RequestedColumns(
+                capacity=requested.capacity or (capacity_families[0] if capacity_families else None)
+            )
+            capacity = _capacity_of(table, with_capacity, arrivals)
+            return Roles("wide", [], arrivals, capacity, (loads[0], with_capacity.capacity or ""))
         choices = [*families, ",".join(numeric)]
         stop(
             table,
-            "columns of several kinds; which are the requests of nodes? Give "
-            f"{choose('arrivals', choices)}, and capacity= for what they can serve",
+            "the columns hold several quantities. Pass the columns with requests: "
+            f"{choose('arrivals', choices)}. Pass the columns with capacities as capacity=",
         )
-    loads = [name for name in plain if words_of(name) & (ARRIVALS | WEAKER)]
+    loads = [name for name in plain if words_of(name) & (ARRIVALS | WEAK_ARRIVALS)]
     if not plain or (len(plain) == 1 and loads):
-        load = loads[0] if loads else _pick(table, numeric)
-        return Roles("series", [], {"": load}, _single(table, asked, set(rest) - {load}))
+        load = loads[0] if loads else _load_column(table, numeric)
+        return Roles(
+            "series", [], {"": load}, _single_capacity(table, requested, set(names) - {load})
+        )
     sums = [name for name in plain if words_of(name) & SUMS]
     if sums:
-        others = ",".join(name for name in plain if name not in sums)
+        other_columns = ",".join(name for name in plain if name not in sums)
         stop(
             table,
-            f"column {sums[0]!r} looks like a sum of others: give "
-            f"{choose('arrivals', [others, ','.join(plain)])}",
+            f"column {sums[0]!r} looks like the sum of other columns. Exclude or include it: pass "
+            f"{choose('arrivals', [other_columns, ','.join(plain)])}",
         )
     arrivals = dict(zip(short_names(plain), plain, strict=True))
-    return Roles("wide", [], arrivals, _capacity_of(table, asked, arrivals))
+    return Roles("wide", [], arrivals, _capacity_of(table, requested, arrivals))
 
 
 def _families(names: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return pattern -> node -> column, for columns that are called alike but for a part."""
-    found: dict[str, dict[str, str]] = {}
-    for like, pattern in ((r"(.+?)([_.: -])(.+)", "{0}{1}*"), (r"(.+)([_.: -])(.+?)", "*{1}{2}")):
+    """Return pattern -> node -> column for column names with a common first or last part."""
+    families: dict[str, dict[str, str]] = {}
+    for regex, pattern in ((r"(.+?)([_.: -])(.+)", "{0}{1}*"), (r"(.+)([_.: -])(.+?)", "*{1}{2}")):
         groups: dict[str, dict[str, str]] = {}
         for name in names:
-            if "{" not in name and (match := re.fullmatch(like, name)):
+            if "{" not in name and (match := re.fullmatch(regex, name)):
                 head, mark, tail = match.groups()
                 node = tail if pattern.endswith("*") else head
                 groups.setdefault(pattern.format(head, mark, tail), {})[node] = name
         groups = {key: nodes for key, nodes in groups.items() if len(nodes) > 1}
-        alike = {frozenset(nodes) for nodes in groups.values()}
-        if len(groups) > 1 and len(alike) < len(groups) and not found:
-            found = groups
-    return found
+        node_sets = {frozenset(nodes) for nodes in groups.values()}
+        if len(groups) > 1 and len(node_sets) < len(groups) and not families:
+            families = groups
+    return families
 
 
-def _capacity_of(table: Table, asked: Asked, arrivals: Mapping[str, str]) -> dict[str, str]:
-    if asked.capacity is None:
+def _capacity_of(
+    table: Table, requested: RequestedColumns, arrivals: Mapping[str, str]
+) -> dict[str, str]:
+    if requested.capacity is None:
         return {}
-    found = find_columns(table, asked.capacity, "capacity")
-    if len(found) == 1 and "*" not in asked.capacity:  # one column, of all nodes
-        return dict.fromkeys(arrivals, *found.values())
-    lacking = [node for node in arrivals if node not in found]
-    if lacking:
+    columns = find_columns(table, requested.capacity, "capacity")
+    if len(columns) == 1 and "*" not in requested.capacity:  # one column for all nodes
+        return dict.fromkeys(arrivals, *columns.values())
+    missing = [node for node in arrivals if node not in columns]
+    if missing:
         stop(
             table,
-            f"capacity={quoted(asked.capacity)} has no column for {listed(lacking)}, only "
-            f"for {listed(found)}",
+            f"capacity={quoted(requested.capacity)} matches no column for {listed(missing)}; it "
+            f"matches columns for {listed(columns)}. Every node needs a capacity",
         )
-    return {node: found[node] for node in arrivals}
+    return {node: columns[node] for node in arrivals}
 
 
-def _log(table: Table, rest: Mapping[str, Column], asked: Asked) -> Roles:
-    named = [n for n in rest if words_of(n) & NODE and 1 < len(rest[n].cells) <= len(table) / 2]
+def _log_roles(table: Table, remaining: Mapping[str, Column], requested: RequestedColumns) -> Roles:
+    named = [
+        n for n in remaining if words_of(n) & NODE and 1 < len(remaining[n].cells) <= len(table) / 2
+    ]
     if named:
-        several = "; ".join(f"{n}: {listed(map(str, rest[n].cells[:4]))}" for n in named[:3])
+        examples = "; ".join(f"{n}: {listed(map(str, remaining[n].cells[:4]))}" for n in named[:3])
         stop(
             table,
-            f"one row per request, and columns that could name a node ({several}): give "
-            f"{choose('node_column', named)}, or one_node=True to count all rows as one node",
+            f"each row looks like one request, and some columns could name the node ({examples}). "
+            f"Pass {choose('node_column', named)}, or one_node=True to count all rows for one node",
         )
     return Roles("log")

@@ -1,4 +1,4 @@
-"""A table by its roles: loads over the times and nodes of one file."""
+"""Arrange a table by its column roles, as loads over the times and nodes of one file."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ from corral.data.importers.tables.zones import find_zone, to_utc
 from corral.data.source import MAX_CELLS, MAX_NODES, fault_error
 from corral.data.trace import Counts
 
-__all__ = ["Sheet", "Unit", "count_rows", "guess_decimal", "make_sheet", "tell_zone", "utc_of"]
+__all__ = ["Sheet", "Unit", "add_zone_guess", "count_rows", "guess_decimal", "make_sheet", "utc_of"]
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass
 class Unit:
-    """What the values of a table count: requests per ``seconds``; None: nobody said."""
+    """The unit of a table's values: requests per ``seconds``; None if unknown."""
 
     seconds: int | None = None
-    source: str = ""  # where that is said
+    source: str = ""  # the part of the table that states the unit
 
 
 @dataclass
 class Sheet:
-    """Loads over T times, ascending and each once, and N nodes; NaN where nothing is said.
+    """Loads over T ascending, distinct times and N nodes; NaN for missing values.
 
-    ``times`` [T] int64, ``arrivals`` and ``capacity`` [T, N] as the file has them.
+    ``times`` [T] int64; ``arrivals`` and ``capacity`` [T, N] in the unit of the file.
     """
 
     table: Table
@@ -55,8 +55,8 @@ class Sheet:
     capacity_unit: Unit = field(default_factory=Unit)
     kind: str = "log"
     clock: Clock = "utc"
-    may_be_local: bool = False  # nobody said the zone of its times
-    short: list[str] = field(default_factory=list)  # cells such as 3K
+    may_be_local: bool = False  # neither the times nor the caller state a zone
+    abbreviated: list[str] = field(default_factory=list)  # abbreviated cells, such as 3K
 
 
 # --- Times ---------------------------------------------------------------------------------------
@@ -72,8 +72,8 @@ def utc_of(
 ) -> Counts:
     """Return the times of the rows in seconds since 1970-01-01 UTC, [R].
 
-    ``zone`` says where clocks without a zone stand: one for all, or one for each node of a long
-    table or log; ``zone_column`` names the column that says it for each row.
+    ``zone`` is the zone of times that state none: one for all nodes, or one per node of a long
+    table or log. ``zone_column`` names a column with the zone of each row.
     """
     seconds = times.seconds.copy()
     local = ~times.zoned
@@ -90,27 +90,30 @@ def utc_of(
         codes = places.codes.astype(np.int64)
     elif isinstance(zone, Mapping):
         if key is None:
-            raise ValueError("zone= for each node needs a column that names the node of a row")
+            raise ValueError(
+                "zone= with a zone per node requires a column that names the node; pass "
+                "node_column=, or one zone for all nodes"
+            )
         chosen = {}
         for code, cell in enumerate(key.cells):
             if str(cell) not in zone:
-                raise ValueError(f"zone= names no zone for node {str(cell)!r}")
+                raise ValueError(f"zone= has no zone for node {str(cell)!r}; add one")
             chosen[code] = zone[str(cell)]
         codes = key.codes.astype(np.int64)
     else:
         chosen, codes = {0: zone or "Z"}, np.zeros(len(seconds), dtype=np.int64)
     for text in dict.fromkeys(chosen.values()):
-        here = local & np.isin(codes, [code for code, each in chosen.items() if each == text])
-        rows = np.flatnonzero(here)
-        found = find_zone(text)
+        selected = local & np.isin(codes, [code for code, name in chosen.items() if name == text])
+        rows = np.flatnonzero(selected)
+        parsed_zone = find_zone(text)
         if not len(rows):
             continue
-        if isinstance(found, ZoneInfo):
+        if isinstance(parsed_zone, ZoneInfo):
             part = Table(table.path, {}, table.lines[rows], None)
             of_nodes = None if roles.kind == "log" else series[rows]
-            seconds[rows] = to_utc(part, seconds[rows], found, of_nodes, notes)
+            seconds[rows] = to_utc(part, seconds[rows], parsed_zone, of_nodes, notes)
         else:
-            seconds[rows] -= found
+            seconds[rows] -= parsed_zone
     return seconds
 
 
@@ -118,7 +121,7 @@ def utc_of(
 
 
 def make_sheet(table: Table, roles: Roles, utc: Counts, node: str, decimal: Decimal) -> Sheet:
-    """Return the loads of a wide table, a long one, or a series, which is ``node``'s."""
+    """Return the loads of a wide table, of a long table, or of a series for ``node``."""
     times, rank = np.unique(utc, return_inverse=True)  # [T], [R]
     if roles.kind == "long":
         key = column_of(table, roles.nodes[0], "node_column")
@@ -135,23 +138,24 @@ def make_sheet(table: Table, roles: Roles, utc: Counts, node: str, decimal: Deci
         nodes = list(roles.arrivals) if roles.kind == "wide" else [node]
         of_row = None
     _check_size(table, f"{len(times):,} times", len(times), len(nodes))
-    _once(table, rank, of_row, nodes)
+    _check_duplicates(table, rank, of_row, nodes)
     sheet = Sheet(table, times, nodes, np.zeros((0, 0)), None, kind=roles.kind)
     shape, rows = (len(times), len(nodes)), (rank, of_row)
     sheet.arrivals, sheet.unit = _values(sheet, roles.arrivals, shape, rows, decimal)
     if roles.capacity:
-        roof, sheet.capacity_unit = _values(sheet, roles.capacity, shape, rows, decimal)
-        sheet.capacity = roof
+        capacity, sheet.capacity_unit = _values(sheet, roles.capacity, shape, rows, decimal)
+        sheet.capacity = capacity
     return sheet
 
 
-def _check_size(table: Table, what: str, times: int, nodes: int) -> None:
-    """Raise TraceError where so many cells cannot be meant."""
+def _check_size(table: Table, extent: str, times: int, nodes: int) -> None:
+    """Raise TraceError for more nodes or cells than the limits."""
     if nodes > MAX_NODES or times * nodes > MAX_CELLS:
         raise fault_error(
             table.path,
-            f"{what} x {nodes:,} nodes, more than {MAX_NODES:,} nodes or {MAX_CELLS:,} cells: look "
-            "for a wrong time, or another column that names the node; or choose a larger step",
+            f"{extent} x {nodes:,} nodes exceed the limit of {MAX_NODES:,} nodes or {MAX_CELLS:,} "
+            "cells. Check the file for a wrong time, pass another node_column=, or pass a larger "
+            "step=",
         )
 
 
@@ -160,30 +164,33 @@ def _name(table: Table, key: Column, code: int) -> str:
     rule = name_rule(name)
     if rule is not None or is_missing(key.cells[code]):
         row = int(np.argmax(key.codes == code))
-        table.fault(rule or "no name of a node; every row needs one", row, key.name, name)
+        table.fault(rule or "missing node name; every row needs one", row, key.name, name)
     return name
 
 
-def _once(table: Table, rank: Counts, of_row: Counts | None, nodes: Sequence[str]) -> None:
-    """Raise TraceError where two rows have the same time and node."""
+def _check_duplicates(
+    table: Table, rank: Counts, of_row: Counts | None, nodes: Sequence[str]
+) -> None:
+    """Raise TraceError if two rows have the same time and node."""
     cell = rank if of_row is None else rank * len(nodes) + of_row
     order = np.argsort(cell, kind="stable")
-    again = np.flatnonzero(np.diff(cell[order]) == 0)
-    if not len(again):
+    repeats = np.flatnonzero(np.diff(cell[order]) == 0)
+    if not len(repeats):
         return
-    row, first = int(order[again[0] + 1]), int(order[again[0]])
-    whose = f" for node {nodes[int(of_row[row])]!r}" if of_row is not None else ""
-    said = f"this time is on line {table.lines[first]} already{whose} ({len(again):,} such rows). "
+    row, first = int(order[repeats[0] + 1]), int(order[repeats[0]])
+    of_node = f" for node {nodes[int(of_row[row])]!r}" if of_row is not None else ""
+    message = (
+        f"repeats the time of line {table.lines[first]}{of_node} ({len(repeats):,} repeated rows). "
+    )
     if of_row is None and len(nodes) > 1:
         table.fault(
-            f"{said}Where clocks were set back, name the place with zone=, such as "
-            "zone=Europe/Rome",
+            f"{message}If clocks were set back here, pass the time zone, such as zone=Europe/Rome",
             row,
         )
     table.fault(
-        f"{said}Name the column that tells them apart with node_column= (several: 'a+b'); where "
-        "clocks were set back, name the place with zone=, such as zone=Europe/Rome; where each row "
-        "is one request, give one_node=True",
+        f"{message}If a column distinguishes these rows, pass node_column= ('a+b' for two "
+        "columns). If clocks were set back here, pass the time zone, such as zone=Europe/Rome. If "
+        "each row is one request, pass one_node=True",
         row,
     )
 
@@ -192,21 +199,21 @@ def _values(
     sheet: Sheet,
     columns: Mapping[str, str],
     shape: tuple[int, int],
-    place: tuple[Counts, Counts | None],
+    cells: tuple[Counts, Counts | None],
     decimal: Decimal,
 ) -> tuple[Floats, Unit]:
-    """Return the values [T, N] of columns, and what they count."""
-    table, grid, (rank, of_row) = sheet.table, np.full(shape, np.nan), place
+    """Return the values [T, N] of columns, and their unit."""
+    table, grid, (rank, of_row) = sheet.table, np.full(shape, np.nan), cells
     units: dict[int | None, str] = {}
-    read: dict[str, Numbers] = {}
+    numbers_of_column: dict[str, Numbers] = {}
     for at, name in enumerate(columns.values()):
-        if name not in read:
-            read[name] = numbers_of(table, table.columns[name], decimal)
-            sheet.short += filter(None, [read[name].short])
-        numbers = read[name]
+        if name not in numbers_of_column:
+            numbers_of_column[name] = numbers_of(table, table.columns[name], decimal)
+            sheet.abbreviated += filter(None, [numbers_of_column[name].abbreviated])
+        numbers = numbers_of_column[name]
         grid[rank, of_row if of_row is not None else at] = numbers.values
         if numbers.seconds:
-            units[numbers.seconds] = "the units in its cells"
+            units[numbers.seconds] = "the units in the cells"
         elif (seconds := per_seconds(name)) is not None:
             units.setdefault(seconds, f"the name of column {name!r}")
         elif np.nansum(numbers.values) > 0:
@@ -214,35 +221,37 @@ def _values(
     if len(units) > 1:
         raise fault_error(
             table.path,
-            f"columns have different units ({', '.join(columns.values())}): give arrivals= for "
-            "those of one unit",
+            f"the columns have different units ({', '.join(columns.values())}); pass arrivals= "
+            "with columns of one unit",
         )
     for seconds, source in units.items():
         return grid, Unit(seconds, source)
     return grid, Unit()
 
 
-def guess_decimal(table: Table, names: Sequence[str], given: Decimal | None) -> Decimal:
-    """Return the mark before decimals. Raises TraceError where it cannot be told."""
-    if given is not None:
-        return given
+def guess_decimal(table: Table, names: Sequence[str], requested: Decimal | None) -> Decimal:
+    """Return the decimal mark. Raises TraceError if the cells are ambiguous."""
+    if requested is not None:
+        return requested
     cells = [cell for name in names for cell in table.columns[name].cells]
     if table.delimiter is None and not any(isinstance(cell, str) for cell in cells):
         return "."
-    found = decimal_of(cells, table.delimiter)
-    if found is None:
+    mark = decimal_of(cells, table.delimiter)
+    if mark is None:
         unsure = next(c for c in cells if isinstance(c, str) and ("," in c or "." in c))
         raise fault_error(
-            table.path, f"is {unsure!r} a fraction or thousands? Give decimal=',' or decimal='.'"
+            table.path,
+            f"{unsure!r} may have a decimal mark or a thousands separator. Pass the decimal mark: "
+            "decimal=',' or decimal='.'",
         )
-    return found
+    return mark
 
 
 # --- One row per request -------------------------------------------------------------------------
 
 
 def count_rows(table: Table, roles: Roles, utc: Counts, node: str, step: int) -> Sheet:
-    """Return how many rows each node has in each step that begins at a multiple of ``step``."""
+    """Return the number of rows per node and step. Steps begin at multiples of ``step``."""
     low, high = int(utc.min()) // step, int(utc.max()) // step
     steps = high - low + 1
     nodes, of_row = [node], np.zeros(len(utc), dtype=np.int64)
@@ -258,30 +267,33 @@ def count_rows(table: Table, roles: Roles, utc: Counts, node: str, step: int) ->
     return Sheet(table, times, nodes, counts.astype(float), None)
 
 
-def tell_zone(
+def add_zone_guess(
     guesses: list[Guess],
     table: Table,
     times: Times,
-    where: str | Mapping[str, str] | None,
-    place: str | None,
+    zone: str | Mapping[str, str] | None,
+    zone_column: str | None,
 ) -> None:
-    """Tell where the times are. Raises TraceError where some say it, and nobody for the rest."""
-    named, count = int(times.zoned.sum()), len(times.zoned)
+    """Add a guess about the time zone.
+
+    Raises TraceError if only some times state a zone, and the caller passed none.
+    """
+    num_zoned, count = int(times.zoned.sum()), len(times.zoned)
     if times.style == "whole numbers":
-        guesses.append(Guess("zone", "none: plain numbers are no time of day"))
-    elif named == count:
-        unused = "; zone= changes nothing" if where or place else ""
-        guesses.append(Guess("zone", f"the times themselves say it{unused}"))
-    elif place is not None:
-        guesses.append(Guess("zone", f"column {place} says it for each row", "zone=Z"))
-    elif where is not None:
-        said = where if isinstance(where, str) else ", ".join(f"{n}: {z}" for n, z in where.items())
-        guesses.append(Guess("zone", said, "zone=Z"))
-    elif named:
+        guesses.append(Guess("zone", "none: plain numbers have no time zone"))
+    elif num_zoned == count:
+        unused = "; zone= has no effect" if zone or zone_column else ""
+        guesses.append(Guess("zone", f"each time states its zone{unused}"))
+    elif zone_column is not None:
+        guesses.append(Guess("zone", f"column {zone_column} states the zone of each row", "zone=Z"))
+    elif zone is not None:
+        text = zone if isinstance(zone, str) else ", ".join(f"{n}: {z}" for n, z in zone.items())
+        guesses.append(Guess("zone", text, "zone=Z"))
+    elif num_zoned:
         raise fault_error(
             table.path,
-            f"{named:,} of {count:,} times name their zone, the others do not: where are those? "
-            "Give zone=Z, or zone=Europe/Rome",
+            f"only {num_zoned:,} of {count:,} times state their zone. Pass the zone of the other "
+            "times, such as zone=Z or zone=Europe/Rome",
         )
     else:
-        guesses.append(Guess("zone", "none is named; taken as UTC", "zone=Europe/Rome", "zone=Z"))
+        guesses.append(Guess("zone", "not stated; UTC is assumed", "zone=Europe/Rome", "zone=Z"))

@@ -1,4 +1,4 @@
-"""Times as people and programs write them: ISO-8601, dd.mm.yyyy, epochs, words for zones."""
+"""Parse times in common notations: ISO-8601, dd.mm.yyyy, Unix times, zone abbreviations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from corral.data.trace import Counts
 __all__ = ["DateOrder", "Times", "is_clock", "is_day", "style_of", "times_of"]
 
 DateOrder = Literal["dmy", "mdy"]
-Parsed = tuple[int, bool, bool]  # seconds, whether its zone is known, whether a fraction was cut
+Parsed = tuple[int, bool, bool]  # seconds, has a zone, was truncated
 
 _CLOCK = (
     r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2})(?:[.,]([0-9]{1,9}))?)?\s*([AaPp]\.?[Mm]\.?)?"
@@ -38,32 +38,35 @@ _WHOLE = re.compile(r"-?[0-9]{1,8}(?:\.0*)?")
 
 ZONES = {"Z": 0, "UTC": 0, "GMT": 0, "WET": 0, "WEST": 1, "CET": 1, "CEST": 2, "EET": 2, "EEST": 3}
 ZONES |= {"EST": -5, "EDT": -4, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7}
-"""Words for zones, hours east of Greenwich; those that mean several, such as CST, are missing."""
+"""Zone abbreviations, in hours east of Greenwich. Ambiguous ones, such as CST, are missing."""
 
 
 @dataclass(frozen=True)
 class Times:
-    """The times of a column: ``seconds`` [R] since 1970, in UTC where ``zoned`` [R], else as a
-    clock on the wall shows them; whole numbers where ``style`` is "whole numbers"."""
+    """The times of a column, as ``seconds`` [R] since 1970.
+
+    Times are UTC if ``zoned`` [R], otherwise local times. For the ``style`` "whole numbers" they
+    are plain integers.
+    """
 
     seconds: Counts
     zoned: npt.NDArray[np.bool_]
     style: str
-    cut: bool  # fractions of a second were cut off
+    cut: bool  # fractions of a second were dropped
 
 
 LONGEST = 64
-"""Characters of a cell beyond which it is no time: patterns would take long to say so."""
+"""Maximum length of a time, in characters. Matching longer cells would be slow."""
 
 
 def is_day(cell: Any) -> bool:
-    """Tell whether a cell is a day without a time of day."""
+    """Return True if a cell is a date without a time of day."""
     match = _is_short(cell) and (_ISO.fullmatch(cell) or _DAY_FIRST.fullmatch(cell))
     return bool(match) and ":" not in cell
 
 
 def is_clock(cell: Any) -> bool:
-    """Tell whether a cell is a time of day alone."""
+    """Return True if a cell is a time of day without a date."""
     return _is_short(cell) and re.fullmatch(_CLOCK, cell) is not None
 
 
@@ -72,10 +75,13 @@ def _is_short(cell: Any) -> bool:
 
 
 def style_of(cells: Sequence[Any]) -> str | None:
-    """Return how most of these cells write times; None: they are none. Whole numbers are, too."""
+    """Return the notation of times in most of these cells; None if most are not times.
+
+    Whole numbers count as times, too.
+    """
     styles = Counter(map(_style, cells))
-    style, often = styles.most_common(1)[0] if styles else (None, 0)
-    return style if 2 * often > len(cells) else None
+    style, num_cells = styles.most_common(1)[0] if styles else (None, 0)
+    return style if 2 * num_cells > len(cells) else None
 
 
 def _style(cell: Any) -> str | None:
@@ -99,14 +105,14 @@ def times_of(
 ) -> Times:
     """Return the times of a column.
 
-    ``order``: whether 05/01/2026 begins with the day or the month; where None, a number above 12
-    tells. ``time_format``: as ``datetime.strptime`` takes it. Raises TraceError for a cell that is
-    no time, and where the order is open.
+    ``order`` says if 05/01/2026 begins with the day or the month. If None, a number above 12
+    decides. ``time_format`` is a format of ``datetime.strptime``. Raises TraceError for a cell that
+    is not a time, or if the order stays ambiguous.
     """
     cells = column.cells
     style = f"{time_format!r}" if time_format else style_of(column.sample())
     if style is None:
-        style = "ISO-8601"  # whose first fault says what was there
+        style = "ISO-8601"  # the first fault then quotes the cell
     if style == "numbers of day, month and year":
         order = order or _order(table, column)
         style = "day/month/year" if order == "dmy" else "month/day/year"
@@ -114,34 +120,34 @@ def times_of(
     if whole is not None:
         zoned = np.ones(len(column.codes), dtype=bool)
         return Times(whole[0][column.codes], zoned, style, whole[1])
-    read = _reader(style, time_format)
-    found = np.zeros(len(cells), dtype=np.int64)
+    parse = _reader(style, time_format)
+    seconds = np.zeros(len(cells), dtype=np.int64)
     zoned = np.zeros(len(cells), dtype=bool)
     cut = False
     for at, cell in enumerate(cells):
-        parsed = None if is_missing(cell) else read(cell)
+        parsed = None if is_missing(cell) else parse(cell)
         if parsed is None:
             row = int(np.argmax(column.codes == at))
-            rule = f"not a time; those of the column are {style}"
-            rule += "" if time_format else "; other writings: time_format='%d %b %Y %H:%M'"
+            rule = f"not a time; the format of this column is {style}"
+            rule += "" if time_format else "; for another format, pass time_format='%d %b %Y %H:%M'"
             table.fault(rule, row, column.name, cell)
             continue
-        found[at], zoned[at] = parsed[:2]
+        seconds[at], zoned[at] = parsed[:2]
         cut = cut or parsed[2]
-    return Times(found[column.codes], zoned[column.codes], style, cut)
+    return Times(seconds[column.codes], zoned[column.codes], style, cut)
 
 
 def _whole_epochs(cells: Sequence[Any], style: str) -> tuple[Counts, bool] | None:
-    """Return seconds since 1970 of plain digits, and whether a fraction was cut; None: not plain.
+    """Return seconds since 1970 for cells of plain digits, and if a fraction was dropped.
 
-    Most tables have these: they are read at once, others cell by cell.
+    Return None for other cells. Most tables have plain digits, which are parsed all at once.
     """
     if style not in _EPOCH or not all(isinstance(cell, str) for cell in cells):
         return None
     pattern, unit = _EPOCH[style]
     lengths = {len(cell): cell for cell in cells}
     plain = "".join(cells)
-    if not (plain.isascii() and plain.isdigit()) or max(lengths) > 18:  # fit into int64
+    if not (plain.isascii() and plain.isdigit()) or max(lengths) > 18:  # 18 digits fit into int64
         return None
     if not all(pattern.fullmatch(cell) for cell in lengths.values()):
         return None
@@ -150,7 +156,7 @@ def _whole_epochs(cells: Sequence[Any], style: str) -> tuple[Counts, bool] | Non
 
 
 def _text(cell: Any) -> str:
-    """Return a cell as text; numbers of a DataFrame as whole as they are."""
+    """Return a cell as text, without a decimal point for whole numbers of a DataFrame."""
     if isinstance(cell, float | np.floating) and float(cell).is_integer():
         return str(int(cell))
     return str(cell)
@@ -179,7 +185,7 @@ def _order(table: Table, column: Column) -> DateOrder:
         return "dmy"
     if any(int(match[3]) > 12 for match in pairs):
         return "mdy"
-    rule = "is this the day first, or the month? Give date_order=dmy or date_order=mdy"
+    rule = "ambiguous date; pass date_order=dmy for day first, or date_order=mdy for month first"
     table.fault(rule, 0, column.name, column.cells[0])
     raise AssertionError
 
@@ -198,7 +204,7 @@ def _stamp(cell: Any) -> Parsed | None:
         cell = datetime(cell.year, cell.month, cell.day)
     zoned = cell.tzinfo is not None
     if not zoned:
-        cell = cell.replace(tzinfo=UTC)  # as the clock shows it
+        cell = cell.replace(tzinfo=UTC)  # keeps the local time
     since = cell - datetime(1970, 1, 1, tzinfo=UTC)
     return since // timedelta(seconds=1), zoned, since % timedelta(seconds=1) > timedelta(0)
 
@@ -223,7 +229,7 @@ _iso_part = lru_cache(2**17)(_iso)
 
 
 def _iso_in_parts(text: str) -> Parsed | None:
-    """Return what ``_iso`` does: there are few days and few times of day, each is parsed once."""
+    """Return the same as ``_iso``, but parse each date and each time of day only once."""
     day, clock = _iso_part(text[:10]), _iso_part(f"1970-01-01{text[10:]}")
     if day is None or clock is None:
         return _iso(text)
@@ -258,7 +264,7 @@ def _instant(year: str, month: str, day: str, clock: Sequence[str | None]) -> Pa
 
 
 def _east(zone: str | None) -> int | None:
-    """Return the seconds east of Greenwich; None for a word that is not known."""
+    """Return the seconds east of Greenwich; None for an unknown abbreviation."""
     if zone is None:
         return 0
     if zone[0] in "+-":

@@ -1,4 +1,4 @@
-"""Times on the wall of a place, as seconds of UTC: daylight saving by stated rules."""
+"""Convert the local times of a place to UTC, including daylight saving time."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from corral.data.trace import Counts
 
 __all__ = ["Zone", "find_zone", "to_utc", "zones_by_node"]
 
-Zone = ZoneInfo | int  # of a name, or seconds east of Greenwich
+Zone = ZoneInfo | int  # a named zone, or seconds east of Greenwich
 
 HALF_AN_HOUR = 1800
 
 
 def find_zone(text: str) -> Zone:
-    """Return the zone of a text: Z, an offset such as +01:00, or a name such as Europe/Rome.
+    """Return the zone for Z, an offset such as +01:00, or a name such as Europe/Rome.
 
-    Raises ValueError for anything else, with the nearest names.
+    Raises ValueError for any other text, with the most similar name.
     """
     if text in ("Z", "UTC", "z", "utc"):
         return 0
@@ -37,10 +37,10 @@ def find_zone(text: str) -> Zone:
     try:
         return ZoneInfo(text)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        known = sorted(available_timezones())
-        places = {name.rpartition("/")[2].lower(): name for name in known}
-        near = difflib.get_close_matches(text.rpartition("/")[2].lower(), list(places), n=1)
-        hint = f"; did you mean {places[near[0]]}?" if near else ""
+        names = sorted(available_timezones())
+        places = {name.rpartition("/")[2].lower(): name for name in names}
+        similar = difflib.get_close_matches(text.rpartition("/")[2].lower(), list(places), n=1)
+        hint = f"; did you mean {places[similar[0]]}?" if similar else ""
         raise ValueError(
             f"zone={text!r} must be Z, an offset such as -04:00, or a name such as Europe/Rome"
             f"{hint}"
@@ -54,39 +54,41 @@ def to_utc(
     series: npt.NDArray[np.int64] | None,
     notes: list[str],
 ) -> Counts:
-    """Return times on the wall of ``zone`` as seconds since 1970-01-01 UTC, [R].
+    """Return local times of ``zone`` as seconds since 1970-01-01 UTC, [R].
 
-    Where the clock is set back, an hour comes twice. Rows of tables have ``series`` [R], the node
-    that each belongs to: the first row of a time and node is of the first pass, the second of the
-    second (the other way round in a file that runs backwards in time). Rows of a log (``series``
-    None) are of the second pass once the clock jumps back by half an hour or more within that hour.
+    When clocks are set back, one hour occurs twice. In a table, ``series`` [R] is the node of each
+    row. The first row of a time and node belongs to the first pass of the hour, the second row to
+    the second pass. In a file that runs backwards in time, the order is reversed. In a log,
+    ``series`` is None. Its second pass begins when times jump back by half an hour or more.
 
-    Raises TraceError for a time that is on no clock: the hour that is left out in spring.
+    Raises TraceError for a time in the hour that is skipped in spring.
     """
     wall = pd.DatetimeIndex(seconds.astype("datetime64[s]"))
     everywhere = np.ones(len(wall), dtype=bool)
     early = wall.tz_localize(zone, ambiguous=everywhere, nonexistent="NaT")
     late = wall.tz_localize(zone, ambiguous=~everywhere, nonexistent="NaT")
-    nowhere = np.asarray(early.isna())
-    if nowhere.any():
-        row = int(nowhere.argmax())
+    skipped = np.asarray(early.isna())
+    if skipped.any():
+        row = int(skipped.argmax())
         table.fault(
-            f"no clock in {zone.key} shows this time: it is set forward then. The times may be in "
-            "another zone: zone=Z, or an offset such as zone=+01:00",
+            f"this time does not exist in {zone.key}: clocks are set forward over it. Pass the "
+            "zone of the file, such as zone=Z, or an offset such as zone=+01:00",
             row,
             value=format_time(int(seconds[row]), "utc").removesuffix("Z"),
         )
     utc = np.asarray(early.asi8, dtype=np.int64) // _per_second(early)
-    after = np.asarray(late.asi8, dtype=np.int64) // _per_second(late)
-    twice = np.flatnonzero(utc != after)  # rows in an hour that comes twice
-    second = _jumps_back(seconds, twice) if series is None else _repeated(seconds, series, twice)
+    late_utc = np.asarray(late.asi8, dtype=np.int64) // _per_second(late)
+    repeated = np.flatnonzero(utc != late_utc)  # rows in a repeated hour
+    second_pass = (
+        _jumps_back(seconds, repeated) if series is None else _repeated(seconds, series, repeated)
+    )
     if series is not None and len(seconds) > 1 and seconds[0] > seconds[-1]:
-        # Backwards in time, what comes first is the second pass, where there are two.
-        keys = list(zip(series[twice].tolist(), seconds[twice].tolist(), strict=True))
-        pairs = {key for key, is_second in zip(keys, second, strict=True) if is_second}
-        second = np.array([key in pairs for key in keys], dtype=bool) & ~second
-    utc[twice[second]] = after[twice[second]]
-    _tell(utc, seconds, zone, twice, second, notes)
+        # In a file that runs backwards, the first of two rows belongs to the second pass.
+        keys = list(zip(series[repeated].tolist(), seconds[repeated].tolist(), strict=True))
+        pairs = {key for key, is_second in zip(keys, second_pass, strict=True) if is_second}
+        second_pass = np.array([key in pairs for key in keys], dtype=bool) & ~second_pass
+    utc[repeated[second_pass]] = late_utc[repeated[second_pass]]
+    _add_notes(utc, seconds, zone, repeated, second_pass, notes)
     return utc
 
 
@@ -95,19 +97,19 @@ def _per_second(index: pd.DatetimeIndex) -> int:
 
 
 def _repeated(seconds: Counts, series: Counts, rows: Counts) -> npt.NDArray[np.bool_]:
-    """Tell which of the rows repeat a time of their node."""
+    """Return a mask of the rows that repeat a time of their node."""
     seen: Counter[tuple[int, int]] = Counter()
-    second = np.zeros(len(rows), dtype=bool)
+    repeats = np.zeros(len(rows), dtype=bool)
     for at, row in enumerate(rows.tolist()):
         key = int(series[row]), int(seconds[row])
-        second[at] = seen[key] == 1
+        repeats[at] = seen[key] == 1
         seen[key] += 1
-    return second
+    return repeats
 
 
 def _jumps_back(seconds: Counts, rows: Counts) -> npt.NDArray[np.bool_]:
-    """Tell which of the rows stand after a jump back in time, in the same night."""
-    second = np.zeros(len(rows), dtype=bool)
+    """Return a mask of the rows after a jump back in time, within one night."""
+    after_jump = np.zeros(len(rows), dtype=bool)
     latest, passed = 0, False
     for at, row in enumerate(rows.tolist()):
         time = int(seconds[row])
@@ -115,38 +117,38 @@ def _jumps_back(seconds: Counts, rows: Counts) -> npt.NDArray[np.bool_]:
             latest, passed = time, False
         passed = passed or time <= latest - HALF_AN_HOUR
         latest = max(latest, time)
-        second[at] = passed
-    return second
+        after_jump[at] = passed
+    return after_jump
 
 
-def _tell(
+def _add_notes(
     utc: Counts,
     seconds: Counts,
     zone: ZoneInfo,
-    twice: Counts,
-    second: npt.NDArray[np.bool_],
+    repeated: Counts,
+    second_pass: npt.NDArray[np.bool_],
     notes: list[str],
 ) -> None:
-    """Note when the clock of the zone was changed, and what was made of it."""
+    """Add notes about the clock changes in the file, and their treatment."""
     order = np.argsort(utc, kind="stable")
     ahead = (seconds - utc)[order]
     for at in np.flatnonzero(np.diff(ahead)).tolist():
         when = format_time(int(utc[order[at + 1]]), "utc")
         if ahead[at + 1] > ahead[at]:
             notes.append(f"{zone.key}: clocks went forward before {when}; no time is missing there")
-    for day in np.unique(seconds[twice] // 86_400).tolist():
-        here = seconds[twice] // 86_400 == day
+    for day in np.unique(seconds[repeated] // 86_400).tolist():
+        on_day = seconds[repeated] // 86_400 == day
         passes = (
-            "the second row of a time is an hour later"
-            if second[here].any()
-            else ("it is there once, and was taken as the first pass (summer time)")
+            "the second row of each time was read as one hour later"
+            if second_pass[on_day].any()
+            else ("the file has it once, and it was read as the first pass (summer time)")
         )
         date = format_time(day * 86_400, "utc")[:10]
-        notes.append(f"{zone.key}: on {date} clocks went back and an hour came twice; {passes}")
+        notes.append(f"{zone.key}: on {date} clocks went back and one hour occurs twice; {passes}")
 
 
 def zones_by_node(text: str | Mapping[str, str]) -> dict[str, str] | str:
-    """Return what ``zone=`` says: one zone, or node -> zone of "a=Europe/Rome,b=Z"."""
+    """Return one zone, or node -> zone for a text such as "a=Europe/Rome,b=Z"."""
     if not isinstance(text, str):
         return dict(text)
     if "=" not in text:

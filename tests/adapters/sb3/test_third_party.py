@@ -107,7 +107,7 @@ def test_actions_that_are_not_discrete_pass_through_columns() -> None:
         assert vec_env.step(actions)[1].tolist() == [1.0] * 4
         with refused(UnsupportedSpaceError, "bits_v0", vec_env.action_space, "mask"):
             vec_env.action_masks()
-        with pytest.raises(ActionError, match="give"):
+        with refused(ActionError, actions.shape):
             vec_env.step(actions[:, 0])
     with pytest.raises(ActionError, match="integers"):
         vec_env.step(actions + 0.5)

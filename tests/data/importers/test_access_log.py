@@ -11,7 +11,7 @@ from corral.data import import_access_log
 from corral.data.importers.access_log import LINE
 from corral.errors import TraceError
 from support.import_files import MIDNIGHT, write
-from support.messages import refused
+from support.messages import refused, shown
 
 COMMON = '10.0.0.1 - - [05/Jan/2026:00:00:{:02d} +0000] "GET / HTTP/1.0" 200 2326'
 COMBINED = '::1 - ann lee [04/Jan/2026:20:01:00 -0400] "GET /\\"x\\" HTTP/2" 304 - "-" "Agent (x)"'
@@ -54,8 +54,7 @@ def test_malformed_lines_are_refused_or_told_never_dropped_in_silence(tmp_path, 
     for allowed in ({"max_malformed": 0.1}, {"skip_malformed": True}):
         found = import_access_log(path, step=60, **allowed)
         assert found.trace.arrivals.sum() == 9
-        told = "a.log: 1 of 10 lines are malformed and were left out, the first is line 10"
-        assert found.notes[0] == told
+        shown(found.notes[0], "a.log", "1 of 10", "line 10")
 
 
 def test_odd_bytes_in_requests_do_no_harm(tmp_path):

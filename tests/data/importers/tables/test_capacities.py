@@ -38,7 +38,6 @@ def test_a_capacity_that_is_no_whole_number_is_refused_as_such(tmp_path: Path) -
 
 def test_what_a_column_of_capacity_is_multiplied_by_is_shown(tmp_path: Path) -> None:
     text = "time,rps,limit\n2026-01-05T00:00Z,1.5,2\n2026-01-05T00:05Z,2.5,3\n"
-    assert import_text(tmp_path, text)[0]["capacity"] == "times 300, as the requests"
+    shown(import_text(tmp_path, text)[0]["capacity"], 300)
     text = text.replace("limit", "limit (req/min)")
-    told = import_text(tmp_path, text)[0]["capacity"]
-    assert told == "requests per minute, by the name of column 'limit (req/min)'; times 5"
+    shown(import_text(tmp_path, text)[0]["capacity"], "minute", "'limit (req/min)'", 5)

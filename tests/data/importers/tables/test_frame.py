@@ -16,7 +16,7 @@ TIMES = pd.date_range("2026-01-05", periods=3, freq="5min")
 START = 1767571200
 
 
-NAIVE = pytest.mark.filterwarnings("ignore:zone. none is named")
+NAIVE = pytest.mark.filterwarnings("ignore:zone. not stated")
 
 
 @NAIVE
