@@ -54,54 +54,60 @@ INFO = (*COUNTS, "illegal_actions", "waited")
 
 
 class DfaasRules(Deciding):
-    """The rules of dfaas_v0 of B environments; see the manual of the package.
+    """The rules of dfaas_v0 for B environments. The manual is the docstring of the package.
 
     Args:
-        trace: a bundled name ("edge3", "edge8") or the path of a CSV; in Python also a Trace.
-        max_cycles: steps of an episode; one longer than the rows wraps round to the first.
-        rows: (low, high): windows are drawn, and wrap, inside these rows of the trace only.
-        start: "random", or the row (counted from low) at which every episode starts.
-        load_scale: arrivals are divided by this; default: the trace's largest, at least 1.
-        capacity_scale: capacities are divided by this; default: the trace's largest, at least 1.
-        max_level: largest number of units that an action can stand for. Loads above it are
-            forwarded in units of several requests, and the overflow no longer to the request.
-        amount: what levels stand for: "unit", multiples of a unit that are forwarded; "quantile",
-            of the load of the rows; a list of them, from 0 to load_scale or more; "keep", requests
-            that stay before any is forwarded; "share", shares of the arrivals.
+        trace: name of a bundled trace ("edge3", "edge8") or path of a CSV; in Python also a Trace.
+        max_cycles: steps of an episode. An episode longer than the rows wraps round to the first
+            row.
+        rows: (low, high): windows are drawn from rows low .. high - 1 of the trace, and wrap in
+            them. None: all rows.
+        start: "random", or the row, counted from low, at which every episode starts.
+        load_scale: divides arrivals. Default: the largest arrivals of the trace, at least 1.
+        capacity_scale: divides capacities. Default: the largest capacity of the trace, at least 1.
+        max_level: largest number of units that an action can stand for. If load_scale exceeds it, a
+            unit is several requests, and an action can no longer forward the exact overflow.
+        amount: meaning of the levels. "unit": multiples of a unit to forward. "quantile": quantiles
+            of the load in the rows. A list of requests from 0 to load_scale or more. "keep":
+            requests that stay before any is forwarded. "share": shares of the arrivals.
         queue: requests that a node can hold until the next step.
         forward_cost: cost of forwarding one request, in lost requests.
         wait_cost: cost of one request that waits for one step, in lost requests.
-        route: how each forwarded request finds its neighbour: equal (round-robin), weighted, least,
-            two-choices, fill; all of a step by one choice: capacity, spare, all-to-shortest,
-            all-to-two; "choose": the action names the neighbour.
-        second_offer: whether refused requests are offered once more.
-        link_limit: requests that a directed link takes per step; None: any number.
-        neighbours: agent -> agents it can forward to (nobody where absent); None: all others.
-            The names that the trace gives its nodes will do as well.
-        reward: each node its "own", or everyone the "team"'s mean.
-        capacity: replaces the trace's: requests per step, or "1.25x" of each node's mean load.
-        capacity_rows: (low, high), the rows of that mean; None: all. Training sets its own rows.
-        illegal: what an action outside the mask does: "penalise" or "raise".
-        augment: how the load of training differs from the recorded one: numbers by name, such as
-            shift=12,scale=0.2,noise=0.1,mix=0.5, see the manual. None: not at all.
-        keep_flow: whether the state keeps who served whose requests, as pictures need it.
-        report_delay: of how many steps ago the spare and lost are that nodes know of others; 0:
-            the spare that this step's arrivals leave.
-        reward_fn: what pays instead of the reward, see the manual; a function, or the text
+        route: how forwarded requests are split over the neighbors. By request: equal (round-robin),
+            weighted, least, two-choices, fill. By step: capacity, spare, all-to-shortest,
+            all-to-two. "choose": the action names the neighbor.
+        second_offer: whether the sender offers refused requests once more.
+        link_limit: requests that a directed link takes per step. None: no limit.
+        neighbours: mapping of each agent to the agents that it can forward to. A missing agent has
+            no neighbors. None: every agent can forward to all others. Node names of the trace are
+            accepted too.
+        reward: "own": each node gets its own reward. "team": each node gets the mean over all
+            nodes.
+        capacity: replaces the capacity of the trace: requests per step, or "1.25x" for that
+            multiple of each node's mean load.
+        capacity_rows: (low, high): rows over which "1.25x" takes the mean load. None: all rows;
+            training uses its own rows.
+        illegal: treatment of an action outside the mask: "penalise" or "raise".
+        augment: random changes of the training load: numbers by name, such as
+            shift=12,scale=0.2,noise=0.1,mix=0.5; see the manual. None: no change.
+        keep_flow: whether the state records which node served whose requests, for pictures.
+        report_delay: age in steps of the reports of other nodes. 0: their spare in this step, after
+            its arrivals.
+        reward_fn: function that replaces the reward, see the manual; or its name as
             "module:function" or "file.py:function".
-        observation: of "every" other node by itself, or a "summary" of the neighbours, with actions
-            that are shares of the arrivals: spaces of one size, whatever the trace.
-        arrivals: whether the requests of a step are "known" to nodes before they choose, or
-            "unknown" until the step is over, as to a gateway.
-        last_counts: how many of its own counts of past steps a node observes; None: 1 with unknown
-            arrivals, in their place, else 0.
-        daily_mean: whether a node observes its mean load at this time of day in these rows; a
-            table [steps of a day][node] fixes it. Training sets that of its own rows.
+        observation: "every": features of every other node. "summary": features of all neighbors
+            together, with shares of the arrivals as actions. The spaces of a summary fit any trace.
+        arrivals: "known": nodes know the arrivals of a step before they choose. "unknown": nodes
+            know them only after the step, like a gateway.
+        last_counts: number of past steps for which a node observes its own arrivals. None: 0, or
+            with unknown arrivals 1, in the place of the arrivals.
+        daily_mean: whether a node observes its mean load at this time of day in the rows. A table
+            [steps of a day][node] sets the means. Training takes them from its own rows.
 
     Raises:
-        TraceError: the trace cannot be read, or has no capacity and none is given.
-        ScaleError: the trace exceeds a given scale.
-        ValueError: any other argument is out of its range.
+        TraceError: the trace cannot be read, or it has no capacity and ``capacity`` is missing.
+        ScaleError: the trace exceeds ``load_scale`` or ``capacity_scale``.
+        ValueError: any other argument is out of range.
     """
 
     name = "dfaas_v0"
