@@ -186,7 +186,7 @@ class OptionalRules(Protocol):
         """Return rules that play their data in order, and the number of environments for that.
 
         Each environment plays one window in its first episode. If there are more than ``most``
-        windows, ``most`` of them are chosen, evenly spread.
+        windows, ``most`` of them are chosen, evenly spread over the data.
         """
         ...
 
@@ -372,10 +372,10 @@ def hides_chance(rules: Rules[Any]) -> bool:
 
 
 def for_copies(rules: Rules[Any]) -> Rules[Any]:
-    """Return rules that play copies of a moment, to compare decisions.
+    """Return the rules for playing copies of a moment, to compare decisions.
 
-    The rules have ``redraw`` if they hide the randomness of a step and have other data. Otherwise
-    they are ``rules``.
+    If ``rules`` hide the randomness of a step and have other data, the result has ``redraw``.
+    Otherwise it is ``rules``.
     """
     if not hides_chance(rules) or redraw_of(rules) is not None:
         return rules

@@ -180,7 +180,7 @@ def draw(probabilities: Array, rng: np.random.Generator, mask: Array | None = No
     """Draw an action for each row of ``probabilities`` [R, A]: int64 [R].
 
     Returns the first action at which the running sum exceeds a uniform number times the total. Thus
-    actions with probability 0 are never drawn, whatever the rounding. ``mask`` [R, A] sets the
+    actions with probability 0 are never drawn, even with rounding errors. ``mask`` [R, A] sets the
     probability of illegal actions to 0.
     """
     legal = probabilities if mask is None else np.where(np.asarray(mask) != 0, probabilities, 0.0)

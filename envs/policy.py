@@ -49,7 +49,7 @@ class Decision:
 class Policy(Protocol):
     """Chooses actions for one agent, for a single observation or a batch of observations.
 
-    The shape of the action mask tells them apart: int8 [A] or [B, A].
+    The shape of the action mask shows which: int8 [A] for a single one, [B, A] for a batch.
     """
 
     def initial_state(self, num_envs: int) -> Any:

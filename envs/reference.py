@@ -69,8 +69,10 @@ def player_names(rules: Rules[Any], agent: str) -> tuple[str, ...]:
 def reference_players(
     rules: Rules[Any], agent: str
 ) -> tuple[dict[str, Policy], dict[str, InfeasibleError]]:
-    """Return all reference policies for ``agent`` by name, "random" first; and the errors of
-    policies that cannot be computed for these rules, by name."""
+    """Return all reference policies for ``agent`` by name, "random" first; and errors by name.
+
+    The errors are of policies that cannot be computed for these rules.
+    """
     policies: dict[str, Policy] = {}
     infeasible: dict[str, InfeasibleError] = {}
     for name, make in _makers(rules, agent).items():

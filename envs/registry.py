@@ -295,8 +295,10 @@ class NamedEnv:
             raise
 
     def find(self) -> Callable[..., Any]:
-        """Return the function that makes the environment. Raises UnknownNameError,
-        MissingExtraError."""
+        """Return the function that makes the environment.
+
+        Raises UnknownNameError, MissingExtraError.
+        """
         _check_api(self.api)
         if is_gymnasium_id(self.text):
             return functools.partial(from_gymnasium, self.text)

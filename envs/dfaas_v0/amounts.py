@@ -81,8 +81,7 @@ class Amounts(Levels):
     """
 
     def __init__(self, requests: Array, known: bool = True) -> None:
-        """``known``: whether nodes know the arrivals when they choose; otherwise all levels are
-        legal."""
+        """``known``: whether nodes know the arrivals in advance; if not, all levels are legal."""
         self.requests = requests
         self.count = len(requests)  # number of levels, A
         self.unit = int(np.diff(requests).max())  # largest difference between two levels
@@ -162,8 +161,7 @@ class Keeps(Levels):
         return np.where(requests > 0, self.of_keep(np.maximum(arrivals - requests, 0)), 0)
 
     def of_keep(self, keep: Array) -> Array:
-        """Return the level that keeps ``keep`` requests, or the nearest number; the smaller in a
-        tie."""
+        """Return the level that keeps the number nearest to ``keep``, in a tie the smaller."""
         return 1 + (keep + (self.unit - 1) // 2) // self.unit
 
     def kept(self, level: Array, room: Array) -> Array:
@@ -213,8 +211,8 @@ class Requests(Levels):
 class Choices:
     """Actions that name a level and a neighbor.
 
-    Action 0 forwards nothing. Action 1 + (k - 1) * m + d forwards level k to neighbor d, with m the
-    largest number of neighbors (``degree`` [N]) of any node.
+    Let m be the largest number of neighbors (``degree`` [N]) of any node. Action 0 forwards
+    nothing. Action 1 + (k - 1) * m + d forwards level k to neighbor d.
 
     Raises ValueError if a mask would have too many entries.
     """
@@ -299,8 +297,7 @@ def _quantiles(arrivals: Array, largest: int, max_level: int) -> Array:
 
 
 def _given(amount: Sequence[int], largest: int, max_level: int) -> Array:
-    """Return the list ``amount`` as a table. Raises ValueError if it is not a valid table of
-    levels."""
+    """Return the list ``amount`` as a table of levels. Raises ValueError if it is not valid."""
     try:
         table = np.array(amount)
         whole = table.ndim == 1 and len(table) > 1 and table.dtype.kind in "iu"

@@ -163,10 +163,9 @@ class Summary:
         return np.take_along_axis(ranked(self.network, spare), place[..., None], -1)[..., 0]
 
     def _ends(self, values: Array) -> tuple[Array, Array]:
-        """Return the largest and the smallest value among each node's neighbors; 0 without
-        neighbors.
+        """Return the largest and the smallest value of each node's neighbors, or 0.
 
-        Both have the shape [B, N] of ``values``.
+        Both have the shape [B, N] of ``values``. They are 0 for nodes without neighbors.
         """
         n = values.shape[1]
         if n == 1 or not self.degree.any():
@@ -215,9 +214,9 @@ def ranked(network: Network, spare: Array) -> Array:
 def _ranked_among_all(spare: Array) -> Array:
     """Return ``ranked`` of a complete graph, without arrays [B, N, N-1].
 
-    Every node compares the same values, except that it leaves out its own value. So the value at a
-    rank is one of the ``RANKS`` + 1 largest. The node with this rank is, among the nodes of equal
-    value, the next one after the node that looks.
+    All nodes compare the same values, but each leaves out its own value. So the value at a rank is
+    one of the ``RANKS`` + 1 largest. Several nodes may have this value. The node with the rank is
+    then the next of them in the cyclic order of the comparing node.
     """
     b, n = spare.shape
     order = np.argsort(-spare, axis=1, kind="stable")  # [B, N] ties by node number
@@ -322,8 +321,7 @@ class Deciding(ABC):
         return features, self._masks.take(self.actions.row(highest), axis=0)
 
     def offered(self, state: Any, action: Array) -> Array:
-        """Return the first offer of requests from i to j, for legal actions [B, N]: int64 [B, N,
-        N].
+        """Return the first offer from i to j, for legal actions [B, N]: int64 [B, N, N].
 
         In a step, neighbors then accept requests up to their room, and the rest may be offered once
         more.
@@ -374,8 +372,7 @@ class Deciding(ABC):
     def _chosen(
         self, state: Any, action: Array, highest: Array
     ) -> tuple[Array, Array, Array | None]:
-        """Return levels, which actions are illegal, and the argument ``named`` of
-        ``Network.forward``."""
+        """Return levels, which actions are illegal, and ``named`` for ``Network.forward``."""
         level, illegal, neighbour = self.actions.read(action, highest)
         if neighbour is not None:
             return level, illegal, self.features.neighbour(neighbour, self._reported(state)[0])

@@ -313,7 +313,7 @@ def adjacency(
 
     ``neighbours`` names nodes as in ``agents`` or as in the trace (``nodes``). Raises
     UnknownNameError for other names. Raises ValueError for a link of an agent to itself, for a
-    value that is not a mapping to lists, and for more than ``MOST_NODES`` nodes.
+    value that is not a mapping to lists, and for too many nodes (``MOST_NODES``).
     """
     if (n := len(agents)) > MOST_NODES:
         raise ValueError(

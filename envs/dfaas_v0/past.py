@@ -2,11 +2,11 @@
 
 With ``report_delay`` = k > 1 the state holds the reports of the k - 1 steps before the last step,
 in a ring buffer. Step s of the episode has place s mod (k - 1). Before step t the oldest report, of
-step t - k, is at the place of step t - 1, which replaces it when step t is played.
+step t - k, is at the place of step t - 1. Playing step t replaces it by the report of step t - 1.
 
-For queued requests, the state counts those that came 2 or more steps ago, 3 or more, and so on.
-From these counts follows how long served requests waited, oldest first. In memory the age is the
-first axis, so that all environments and nodes of one age are contiguous.
+The state counts the queued requests that came 2 or more steps ago, 3 or more, and so on. From these
+counts follows how long served requests waited, oldest first. In memory the age is the first axis,
+so that all environments and nodes of one age are contiguous.
 """
 
 from __future__ import annotations

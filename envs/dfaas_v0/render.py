@@ -281,8 +281,7 @@ def _bars(canvas: Canvas, frame: Frame, i: int, load: Box, capacity: Box, number
 
 
 def _card(canvas: Canvas, frame: Frame, i: int, box: Box, s: float, *, sent: bool) -> None:
-    """Draw the full card of node i. With ``sent`` it shows forwarded requests, if there are no
-    arrows."""
+    """Draw the full card of node i. ``sent``: show forwarded requests instead of used capacity."""
     left, top, right, _ = box
     lost = frame.lost[i]
     canvas.box(box, CARD, outline=LOST if lost else LINE, stroke=2.0 if lost else 1.0, radius=8 * s)

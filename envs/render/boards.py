@@ -55,8 +55,7 @@ class Grid:
 
     @classmethod
     def fit(cls, area: Box, rows: int, columns: int, largest: float) -> Grid:
-        """Return the largest grid that fits in ``area``, centered, with fields of at most
-        ``largest``."""
+        """Return the largest centered grid in ``area``, with fields of at most ``largest``."""
         size = min((area[2] - area[0]) / columns, (area[3] - area[1]) / rows, largest)
         x, y = center(area)
         return cls(x - size * columns / 2, y - size * rows / 2, size)

@@ -179,10 +179,9 @@ def _way(first: Box, second: Box, middle: Point, pull: float, gap: float) -> Cur
 def label_box(
     curve: Curve, half_width: float, half_height: float, *, taken: list[Box], avoid: list[Curve]
 ) -> Box | None:
-    """Return a box on ``curve`` that overlaps none of ``taken`` and as few of ``avoid`` as
-    possible.
+    """Return a box on ``curve`` without overlap with ``taken`` and little with ``avoid``.
 
-    Returns None if no place is free.
+    Returns None if every place overlaps ``taken``. Crosses as few curves of ``avoid`` as possible.
     """
     best: tuple[int, Box] | None = None
     for share in (0.5, 0.44, 0.56, 0.38, 0.62, 0.32, 0.68, 0.26, 0.74, 0.2):
@@ -298,8 +297,7 @@ class Canvas:
         return float(length) / OVERSAMPLE + (0.7 if bold else 0.0)
 
     def fit(self, text: str, size: float, width: float, *, bold: bool = False) -> tuple[str, float]:
-        """Return ``text`` and its size: first shrunk a little, then cut, to be at most ``width``
-        wide."""
+        """Return ``text`` and its size: shrunk a little, then cut, to fit into ``width``."""
         text = _printable(text)
         needed = self.text_width(text, size, bold=bold)
         if needed <= width:
@@ -342,8 +340,7 @@ class Canvas:
     def arrow(
         self, curve: Curve, thickness: float, color: str, *, head: float, halo: str | None = None
     ) -> None:
-        """Draw an arrow along ``curve`` with its tip at the last point; ``head`` is the length of
-        the tip.
+        """Draw an arrow along ``curve``, with a tip of length ``head`` at its last point.
 
         ``halo`` is the color of a border, which keeps crossing arrows apart.
         """

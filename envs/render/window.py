@@ -33,15 +33,14 @@ class Window:
         self._dismissed = False  # the user closed it
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for copies and pickles, which have a separate window that is not open
-        yet."""
+        """Return the state for copies and pickles: they have a separate window, not yet open."""
         return {**Window(self.title, self.fps).__dict__, "_dismissed": self._dismissed}
 
     def show(self, image: npt.NDArray[np.uint8]) -> bool:
-        """Show ``image`` and wait until the next picture is due; False if the user closed the
-        window.
+        """Show ``image`` and wait until the next picture is due.
 
-        Raises ValueError if ``image`` is not uint8 [H, W, 3], and CorralError without a display.
+        Returns False if the user closed the window. Raises ValueError if ``image`` is not uint8 [H,
+        W, 3], and CorralError without a display.
         """
         if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
             raise ValueError(
