@@ -203,4 +203,5 @@ def neighbour_of(name: str, rules: Any, i: int) -> int:
                 return j
     nodes = rules.trace.nodes
     near = ", ".join(nodes[j] for j in np.flatnonzero(rules.network.links[i]))
-    raise ValueError(f"{nodes[i]}: {name!r} is not a neighbor; its neighbors: {near or 'none'}")
+    remedy = f"give one of {near}" if near else "this node has no neighbors"
+    raise ValueError(f"{nodes[i]}: {name!r} is not a neighbor; {remedy}")

@@ -41,7 +41,7 @@ def encoder_of(path: str | Path) -> str:
     """
     suffix = Path(path).suffix.lower()
     if suffix not in SUFFIXES:
-        raise ValueError(f"out={path}: give a file name that ends in {' or '.join(SUFFIXES)}")
+        raise ValueError(f"out={path}: give a name that ends in {' or '.join(SUFFIXES)}")
     if suffix == ".gif":
         require("PIL", extra="render", purpose="write a GIF")
         return "pillow"
