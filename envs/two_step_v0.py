@@ -156,7 +156,7 @@ def _sentence(place: int, played: tuple[int, ...], paid: float) -> str:
         return "agent_0 chooses the game"
     if place < OVER_A:
         return f"agent_0 chose game {'AB'[place - GAME_A]}; both choose a row and a column"
-    return f"they played row {played[0]}, column {played[1]}: the team is paid {paid:g}"
+    return f"row {played[0]} and column {played[1]} were played: the team gets {paid:g}"
 
 
 def _cells(place: int, played: tuple[int, ...]) -> list[list[str]]:

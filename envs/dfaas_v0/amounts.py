@@ -127,8 +127,8 @@ class Shares(Levels):
         Of several such levels, returns the one with the share requests / arrivals, rounded down.
         """
         positive = np.maximum(arrivals, 1)
-        least = np.maximum(requests - 1, 0) * self.most // positive + 1
-        return np.where(requests > 0, np.maximum(least, requests * self.most // positive), 0)
+        lowest = np.maximum(requests - 1, 0) * self.most // positive + 1
+        return np.where(requests > 0, np.maximum(lowest, requests * self.most // positive), 0)
 
     def forwarded(self, level: Array, arrivals: Array, room: Array | None = None) -> Array:
         return np.asarray(-(-level * arrivals // self.most))
@@ -271,7 +271,7 @@ def levels_in(
     """
     largest = math.ceil(load_scale)
     if not isinstance(amount, str):
-        return _given(amount, largest, max_level)
+        return _listed(amount, largest, max_level)
     kinds = ("unit", "quantile", "keep", "share")
     if one_of("amount", amount, kinds) == "quantile" and largest > max_level:
         return _quantiles(trace.arrivals[slice(*rows)], largest, max_level)
@@ -296,7 +296,7 @@ def _quantiles(arrivals: Array, largest: int, max_level: int) -> Array:
     return np.union1d(table, missing[: max_level + 1 - len(table)])
 
 
-def _given(amount: Sequence[int], largest: int, max_level: int) -> Array:
+def _listed(amount: Sequence[int], largest: int, max_level: int) -> Array:
     """Return the list ``amount`` as a table of levels. Raises ValueError if it is not valid."""
     try:
         table = np.array(amount)

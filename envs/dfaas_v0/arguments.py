@@ -80,8 +80,8 @@ def last_counts(requested: int | None, arrivals: str, report_delay: int) -> int:
             "report_delay=0 with arrivals='unknown': reports of this step reveal its arrivals; "
             "give report_delay=1 or more"
         )
-    least = int(arrivals == "unknown")
-    return least if requested is None else nonnegative_int("last_counts", requested, least)
+    minimum = int(arrivals == "unknown")
+    return minimum if requested is None else nonnegative_int("last_counts", requested, minimum)
 
 
 def reward_function(function: Any, reward: str) -> NamedFunction | None:

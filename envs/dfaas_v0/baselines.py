@@ -235,7 +235,7 @@ class _Every:
     def __init__(self, rules: DfaasRules, agent: str | None) -> None:
         self.scales = rules.load_scale, rules.capacity_scale, max(rules.queue, 1)
         node = 0 if agent is None else rules.agents.index(agent)
-        self.others = slice(3, rules.features.plain)
+        self.other_features = slice(3, rules.features.plain)
         self.places = np.flatnonzero(rules.network.linked[node])  # of its neighbors
 
     def load(self, features: Array) -> tuple[Array, Array, Array]:
@@ -246,20 +246,22 @@ class _Every:
     def spare(self, features: Array) -> Array:
         """Return the sum of the spare that all neighbors reported: int64 [...]."""
         return np.asarray(
-            _requests(features[..., self.others][..., ::2], self.scales[1]).sum(axis=-1)
+            _requests(features[..., self.other_features][..., ::2], self.scales[1]).sum(axis=-1)
         )
 
     def lost(self, features: Array) -> Array:
         """Return the sum of the lost requests that all neighbors reported: int64 [...]."""
         return np.asarray(
-            _requests(features[..., self.others][..., 1::2], self.scales[0]).sum(axis=-1)
+            _requests(features[..., self.other_features][..., 1::2], self.scales[0]).sum(axis=-1)
         )
 
     def largest_spare(self, features: Array) -> Array:
         """Return the neighbor with the largest reported spare, for ``Choices``: int64 [...]."""
         if not len(self.places):
             return np.zeros(features.shape[:-1], dtype=np.int64)
-        return np.asarray(features[..., self.others][..., ::2][..., self.places].argmax(axis=-1))
+        return np.asarray(
+            features[..., self.other_features][..., ::2][..., self.places].argmax(axis=-1)
+        )
 
 
 class _Summary:

@@ -58,7 +58,7 @@ class Every:
     features of the node's load. All are scaled.
     """
 
-    ranks = None  # an action may name any neighbour
+    ranks = None  # an action may name any neighbor
 
     def __init__(
         self, network: Network, queue: int, scales: tuple[float, float], more: int = 0

@@ -268,11 +268,11 @@ class Augmented:
         moved, mixed, other = chance.transpose(1, 0, 2)
         shift, day = self.augment.shift, self.recorded.day or 1  # without days, any other row
         offset = (moved * (2 * shift + 1)).astype(np.int64) - shift
-        days, own = -(-(len(self.arrivals) - first % day) // day), first // day
-        chosen = (other * (days - 1)).astype(np.int64)
-        chosen += chosen >= own
+        days, own_day = -(-(len(self.arrivals) - first % day) // day), first // day
+        other_day = (other * (days - 1)).astype(np.int64)
+        other_day += other_day >= own_day
         mixed = (mixed < self.augment.mix) & (days > 1)
-        return np.asarray(offset + np.where(mixed, chosen - own, 0) * day)
+        return np.asarray(offset + np.where(mixed, other_day - own_day, 0) * day)
 
     def _factor(self, normal: Array) -> Array:
         """Return the factor of each node's load, [B, N], from normal draws [B, 1 + N]."""
@@ -338,16 +338,16 @@ def _redraw(
     nodes = np.arange(load.shape[1])
     high = np.maximum(rules.network.degree, 1)[:, None]
     shift = np.zeros(len(row), dtype=np.int64)
-    for i, (rng, here) in enumerate(zip(rngs, row.tolist(), strict=True)):
-        days = np.arange(here % day, length, day)
-        days = days[days != here]
+    for i, (rng, next_row) in enumerate(zip(rngs, row.tolist(), strict=True)):
+        days = np.arange(next_row % day, length, day)
+        days = days[days != next_row]
         if shown or state.t[i]:  # a row was observed: the next row, or the last one
-            seen = here if shown else int(last[i])
-            there = (days[:, None] - (not shown) + offset[i]) % length
-            now = (seen + offset[i]) % length
-            distance = np.abs(load[there, nodes] - load[now, nodes]).sum(axis=1)
+            observed_row = next_row if shown else int(last[i])
+            candidate_rows = (days[:, None] - (not shown) + offset[i]) % length
+            now = (observed_row + offset[i]) % length
+            distance = np.abs(load[candidate_rows, nodes] - load[now, nodes]).sum(axis=1)
             days = days[np.argsort(distance, kind="stable")[: -(-len(days) // 2)]]
-        shift[i] = rng.choice(days) - here
+        shift[i] = rng.choice(days) - next_row
         if draws := state.draws.shape[1]:
             t = int(state.t[i]) % draws
             if rules.route == "two-choices":  # two numbers determine all draws
@@ -356,7 +356,7 @@ def _redraw(
                 shape = draws - t, len(high), 2
                 state.draws[i, t:] = rng.integers(high, size=shape, dtype="i4")
         if isinstance(rules.load, Augmented):
-            rules.load.redraw(state, i, here, int(shift[i]), rng, shown)
+            rules.load.redraw(state, i, next_row, int(shift[i]), rng, shown)
     if isinstance(state, AugmentedState):
         return state
     kept = 1 + rules.last_counts  # number of rows that nodes know

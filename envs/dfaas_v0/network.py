@@ -197,8 +197,8 @@ class Network:
                 offer = self._equal_offer(sender, f, caps)
             else:
                 if sender not in offers:
-                    some = [i for i in order[k : k + together] if self.degree[i]]
-                    offers = self._offers(some, forwarded, basis, named, caps)
+                    group = [i for i in order[k : k + together] if self.degree[i]]
+                    offers = self._offers(group, forwarded, basis, named, caps)
                 offer = offers[sender]
             refused[sender], taken = self._offer(sender, f, offer, ring[k + 1 : k + n], caps)
             if keep:

@@ -203,15 +203,15 @@ def _linear_program(
         # N links out. Sending to itself through the hub never beats serving locally.
         sends = np.hstack([np.eye(nodes), np.zeros((nodes, nodes))])  # [N, E]
         takes = np.hstack([np.zeros((nodes, nodes)), np.eye(nodes)])
-        most = np.hstack([arrivals, capacity])  # [T, E]
+        upper = np.hstack([arrivals, capacity])  # [T, E]
     else:
         graph = np.ones((nodes, nodes), dtype=np.bool_) if links is None else links
         source, target = np.nonzero(graph & ~np.eye(nodes, dtype=np.bool_))
         sends = (np.arange(nodes)[:, None] == source).astype(np.float64)  # [N, E]
         takes = (np.arange(nodes)[:, None] == target).astype(np.float64)
-        most = np.minimum(arrivals[:, source], capacity[:, target])  # [T, E]
+        upper = np.minimum(arrivals[:, source], capacity[:, target])  # [T, E]
         if link_limit is not None:
-            most = np.minimum(most, link_limit)
+            upper = np.minimum(upper, link_limit)
 
     each_step = sparse.eye(steps)
     out, into = (sparse.kron(each_step, ends, format="csr") for ends in (sends, takes))
@@ -220,7 +220,7 @@ def _linear_program(
     rows = [[into - out, -one, -hold], [out, None, hold], [into, None, None], [out, None, None]]
     need, room = arrivals.ravel(), capacity.ravel()
     price = np.tile(forward_cost * sends.sum(axis=0), steps)  # [T * E]
-    most_of_all = [most.ravel(), np.full(need.size, np.inf), np.full(need.size, float(queue))]
+    upper_bounds = [upper.ravel(), np.full(need.size, np.inf), np.full(need.size, float(queue))]
     balance, nothing = None, None
     if hub:  # in every step as many requests leave the hub as enter it
         through = sparse.kron(each_step, (sends - takes).sum(axis=0, keepdims=True))
@@ -233,7 +233,7 @@ def _linear_program(
         b_ub=np.concatenate([room - need, need, room, need]),
         A_eq=balance,
         b_eq=nothing,
-        bounds=np.stack([np.zeros(price.size + 2 * need.size), np.concatenate(most_of_all)], 1),
+        bounds=np.stack([np.zeros(price.size + 2 * need.size), np.concatenate(upper_bounds)], 1),
         method="highs-ds",  # HiGHS, dual simplex: ends at a vertex
     )
     if result.status != 0:

@@ -177,8 +177,8 @@ def _caps_of(caps: Mapping[str, int], rules: Any, i: int) -> Array:
     for name, cap in caps.items():
         if rules.link_limit is not None and cap > rules.link_limit:
             raise ValueError(
-                f"{rules.trace.nodes[i]}: caps[{name!r}]={cap}, but a link takes "
-                f"link_limit={rules.link_limit} requests in a step"
+                f"{rules.trace.nodes[i]}: caps[{name!r}]={cap}; give at most "
+                f"link_limit={rules.link_limit}, the requests that a link takes in a step"
             )
         limits[neighbour_of(name, rules, i)] = cap
     return limits

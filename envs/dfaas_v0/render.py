@@ -85,7 +85,7 @@ class Frame:
     @property
     def free(self) -> tuple[int, ...]:
         parts = zip(self.capacity, self.served_local, self.served_remote, strict=True)
-        return tuple(max(0, c - own - others) for c, own, others in parts)
+        return tuple(max(0, c - local - remote) for c, local, remote in parts)
 
 
 def _tag(name: str) -> str:
@@ -337,8 +337,8 @@ def _ring(canvas: Canvas, frame: Frame, area: Box, k: float) -> None:
     for place, (amount, curve) in enumerate(arrows[:LABELS]):
         text = short_count(amount, DIGITS)
         half = canvas.text_width(text, size, bold=True) / 2 + 5 * k
-        others = curves[:place] + curves[place + 1 :]
-        spot = label_box(curve, half, 9 * k, taken=boxes, avoid=others)
+        other_curves = curves[:place] + curves[place + 1 :]
+        spot = label_box(curve, half, 9 * k, taken=boxes, avoid=other_curves)
         if spot is not None:
             boxes.append(spot)
             canvas.box(spot, CARD, outline=OTHERS, radius=9 * k)

@@ -62,16 +62,16 @@ def divide(
     if not 0 <= share < 1:
         raise ValueError(f"validation={validation}: give a share of 0 or more, below 1, or rows")
     low, high = remaining
-    most = (high - low - first) // window - 1
-    if share == 0 or (most < 1 and validation is None):
+    max_windows = (high - low - first) // window - 1
+    if share == 0 or (max_windows < 1 and validation is None):
         return Division(remaining, None, held)
-    if most < 1:
+    if max_windows < 1:
         raise ValueError(
             f"validation={validation}: rows {_text(remaining)} do not hold two windows of "
             f"{window} steps, for training and for validation; give a lower max_cycles, or "
             "validation=0"
         )
-    windows = min(max(1, int(share * (high - low) / window + 0.5)), most)
+    windows = min(max(1, int(share * (high - low) / window + 0.5)), max_windows)
     cut = high - windows * window
     return Division((low, cut), (cut, high), held)
 

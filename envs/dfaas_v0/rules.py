@@ -199,7 +199,7 @@ class DfaasRules(Deciding):
         planned = self.amount in ("keep", "share")
         if self.amount == "keep" and self.observation == "summary":
             raise ValueError(
-                'amount="keep": its levels depend on the capacity; a summary takes amount="share"'
+                'amount="keep" does not work with observation="summary"; give amount="share"'
             )
         shares = self.observation == "summary" and self.arrivals == "unknown"
         self.caps = self.link_limit if planned or shares else None

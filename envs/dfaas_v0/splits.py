@@ -69,12 +69,12 @@ def offers(
 
 
 class Columns:
-    """Columns for the senders ``who`` [K]. Arrays are [N-1, K], or [N-1, 1] if all are equal."""
+    """Columns of ``senders`` [K]. Arrays are [N-1, K], or [N-1, 1] if all are equal."""
 
-    def __init__(self, network: Any, who: Array) -> None:
+    def __init__(self, network: Any, senders: Array) -> None:
         self.network = network
-        self.who = who
-        listed = slice(1) if network.complete else who  # a complete graph has equal columns
+        self.senders = senders
+        listed = slice(1) if network.complete else senders  # a complete graph has equal columns
         self.linked = network.linked.T[:, listed]  # is a neighbor
         self.rank = network.rank.T[:, listed]  # among the neighbors
         self.degree = np.array(network.degree)[listed]
@@ -112,11 +112,11 @@ class Columns:
             near = weight if self.network.complete else np.where(self.linked, weight, -1)
             return np.asarray(near.argmax(axis=0))
         if self.network.route == "choose":
-            return np.asarray((drawn - self.who - 1) % len(self.network.links))
+            return np.asarray((drawn - self.senders - 1) % len(self.network.links))
         if not self.network.complete:
-            drawn = self.network.place_of_rank[self.who[:, None], drawn]
+            drawn = self.network.place_of_rank[self.senders[:, None], drawn]
         one, two = drawn.T  # places, [K] each
-        column = np.arange(len(self.who))
+        column = np.arange(len(self.senders))
         return np.asarray(np.where(weight[two, column] > weight[one, column], two, one))
 
     def _in_proportion(self, f: Array, weight: Array) -> Array:

@@ -142,7 +142,7 @@ def path(boxes: list[Box], i: int, j: int, area: Box, gap: float) -> Curve:
     It runs on its right-hand side, so that both directions stay apart. Both directions bend inwards
     until they pass the other boxes.
     """
-    others = [box for place, box in enumerate(boxes) if place not in (i, j)]
+    obstacles = [box for place, box in enumerate(boxes) if place not in (i, j)]
     best: tuple[int, Curve] | None = None
     for pull in (0.3, 0.45, 0.6, 0.75, 0.9, 1.05, 1.2):
         forth, back = (
@@ -150,7 +150,7 @@ def path(boxes: list[Box], i: int, j: int, area: Box, gap: float) -> Curve:
         )
         faults = 0  # points behind other boxes, and arrows that are too short
         for curve in (forth, back):
-            faults += sum(len(curve) - len(outside(curve, box, 3 * gap)) for box in others)
+            faults += sum(len(curve) - len(outside(curve, box, 3 * gap)) for box in obstacles)
             faults += 10 * (len(curve) < 2 or math.dist(curve[0], curve[-1]) < 12 * gap)
         if best is None or faults < best[0]:
             best = (faults, forth)

@@ -147,8 +147,8 @@ def _palette(pictures: Sequence[Picture]) -> Array:
     First the most frequent colors, then the colors with the largest error without a palette entry.
     So even small squares of a legend keep their color.
     """
-    some = sorted({round(p) for p in np.linspace(0, len(pictures) - 1, SAMPLES).tolist()})
-    codes = np.concatenate([_codes(pictures[number]).reshape(-1) for number in some])
+    sampled = sorted({round(p) for p in np.linspace(0, len(pictures) - 1, SAMPLES).tolist()})
+    codes = np.concatenate([_codes(pictures[number]).reshape(-1) for number in sampled])
     unique, counts = np.unique(codes, return_counts=True)
     order = np.argsort(-counts, kind="stable")
     colors, weight = _parts(unique[order]), np.sqrt(counts[order])
@@ -177,9 +177,9 @@ class _Nearest:
         """Return palette indices of a picture: uint8 [H, W]."""
         codes = _codes(picture)
         new = np.unique(codes[self._cache[codes] == CLEAR])
-        for some in np.array_split(new, len(new) // 4096 + 1):
-            away = ((_parts(some)[:, None] - self.palette) ** 2).sum(axis=2)  # [R, P]
-            self._cache[some] = away.argmin(axis=1)
+        for part in np.array_split(new, len(new) // 4096 + 1):
+            distance = ((_parts(part)[:, None] - self.palette) ** 2).sum(axis=2)  # [R, P]
+            self._cache[part] = distance.argmin(axis=1)
         return np.asarray(self._cache[codes])
 
 

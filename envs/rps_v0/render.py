@@ -135,8 +135,8 @@ def _card(canvas: Canvas, frame: Frame, player: int, winner: bool, box: Box, k: 
         canvas.text((middle[0], bottom - 50 * k), label, 18 * k, fill=INK, anchor="mm", bold=True)
     else:
         canvas.text(middle, "?", 80 * k, fill=LINE, anchor="mm", bold=True)
-    won, own = frame.won(player), frame.won(player) - frame.won(1 - player)
-    score = f"{won} round{'s' * (won != 1)} won, return {own:+d}" if frame.t else "return 0"
+    won, total = frame.won(player), frame.won(player) - frame.won(1 - player)
+    score = f"{won} round{'s' * (won != 1)} won, return {total:+d}" if frame.t else "return 0"
     canvas.text((middle[0], bottom - 22 * k), score, 14 * k, fill=FAINT, anchor="mm")
 
 
