@@ -1,10 +1,11 @@
-"""PettingZoo environments whose observations carry action masks.
+"""PettingZoo environments with action masks in their observations.
 
     from corral.envs import dfaas_v0
     env = dfaas_v0.parallel_env(trace="edge3")
 
-Every environment is a module ``corral.envs.<name>`` with ``parallel_env`` (where all agents act at
-once), ``env`` and ``raw_env``; its docstring is its manual. ``make`` builds one by name.
+Each environment is a module ``corral.envs.<name>`` with ``env`` and ``raw_env``, and with
+``parallel_env`` if all agents act at once. The docstring of the module is the manual of the
+environment. ``make`` makes an environment by name.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ __all__ = ["ENVIRONMENTS", "PROBES", "EnvSpec", "check_env", "make", "make_rules
 
 
 def __getattr__(name: str) -> Any:
-    # Late: whoever plays needs no checks, and whoever says ``import corral`` nothing at all.
+    # Imported on first use: ``import corral`` stays fast, and playing needs no checks.
     if name == "check_env":
         from corral.envs.conformance import check_env
 

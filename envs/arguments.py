@@ -1,4 +1,4 @@
-"""Checks of an environment's arguments: each names the value and what is allowed."""
+"""Checks of environment arguments. Each error message names the value and the allowed values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 
 
 def nonnegative_int(name: str, value: Any, least: int = 0) -> int:
-    """Return ``value`` as an int. Raises ValueError below ``least``."""
+    """Return ``value`` as an int. Raises ValueError if it is below ``least`` or not an integer."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -38,7 +38,7 @@ def nonnegative_int(name: str, value: Any, least: int = 0) -> int:
 
 
 def optional_int(name: str, value: Any, least: int = 0) -> int | None:
-    """Return None as it is, else what ``nonnegative_int`` makes of ``value``."""
+    """Return None, or ``value`` as an int. Raises ValueError as ``nonnegative_int`` does."""
     try:
         return None if value is None else nonnegative_int(name, value, least)
     except ValueError as error:
@@ -46,7 +46,7 @@ def optional_int(name: str, value: Any, least: int = 0) -> int | None:
 
 
 def nonnegative_float(name: str, value: Any) -> float:
-    """Return ``value`` as a float. Raises ValueError where it is not finite, or below 0."""
+    """Return ``value`` as a float. Raises ValueError if it is not finite or below 0."""
     number = math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
     if not (math.isfinite(number) and number >= 0):
         raise ValueError(f"{name}={value!r}: give a finite number, 0 or more")
@@ -54,23 +54,23 @@ def nonnegative_float(name: str, value: Any) -> float:
 
 
 def yes_or_no(name: str, value: Any) -> bool:
-    """Return ``value`` (a bool, or 0 or 1) as a bool. Raises ValueError."""
+    """Return ``value`` (a bool, or 0 or 1) as a bool. Raises ValueError for other values."""
     if value is None or isinstance(value, str) or value not in (False, True):
         raise ValueError(f"{name}={value!r}: give True or False")
     return bool(value)
 
 
 def one_of(name: str, value: Any, known: Sequence[Any]) -> Any:
-    """Return ``value``. Raises ValueError, with the nearest, where it is none of ``known``."""
+    """Return ``value`` if it is in ``known``. Raises ValueError with the nearest known value."""
     if value not in known:
         close = difflib.get_close_matches(str(value), known, n=1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        raise ValueError(f"{name}={value!r}: {hint}give one of {', '.join(map(repr, known))}")
+        suggestion = f"did you mean {close[0]!r}? " if close else ""
+        raise ValueError(f"{name}={value!r}: {suggestion}give one of {', '.join(map(repr, known))}")
     return value
 
 
 def plain_numbers(value: Any) -> Any:
-    """Return numbers of NumPy as Python's, in dicts, lists and tuples too; all else as it is."""
+    """Return ``value`` with NumPy scalars as Python numbers, also in dicts, lists and tuples."""
     if isinstance(value, np.generic):
         return value.item()
     if type(value) is dict:
@@ -81,7 +81,10 @@ def plain_numbers(value: Any) -> Any:
 
 
 def known_arguments(function: Callable[..., Any], given: Iterable[str]) -> None:
-    """Raise TypeError, with the nearest name, where ``function`` has no such argument."""
+    """Raise TypeError for a name in ``given`` that is not an argument of ``function``.
+
+    The message names the nearest argument.
+    """
     names = list(inspect.signature(function).parameters)
     for name in given:
         if name not in names:
@@ -93,21 +96,22 @@ def known_arguments(function: Callable[..., Any], given: Iterable[str]) -> None:
 def require_known_arguments(
     function: Callable[..., Any], rules: Callable[..., Any], given: Iterable[str]
 ) -> None:
-    """Raise TypeError, with the nearest name, for what neither ``function`` nor ``rules`` take.
+    """Raise TypeError if neither ``function`` nor ``rules`` has an argument of a name in ``given``.
 
-    ``given`` are the names that ``function`` collects as arguments of the environment.
+    ``given`` are the names that ``function`` collects as environment arguments. The message names
+    the nearest argument.
     """
-    own = _named(function)
-    names = {**own, **inspect.signature(rules).parameters}
+    accepted = _named(function)
+    names = {**accepted, **inspect.signature(rules).parameters}
     for name in given:
         if name not in names:
             raise TypeError(
-                f"no argument named {name!r}{hint(name, names)} Known: {', '.join(own)}; of the "
-                f"environment: {', '.join(name for name in names if name not in own)}"
+                f"no argument named {name!r}{hint(name, names)} Known: {', '.join(accepted)}; "
+                f"environment: {', '.join(name for name in names if name not in accepted)}"
             )
 
 
 def _named(function: Callable[..., Any]) -> dict[str, None]:
-    """Return the parameters of a function that are given by name."""
+    """Return the names of all parameters of a function, except ``**kwargs``."""
     parameters = inspect.signature(function).parameters.values()
     return dict.fromkeys(p.name for p in parameters if p.kind is not p.VAR_KEYWORD)

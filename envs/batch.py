@@ -1,4 +1,4 @@
-"""Batches of environments, stepped together as arrays: the fast path.
+"""Batches of environments that are stepped together as arrays: the fast path.
 
     batch = make_batch("dfaas_v0", num_envs=64, seed=0)
     observations = batch.reset()
@@ -6,10 +6,10 @@
     for _ in range(1000):
         step = batch.step(batch.sample_actions(rng))
 
-Row r of a Batch plays, bit for bit, the episodes of a PettingZoo environment whose generator is
-``generator(seed, "env", r)``; row 0 is the one of ``reset(seed=seed)``. A finished row is reset
-within the step that ends it (Gymnasium's AutoresetMode.SAME_STEP): ``observations`` are then those
-of its new episode, ``finished`` has the last observation of the old one.
+Row r of a Batch plays the same episodes, bit for bit, as a PettingZoo environment with the
+generator ``generator(seed, "env", r)``. Row 0 equals ``reset(seed=seed)``. A row that ends its
+episode is reset within the same step (Gymnasium's AutoresetMode.SAME_STEP). Then ``observations``
+belong to its new episode, and ``finished`` has the last observation of the old episode.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ __all__ = ["Batch", "BatchStep", "Copies", "Finished", "batch_for", "make_batch"
 
 @dataclass(frozen=True)
 class Finished:
-    """The episodes that ended in a step, D of them."""
+    """D episodes that ended in a step."""
 
-    rows: Array  # int64 [D] of which environments
-    observations: dict[str, Observation]  # the last ones, [D, ...]
-    global_state: Array  # float32 [D, G] the last one
+    rows: Array  # int64 [D] environments
+    observations: dict[str, Observation]  # last observations, [D, ...]
+    global_state: Array  # float32 [D, G] last global state
     returns: Array  # float64 [D, N] sum of each agent's rewards
     lengths: Array  # int64 [D] steps
 
@@ -58,15 +58,15 @@ class BatchStep:
 
     observations: dict[str, Observation]  # for the next decision, [B, ...]
     reward: Array  # float32 [B, N]
-    terminated: Array  # bool [B, N] the agent's episode ended by the rules, in this step
-    truncated: Array  # bool [B, N] it was cut by the time limit, in this step
-    acting: Array  # bool [B, N] whose action counts in the next step
-    info: dict[str, Array]  # [B, N] of this step, also where it was an episode's last
-    finished: Finished | None  # None where no episode ended
+    terminated: Array  # bool [B, N] the rules ended the agent's episode in this step
+    truncated: Array  # bool [B, N] the time limit ended the agent's episode in this step
+    acting: Array  # bool [B, N] which agents act in the next step
+    info: dict[str, Array]  # [B, N] of this step, also for the last step of an episode
+    finished: Finished | None  # None if no episode ended
 
     @property
     def over(self) -> Array:
-        """The environments whose episode ended in this step: bool [B]."""
+        """Environments that ended their episode in this step: bool [B]."""
         over = np.zeros(len(self.reward), dtype=bool)
         if self.finished is not None:
             over[self.finished.rows] = True
@@ -76,43 +76,45 @@ class BatchStep:
 def make_batch(
     env: str | Rules[Any], num_envs: int = 64, seed: int | None = None, **env_kwargs: Any
 ) -> Any:
-    """Make a Batch of a registered environment or of given rules; a ZooBatch of ``zoo_rules``.
+    """Make a Batch of a registered environment or of rules; for ``zoo_rules`` a ZooBatch.
 
     ``env_kwargs`` are the environment's arguments. Raises UnknownNameError for an unknown name.
     """
     if not isinstance(env, str) and env_kwargs:
-        raise ValueError(f"arguments {sorted(env_kwargs)} need an environment's name, not rules")
+        raise ValueError(
+            f"arguments {sorted(env_kwargs)} need an environment name; pass rules without them"
+        )
     rules = make_rules(env, **env_kwargs) if isinstance(env, str) else env
     return batch_for(rules, num_envs, seed)
 
 
 def batch_for(rules: Any, num_envs: int, seed: int | None = None, *, workers: int = 0) -> Any:
-    """Return what plays ``num_envs`` copies: what the rules' own ``make_batch(num_envs, seed,
-    workers=)`` makes, as those of ``zoo_rules`` have it, else a Batch.
+    """Return ``num_envs`` copies of an environment: a Batch, or the result of ``rules.make_batch``.
 
-    Raises ValueError for ``workers`` where they would be of no use.
+    Only rules that are not array code have ``make_batch``, such as ``zoo_rules``. Raises ValueError
+    for ``workers`` if the rules are array code.
     """
     if not plays_as_arrays(rules):
         return rules.make_batch(num_envs, seed, workers=workers)
     if workers:
         raise ValueError(
-            f"workers={workers}: {rules.name} steps all copies at once as arrays; worker processes "
-            "are for third-party environments"
+            f"workers={workers}: only third-party environments use worker processes; {rules.name} "
+            "steps all copies at once as arrays, so leave workers out"
         )
     return Batch(rules, num_envs, seed)
 
 
 class Copies:
-    """What plays B environments: a ``Batch``, a ``ZooBatch``, recorded steps."""
+    """Base of B environment copies: ``Batch``, ``ZooBatch`` and recorded steps."""
 
     resumes_exactly: bool = True
-    """False: nothing can save the moment of play; a resumed run begins new episodes."""
+    """False if the state cannot be saved; a resumed run then starts new episodes."""
 
     def rest(self, rows: Array) -> None:
-        """Play no more episodes in these rows, where that saves time."""
+        """Stop playing episodes in these rows, if that saves time."""
 
     def close(self) -> None:
-        """End worker processes and environments; nothing else may be called afterwards."""
+        """Close worker processes and environments. Call no other method afterwards."""
 
     def __enter__(self) -> Self:
         return self
@@ -124,12 +126,12 @@ class Copies:
 class Batch(Copies):
     """B environments of some rules, with autoreset, time limit, generators and episode returns.
 
-    One thread at a time may use a batch: a call changes its arrays, and results hold views of them.
-    Threads take a batch each, which may share their rules, or a lock of their own around each call
-    and the use of what it returns.
+    Only one thread at a time may use a batch: a call changes its arrays, and results are views of
+    them. Give each thread a separate batch; batches may share their rules. Otherwise hold a lock
+    during each call and while its results are used.
     """
 
-    # Gymnasium names the modes from 1.1 on.
+    # Gymnasium has AutoresetMode since 1.1.
     autoreset_mode: Any = (
         gymnasium.vector.AutoresetMode.SAME_STEP
         if hasattr(gymnasium.vector, "AutoresetMode")
@@ -146,9 +148,11 @@ class Batch(Copies):
         self.seed = seed
         sizes = [int(rules.action_space(agent).n) for agent in rules.agents]
         self._sizes = np.array(sizes if len(set(sizes)) > 1 else sizes[:1], dtype=np.uint64)  # [N]
-        self._alike = len({str(rules.observation_space(agent)) for agent in rules.agents}) == 1
-        self._masks: Array | None = None  # [B, N, A] of like agents, or
-        self._each_mask: list[Array] = []  # [B, A] of each
+        self._equal_spaces = (
+            len({str(rules.observation_space(agent)) for agent in rules.agents}) == 1
+        )
+        self._masks: Array | None = None  # [B, N, A] if all agents have equal spaces
+        self._agent_masks: list[Array] = []  # otherwise [B, A] of each agent
         self._row, self._column = np.ogrid[:num_envs, : len(rules.agents)]
         self._identity = identity_of(rules)
         self._state: Any = None
@@ -158,12 +162,15 @@ class Batch(Copies):
     # --- Episodes --------------------------------------------------------------------------------
 
     def reset(self, seed: int | None = None) -> dict[str, Observation]:
-        """Begin all episodes anew, [B, ...] by agent. The first call, or one with a seed, seeds."""
+        """Start new episodes in all rows: observations [B, ...] by agent.
+
+        The first call and any call with ``seed`` seed the generators.
+        """
         if self._state is None or seed is not None:
-            chosen = self.seed if seed is None else seed
-            self._require_memory(chosen)
-            self._rngs = [generator(chosen, "env", row) for row in range(self.num_envs)]
-            self.seed = chosen
+            new_seed = self.seed if seed is None else seed
+            self._require_memory(new_seed)
+            self._rngs = [generator(new_seed, "env", row) for row in range(self.num_envs)]
+            self.seed = new_seed
         self._state = self.rules.start(self._rngs)
         self._began = np.zeros(self.num_envs, dtype=np.int64)
         self._clock, self._alarm = 0, self._limit
@@ -173,17 +180,17 @@ class Batch(Copies):
         return self._observations
 
     def _require_memory(self, seed: int | None) -> None:
-        """Raise SizeError where the states of all rows take more memory than is free."""
+        """Raise SizeError if the states of all rows need more than the free memory."""
         if self.num_envs > 1:
-            one = state_arrays(self.rules.start([generator(seed, "env", 0)]))
-            size = COPY + sum(np.asarray(values).nbytes for values in one.values())
+            arrays = state_arrays(self.rules.start([generator(seed, "env", 0)]))
+            size = COPY + sum(np.asarray(values).nbytes for values in arrays.values())
             require_memory({f"num_envs={self.num_envs}": self.num_envs * size})
 
     def step(self, actions: Array) -> BatchStep:
-        """Play ``actions``, int [B, N]; entries of agents that do not act are ignored.
+        """Play ``actions``, int [B, N]. Entries of agents that do not act are ignored.
 
-        Raises ActionError, or IllegalActionError under ``illegal="raise"``, before anything
-        changes, and ResetNeededError before the first reset.
+        Raises ActionError, or IllegalActionError under ``illegal="raise"``, before any change of
+        state. Raises ResetNeededError before the first reset.
         """
         outcome = self.rules.step(self._state, self._checked(actions))
         self._state = outcome.state
@@ -202,7 +209,7 @@ class Batch(Copies):
             self._ended = ended
             over = np.flatnonzero(time_is_up | ended.all(axis=1))
             if len(over):
-                # Both may hold arrays of the state, in which new episodes are about to begin.
+                # Both may be views of the state, which new episodes overwrite.
                 reward = reward.copy()
                 info = {key: values.copy() for key, values in info.items()}
                 finished = self._restart(over)
@@ -218,25 +225,25 @@ class Batch(Copies):
         )
 
     def global_state(self) -> Array:
-        """Return what a centralized critic may observe now: float32 [B, G]."""
+        """Return the current global state, for a centralized critic: float32 [B, G]."""
         self._require_reset()
         return self.rules.global_state(self._state)
 
     def first_info(self, rows: Array | slice = slice(None)) -> dict[str, Array]:
-        """Return the info of R environments whose episodes have just begun: [R, N] by key."""
+        """Return the info of R environments at the start of their episodes: [R, N] by key."""
         self._require_reset()
         return self.rules.info(copy_rows(self._state, rows))
 
     def sample_actions(self, rng: np.random.Generator) -> Array:
         """Draw uniformly random legal actions, int64 [B, N]; 0 for agents that do not act."""
         self._require_reset()
-        if self._masks is None:  # unlike agents
-            return np.stack([sample_legal(mask, rng) for mask in self._each_mask], axis=1)
+        if self._masks is None:
+            return np.stack([sample_legal(mask, rng) for mask in self._agent_masks], axis=1)
         masks = self._masks.reshape(-1, self._masks.shape[-1])  # [B * N, A]
         return sample_legal(masks, rng).reshape(self.num_envs, len(self.agents))
 
     def render(self, info: dict[str, Array] | None, mode: str) -> Any:
-        """Draw environment 0 after a step with ``info`` (None: before the first), see Rules."""
+        """Draw environment 0 after a step with ``info``; None: at the start. See ``Rules``."""
         self._require_reset()
         first = copy_rows(self._state, slice(0, 1))
         if info is None:
@@ -246,9 +253,9 @@ class Batch(Copies):
     # --- Saving and restoring --------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
-        """Return all that decides what comes next: ``rules``, ``arrays`` by name, ``generators``.
+        """Return everything that determines the future: ``rules``, ``arrays``, ``generators``.
 
-        A Batch of the same rules and size that restores it plays on bit for bit.
+        A Batch of the same rules and size continues bit for bit after ``restore``.
         """
         self._require_reset()
         arrays = {f"state.{name}": a.copy() for name, a in state_arrays(self._state).items()}
@@ -261,9 +268,9 @@ class Batch(Copies):
         }
 
     def restore(self, snapshot: dict[str, Any]) -> dict[str, Observation]:
-        """Go on from a ``snapshot``; returns the observations of that moment.
+        """Continue from a ``snapshot``; return its observations.
 
-        Raises ValueError, before anything changes, where the snapshot does not fit.
+        Raises ValueError, before any change of state, if the snapshot does not fit.
         """
         arrays, generators = snapshot.get("arrays", {}), snapshot.get("generators", [])
         rngs = [generator(0, "env", row) for row in range(self.num_envs)]
@@ -273,28 +280,30 @@ class Batch(Copies):
         expected["elapsed"] = np.zeros(self.num_envs, dtype=np.int64)
         expected["ended"] = np.zeros(shape, dtype=bool)
         expected["returns"] = np.zeros(shape, dtype=np.float64)
-        # What these rules keep nothing in may be younger than the snapshot.
+        # Arrays of size 0 may be missing: newer versions of the rules may have added them.
         needed = {name for name, array in expected.items() if array.size}
         if len(generators) != self.num_envs or not needed <= set(arrays) <= set(expected):
-            raise ValueError("the snapshot is of another environment or number of copies")
+            raise ValueError(
+                "the snapshot does not fit: it has another environment or number of copies"
+            )
         if snapshot.get("rules") != self._identity:
             raise ValueError(
-                f"the snapshot is of rules {snapshot.get('rules')}, here they are "
-                f"{self._identity}: another environment, other arguments, or another load"
+                f"the snapshot has rules {snapshot.get('rules')}, but this batch has "
+                f"{self._identity}: use the same environment, arguments and load"
             )
         for name, array in expected.items():
             saved = np.asarray(arrays.get(name, array))
             if (saved.shape, saved.dtype) != (array.shape, array.dtype):
                 raise ValueError(
                     f"snapshot: {name} is {saved.dtype} {saved.shape}, "
-                    f"here it is {array.dtype} {array.shape}"
+                    f"but this batch needs {array.dtype} {array.shape}"
                 )
             array[...] = saved
         try:
-            for rng, own in zip(rngs, generators, strict=True):
-                rng.bit_generator.state = own
+            for rng, generator_state in zip(rngs, generators, strict=True):
+                rng.bit_generator.state = generator_state
         except (KeyError, TypeError) as error:
-            raise ValueError(f"snapshot: no state of a generator: {error!r}") from error
+            raise ValueError(f"snapshot: invalid state of a generator: {error!r}") from error
         self._rngs, self._state = rngs, state
         self._clock, self._began = 0, -expected["elapsed"]
         self._ended, self._returns = expected["ended"], expected["returns"]
@@ -303,8 +312,11 @@ class Batch(Copies):
         return self._observations
 
     def moments(self, rows: Array) -> tuple[Any, Array, Array]:
-        """Return copies of R rows as they stand: the rules' state, the steps since each episode
-        began (int64 [R]), and whose part in it is over (bool [R, N])."""
+        """Return copies of the current state of R rows.
+
+        Returns the state of the rules, the steps since each episode began (int64 [R]), and which
+        agents have ended their episode (bool [R, N]).
+        """
         self._require_reset()
         return copy_rows(self._state, rows), self._elapsed[rows], self._ended[rows]
 
@@ -316,11 +328,14 @@ class Batch(Copies):
         return self._clock - self._began
 
     def _set_alarm(self) -> None:
-        """Note when the next episode runs out of time, to compare all clocks then only."""
+        """Store the earliest step at which an episode can reach the time limit.
+
+        Steps before it need not compare the clocks of all rows.
+        """
         self._alarm = int(self._began.min()) + self._limit
 
     def _observe(self) -> None:
-        """Take the observations of the present state, and who acts on them."""
+        """Store the observations of the current state, and which agents act."""
         self._observations = self.rules.observe(self._state)
         self.acting = self.rules.acting(self._state)
         some_ended = np.count_nonzero(self._ended) > 0
@@ -330,14 +345,14 @@ class Batch(Copies):
             self._all_act = not some_ended
         else:
             self._all_act = np.count_nonzero(self.acting) == self.acting.size
-        # Held apart: the dicts of the observations are the caller's, to change at will.
-        if self._alike:
+        # Stored separately: callers may change the dicts of observations.
+        if self._equal_spaces:
             self._masks = stack_agents(self._observations, MASK)
         else:
-            self._each_mask = [self._observations[agent][MASK] for agent in self.agents]
+            self._agent_masks = [self._observations[agent][MASK] for agent in self.agents]
 
     def _restart(self, rows: Array) -> Finished:
-        """Return what ended, and begin new episodes in its place."""
+        """Return the episodes that ended in ``rows``, and start new episodes there."""
         last = copy_rows(self._state, rows)
         finished = Finished(
             rows=rows,
@@ -354,11 +369,11 @@ class Batch(Copies):
         return finished
 
     def _mask(self, column: int) -> Array:
-        """Return the present action mask of one agent: int8 [B, A]."""
-        return self._each_mask[column] if self._masks is None else self._masks[:, column]
+        """Return the current action mask of one agent: int8 [B, A]."""
+        return self._agent_masks[column] if self._masks is None else self._masks[:, column]
 
     def _legal(self, actions: Array) -> Array:
-        """Return whether each action [B, N] is legal: bool; True where an agent does not act."""
+        """Return which actions [B, N] are legal: bool; True for agents that do not act."""
         if self._masks is not None:
             legal = self._masks[self._row, self._column, actions].astype(bool)
         else:
@@ -368,18 +383,18 @@ class Batch(Copies):
         return np.asarray(legal if self._all_act else legal | ~self.acting)
 
     def _checked(self, actions: Array) -> Array:
-        """Return ``actions`` as int64 [B, N], 0 where an agent does not act, or raise."""
+        """Return ``actions`` as int64 [B, N], 0 for agents that do not act. Raises ActionError."""
         self._require_reset()
         shape = (self.num_envs, len(self.agents))
-        given = require_integers(actions, shape, "copies x agents")
+        array = require_integers(actions, shape, "copies x agents")
         if not self._all_act:
-            given = np.where(self.acting, given, 0)
-        numbers = given.astype(np.int64, copy=False)
-        outside = numbers.view(np.uint64) >= self._sizes  # as unsigned, what is below 0 is huge
+            array = np.where(self.acting, array, 0)
+        numbers = array.astype(np.int64, copy=False)
+        outside = numbers.view(np.uint64) >= self._sizes  # negative numbers are huge as unsigned
         if np.count_nonzero(outside):
             row, column = np.argwhere(outside)[0]
             raise ActionError(
-                f"copy {row}, {self.agents[column]}: action {given[row, column]} is out of range; "
+                f"copy {row}, {self.agents[column]}: action {array[row, column]} is out of range; "
                 f"give 0..{int(self.rules.action_space(self.agents[column]).n) - 1}"
             )
         if self.rules.illegal == "raise" and not (legal := self._legal(numbers)).all():

@@ -1,4 +1,4 @@
-"""The functions that the module of every environment exports: parallel_env, raw_env, env."""
+"""Functions that every environment module exports: parallel_env, raw_env and env."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ AECEntry = Callable[..., AECEnv[str, Observation, int]]
 
 
 def parallel_entry(rules: type[Any]) -> ParallelEntry:
-    """Return the ``parallel_env`` of the module of an environment with these rules."""
+    """Return the function ``parallel_env`` for the module of an environment with these rules."""
 
     def parallel_env(render_mode: str | None = None, **kwargs: Any) -> ParallelShell:
         known_arguments(rules, kwargs)
         return ParallelShell(rules(**kwargs), render_mode, kwargs)
 
-    doc = f"{rules.name} as a PettingZoo ParallelEnv; arguments as for ``{rules.__name__}``."
+    doc = f"Make {rules.name} as a PettingZoo ParallelEnv; arguments as for ``{rules.__name__}``."
     return _of_package(parallel_env, rules, doc)
 
 
 def aec_entries(rules: type[Any]) -> tuple[AECEntry, AECEntry]:
-    """Return ``raw_env`` and ``env`` of that module."""
+    """Return the functions ``raw_env`` and ``env`` for the module of an environment."""
 
     def raw_env(render_mode: str | None = None, **kwargs: Any) -> AECEnv[str, Observation, int]:
         known_arguments(rules, kwargs)
@@ -39,20 +39,20 @@ def aec_entries(rules: type[Any]) -> tuple[AECEntry, AECEntry]:
     def env(render_mode: str | None = None, **kwargs: Any) -> AECEnv[str, Observation, int]:
         return ordered(raw_env(render_mode, **kwargs))
 
-    doc = f"{rules.name} as a PettingZoo AECEnv"
+    doc = f"Make {rules.name} as a PettingZoo AECEnv"
     raw = _of_package(raw_env, rules, f"{doc}, without the wrapper that checks the order of calls.")
     return raw, _of_package(env, rules, f"{doc}; arguments as for ``{rules.__name__}``.")
 
 
 def _of_package(function: EntryT, rules: type[Any], doc: str) -> EntryT:
-    """Return ``function`` as one of the module that users import: so it pickles, too."""
+    """Set the module that users import as the module of ``function``, so that it can be pickled."""
     function.__module__ = rules.__module__.removesuffix(".rules")
     function.__qualname__, function.__doc__ = function.__name__, doc
     return function
 
 
 def plain_shell(env: Any) -> ParallelShell | TurnShell | None:
-    """Return the environment of corral in ``env``, unless another wrapper is around it."""
+    """Return corral's environment inside ``env``; None if another wrapper is around it."""
     while type(env) is Ordered:
         env = env.env
     return env if type(env) in (ParallelShell, TurnShell) else None

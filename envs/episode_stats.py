@@ -1,6 +1,6 @@
-"""The accounting of episodes: sums over a batch's steps, by environment and agent.
+"""Episode statistics: sums over a batch's steps, by environment and agent.
 
-Where somebody wants to see more than sums, an EpisodeRecorder keeps the steps themselves:
+An EpisodeRecorder keeps the steps themselves instead of sums:
 
     recorder = EpisodeRecorder(rules.agents, num_envs=64)
     batch = recorder.wrap(make_batch("arena_v0", num_envs=64, seed=0))
@@ -23,39 +23,39 @@ from corral.envs.core import Array
 __all__ = ["EndedEpisodes", "Episode", "EpisodeRecord", "EpisodeRecorder", "EpisodeStats"]
 
 MOST_BYTES = 2**30
-"""What the steps of unfinished episodes may take; beyond it the longest are given up."""
+"""Memory limit for the steps of unfinished episodes. Beyond it the longest are dropped."""
 
 FIRST_STEPS = 64
-"""Steps that a recorder has room for at first."""
+"""Initial capacity of a recorder, in steps."""
 
 
 @dataclass(frozen=True)
 class Episode:
-    """One episode that ended."""
+    """An episode that ended."""
 
     returns: dict[str, float]  # agent -> sum of its rewards
     length: int  # steps
     kpis: dict[str, float]  # sums of the environment's info, over steps and agents
     players: dict[str, str] = field(default_factory=dict)
-    """agent -> who played it in the place of its policy: a snapshot, in self-play with a pool."""
+    """agent -> name of the snapshot that played it instead of its policy, in self-play."""
 
 
 @dataclass(frozen=True, eq=False)
 class EndedEpisodes:
-    """D episodes that ended, in a step or in many; iterating gives an ``Episode`` for each."""
+    """D episodes that ended, in one step or in many. Iterating returns an ``Episode`` for each."""
 
     agents: tuple[str, ...]
-    rows: Array  # int64 [D] of the batch
+    rows: Array  # int64 [D] rows of the batch
     returns: Array  # float64 [D, N] sum of each agent's rewards
     lengths: Array  # int64 [D] steps
-    infos: dict[str, Array]  # [D, N] each info, summed over the steps
+    infos: dict[str, Array]  # [D, N] each, sums of the infos over the steps
 
     def __len__(self) -> int:
         return len(self.rows)
 
     @classmethod
     def join(cls, parts: Sequence[EndedEpisodes]) -> EndedEpisodes:
-        """Return the episodes of all ``parts``, one or more, in their order."""
+        """Return the episodes of all ``parts`` in order; requires at least one part."""
         rows, returns, lengths = (
             np.concatenate([getattr(part, name) for part in parts])
             for name in ("rows", "returns", "lengths")
@@ -64,7 +64,7 @@ class EndedEpisodes:
         return cls(parts[0].agents, rows, returns, lengths, infos)
 
     def take(self, chosen: Array) -> EndedEpisodes:
-        """Return some of them: ``chosen`` is bool [D]."""
+        """Return the episodes with ``chosen``: bool [D]."""
         infos = {key: sums[chosen] for key, sums in self.infos.items()}
         return EndedEpisodes(
             self.agents, self.rows[chosen], self.returns[chosen], self.lengths[chosen], infos
@@ -82,9 +82,9 @@ class EndedEpisodes:
 
 
 class EpisodeStats:
-    """Adds up the infos of B environments, step by step, and hands over each episode as it ends.
+    """Sums the infos of B environments step by step, and returns each episode when it ends.
 
-    ``sums`` holds those of the running episodes, [B, N] each: a checkpoint saves and restores them.
+    ``sums`` holds the sums of running episodes, [B, N] each. A checkpoint saves and restores them.
     """
 
     def __init__(self, agents: Sequence[str]) -> None:
@@ -95,7 +95,7 @@ class EpisodeStats:
         self._none = EndedEpisodes(self.agents, none, np.zeros((0, n)), none, {})
 
     def add(self, step: BatchStep) -> EndedEpisodes:
-        """Take in a step of the batch; return the episodes that ended in it, in order of rows."""
+        """Add a step of the batch. Return the episodes that ended in it, in the order of rows."""
         for key, values in step.info.items():
             if key not in self.sums:
                 wide = np.float64 if np.asarray(values).dtype.kind == "f" else np.int64
@@ -115,20 +115,20 @@ class EpisodeStats:
 
 @dataclass(frozen=True, eq=False)
 class EpisodeRecord:
-    """An episode that ended, of T steps and N agents."""
+    """A finished episode of T steps and N agents."""
 
     agents: tuple[str, ...]  # of the columns
     rewards: Array  # float32 [T, N]
-    actions: Any  # int64 [T, N]; where some are not Discrete: agent -> [T, ...]
-    acted: Array  # bool [T, N] whose action counted: who was alive, and on turn
+    actions: Any  # int64 [T, N]; agent -> [T, ...] if some spaces are not Discrete
+    acted: Array  # bool [T, N] which agents acted: alive, and on turn
     info: dict[str, Array]  # [T, N] each
-    terminated: Array  # bool [N] whose episode ended in the last step by the rules, not a limit
-    env: int  # which of the environments side by side
-    players: dict[str, str] = field(default_factory=dict)  # as of an ``Episode``
+    terminated: Array  # bool [N] agents that the rules ended in the last step; no time limit
+    env: int  # row of the batch
+    players: dict[str, str] = field(default_factory=dict)  # as in ``Episode``
 
     @property
     def length(self) -> int:
-        """Steps, T."""
+        """Number of steps, T."""
         return len(self.rewards)
 
     @property
@@ -139,71 +139,71 @@ class EpisodeRecord:
 
 
 class EpisodeRecorder:
-    """Keeps the steps of B running episodes, and hands over each episode as it ends."""
+    """Keeps the steps of B running episodes, and returns each episode when it ends."""
 
     def __init__(self, agents: Sequence[str], num_envs: int) -> None:
         self.agents, self.num_envs = tuple(agents), num_envs
         self._ended: list[EpisodeRecord] = []
-        self.given_up = 0  # episodes that were too long to be kept
-        self.players_in: Callable[[int], dict[str, str]] = lambda row: {}  # a row's running episode
+        self.given_up = 0  # episodes that were dropped because they were too long
+        self.players_in: Callable[[int], dict[str, str]] = lambda row: {}  # of a row's episode
         self.forget()
 
     def wrap(self, batch: Any) -> Any:
-        """Return ``batch``, whose steps are recorded from now on."""
+        """Return ``batch`` with a recorder: its steps are recorded from now on."""
         return _RecordedBatch(batch, self)
 
     def ended(self) -> list[EpisodeRecord]:
         """Return the episodes that ended since the last call."""
-        found, self._ended = self._ended, []
-        return found
+        records, self._ended = self._ended, []
+        return records
 
     # --- Steps -----------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Take note that episodes begin in all environments."""
+        """Mark all running episodes as complete: they start now."""
         self._drop_steps()
-        self._known[...] = True
+        self._complete[...] = True
 
     def forget(self) -> None:
-        """Take note that nobody knows how the running episodes went so far: they do not count."""
-        self._known = np.zeros(self.num_envs, dtype=bool)
+        """Mark all running episodes as incomplete, so that they do not count."""
+        self._complete = np.zeros(self.num_envs, dtype=bool)
         self._drop_steps()
 
     @property
     def waiting(self) -> int:
-        """Environments whose running episode does not count."""
-        return int(np.count_nonzero(~self._known))
+        """Number of environments with a running episode that does not count."""
+        return int(np.count_nonzero(~self._complete))
 
     def add(self, acting: Array, actions: Any, step: BatchStep) -> None:
-        """Take in a step: who acted, bool [B, N], the actions as the batch took them, and it."""
+        """Add a step: which agents acted, bool [B, N], the actions, and the result of the step."""
         values = {"reward": step.reward, "acted": acting, **_named("info", step.info)}
         values |= _named("action", actions) if isinstance(actions, Mapping) else {"action": actions}
         if self._steps == self._capacity:
             self._make_room()
         for name, value in values.items():
             kept = self._kept.get(name)
-            if kept is None:  # infos of others may come later; they are 0 before
+            if kept is None:  # a new info of a third-party environment; 0 in earlier steps
                 kept = self._kept[name] = np.zeros((self._capacity, *value.shape), value.dtype)
-            elif kept.dtype != value.dtype:  # or be whole numbers at first
+            elif kept.dtype != value.dtype:  # such as floats after integers
                 wide = np.result_type(kept.dtype, value.dtype)
                 kept = self._kept[name] = kept.astype(wide, copy=False)
             kept[self._steps] = value
         self._steps += 1
         if step.finished is not None:
             for row in step.finished.rows.tolist():
-                if self._known[row]:
+                if self._complete[row]:
                     self._ended.append(self._record(row, step.terminated[row]))
-                self._began[row], self._known[row] = self._steps, True
+                self._began[row], self._complete[row] = self._steps, True
 
     def _record(self, row: int, terminated: Array) -> EpisodeRecord:
-        own = {name: a[self._began[row] : self._steps, row] for name, a in self._kept.items()}
-        actions = own.get("action")
+        arrays = {name: a[self._began[row] : self._steps, row] for name, a in self._kept.items()}
+        actions = arrays.get("action")
         return EpisodeRecord(
             agents=self.agents,
-            rewards=own["reward"].copy(),
-            actions=_parts("action", own) if actions is None else actions.copy(),
-            acted=own["acted"].copy(),
-            info=_parts("info", own),
+            rewards=arrays["reward"].copy(),
+            actions=_parts("action", arrays) if actions is None else actions.copy(),
+            acted=arrays["acted"].copy(),
+            info=_parts("info", arrays),
             terminated=np.array(terminated),
             env=row,
             players=self.players_in(row),
@@ -215,12 +215,15 @@ class EpisodeRecorder:
         self._steps, self._capacity = 0, FIRST_STEPS
 
     def _make_room(self) -> None:
-        """Drop the steps that no running episode needs; where few are, take twice the room."""
+        """Drop steps that no running episode needs. If these are few, double the capacity.
+
+        Beyond ``MOST_BYTES`` the longest episodes are dropped instead.
+        """
         if self._oldest() < self._capacity // 2:
             if 2 * sum(a.nbytes for a in self._kept.values()) > MOST_BYTES:
-                longest = self._known & (self._began < self._capacity // 2)
+                longest = self._complete & (self._began < self._capacity // 2)
                 self.given_up += int(np.count_nonzero(longest))
-                self._known[longest] = False
+                self._complete[longest] = False
             else:
                 self._capacity *= 2
         first = self._oldest()
@@ -231,8 +234,8 @@ class EpisodeRecorder:
         self._steps -= first
 
     def _oldest(self) -> int:
-        """Return the first step of those running episodes that count."""
-        return int(self._began[self._known].min(initial=self._steps))
+        """Return the first step of the running episodes that count."""
+        return int(self._began[self._complete].min(initial=self._steps))
 
     # --- Saving ----------------------------------------------------------------------------------
 
@@ -241,28 +244,30 @@ class EpisodeRecorder:
         first = self._oldest()
         kept = {f"step.{name}": a[first : self._steps].copy() for name, a in self._kept.items()}
         began = np.maximum(self._began - first, 0)
-        return {**kept, "began": began, "known": self._known.copy()}
+        return {**kept, "began": began, "known": self._complete.copy()}
 
     def load(self, saved: Mapping[str, Array]) -> None:
-        """Go on from what ``save`` gave; ``{}``: see ``forget``. Raises ValueError, KeyError."""
+        """Restore the result of ``save``; for ``{}`` as ``forget``. Raises ValueError, KeyError."""
         self.forget()
         if not saved:
             return
-        began, known = saved["began"], saved["known"]
+        began, complete = saved["began"], saved["known"]
         kept = _parts("step", saved)
         steps = len(kept["reward"]) if kept else 0
         shape = (steps, self.num_envs, len(self.agents))
         fits = all(a.shape[:2] == shape[:2] for a in kept.values())
         fits &= all(kept[name].shape == shape for name in ("reward", "acted") if kept)
-        fits &= began.shape == known.shape == (self.num_envs,)
-        if not fits or (known.any() and not 0 <= began.min() <= began.max() <= steps):
-            raise ValueError(f"the steps of unfinished episodes are not of {shape[1:]} agents")
+        fits &= began.shape == complete.shape == (self.num_envs,)
+        if not fits or (complete.any() and not 0 <= began.min() <= began.max() <= steps):
+            raise ValueError(
+                f"saved steps of unfinished episodes do not fit {shape[1:]} = (copies, agents)"
+            )
         while self._capacity < steps:
             self._capacity *= 2
         for name, array in kept.items():
             self._kept[name] = np.zeros((self._capacity, *array.shape[1:]), array.dtype)
             self._kept[name][:steps] = array
-        self._began, self._known, self._steps = began.copy(), known.copy(), steps
+        self._began, self._complete, self._steps = began.copy(), complete.copy(), steps
 
 
 def _named(kind: str, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -270,13 +275,13 @@ def _named(kind: str, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parts(kind: str, values: Mapping[str, Array]) -> dict[str, Array]:
-    """Return copies of what ``_named`` named."""
-    found = {name.partition("."): array for name, array in values.items()}
-    return {name: array.copy() for (first, _, name), array in found.items() if first == kind}
+    """Return copies of the arrays named ``kind.name`` by ``_named``: name -> array."""
+    split_names = {name.partition("."): array for name, array in values.items()}
+    return {name: array.copy() for (first, _, name), array in split_names.items() if first == kind}
 
 
 class _RecordedBatch:
-    """A batch whose steps an EpisodeRecorder keeps; all else is the batch's own."""
+    """A batch with an EpisodeRecorder that keeps its steps. Other attributes are the batch's."""
 
     def __init__(self, batch: Any, recorder: EpisodeRecorder) -> None:
         self._batch, self._recorder = batch, recorder
@@ -290,7 +295,7 @@ class _RecordedBatch:
         return observations
 
     def step(self, actions: Any) -> BatchStep:
-        acting = np.array(self._batch.acting)  # the rules may write into theirs
+        acting = np.array(self._batch.acting)  # a copy: the rules may reuse their array
         step: BatchStep = self._batch.step(actions)
         self._recorder.add(acting, actions, step)
         return step

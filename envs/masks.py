@@ -1,8 +1,8 @@
-"""Actions and their masks as NumPy arrays: what is an action, and all that is done with masks.
+"""Actions and action masks as NumPy arrays: spaces, checks, sampling and greedy choice.
 
-A mask is int8 or bool [..., A]: 1 where an action is legal. It stands beside the observation, in a
-Dict space: ``{"observation": ..., "action_mask": ...}``. An agent that does not act has an all-zero
-mask. Masked distributions of torch are in ``corral.adapters.masked_distribution``.
+A mask is int8 or bool [..., A]: 1 if an action is legal. Observations are Dict spaces with two
+entries: ``{"observation": ..., "action_mask": ...}``. An agent that does not act has an all-zero
+mask. ``corral.adapters.masked_distribution`` has masked torch distributions.
 """
 
 from __future__ import annotations
@@ -48,29 +48,29 @@ OBSERVATION, MASK = "observation", "action_mask"
 
 
 def mask_space(actions: int) -> spaces.Box:
-    """Return the space of a mask of so many actions."""
+    """Return the space of a mask of ``actions`` actions."""
     return spaces.Box(0, 1, (actions,), np.int8)
 
 
 def masked_space(observation: spaces.Space[Any], actions: int) -> spaces.Dict:
-    """Return the space of an ``observation`` with a mask of so many actions beside it."""
+    """Return the Dict space of ``observation`` together with a mask of ``actions`` actions."""
     return spaces.Dict({OBSERVATION: observation, MASK: mask_space(actions)})
 
 
 def masked(observation: Any, mask: Array) -> dict[str, Any]:
-    """Return an observation with its mask beside it."""
+    """Return a dict of an observation and its mask."""
     return {OBSERVATION: observation, MASK: mask}
 
 
 def has_mask(space: spaces.Space[Any]) -> bool:
-    """Tell whether observations of ``space`` bring a mask."""
+    """Return True if observations of ``space`` contain a mask."""
     return isinstance(space, spaces.Dict) and MASK in space.spaces
 
 
 def split_space(space: spaces.Space[Any]) -> tuple[spaces.Space[Any], spaces.Space[Any] | None]:
-    """Return what is observed beside the mask, and the mask's space; None: there is none.
+    """Return the space without the mask, and the space of the mask or None.
 
-    Entries beside the mask that are not one "observation" stay a Dict.
+    A Dict with further entries, or with other names than "observation", stays a Dict.
     """
     if not has_mask(space):
         return space, None
@@ -81,9 +81,9 @@ def split_space(space: spaces.Space[Any]) -> tuple[spaces.Space[Any], spaces.Spa
 
 
 def split(observation: Any) -> tuple[Any, Array | None]:
-    """Return an observation without its mask, and the mask; None: there is none.
+    """Return an observation without its mask, and the mask or None.
 
-    Nothing is copied, and ``observation`` is not changed.
+    Copies nothing and does not change ``observation``.
     """
     if not isinstance(observation, Mapping) or MASK not in observation:
         return observation, None
@@ -97,31 +97,31 @@ def split(observation: Any) -> tuple[Any, Array | None]:
 
 def as_legal(agent: str, mask: Any) -> Array:
     """Return a mask of 0 and 1 as bool. Raises MaskError for other values."""
-    given = np.asarray(mask)
-    if given.dtype == np.bool_:
-        return given
-    if given.dtype.itemsize == 1:
-        legal = given.view(np.bool_) if given.size == 0 or given.view(np.uint8).max() <= 1 else None
+    array = np.asarray(mask)
+    if array.dtype == np.bool_:
+        return array
+    if array.dtype.itemsize == 1:
+        legal = array.view(np.bool_) if array.size == 0 or array.view(np.uint8).max() <= 1 else None
     else:
-        legal = given != 0 if np.isin(given, (0, 1)).all() else None
+        legal = array != 0 if np.isin(array, (0, 1)).all() else None
     if legal is None:
-        wrong = given[(given != 0) & (given != 1)][0]
-        raise MaskError(f"{agent}: {MASK} holds {wrong!r}, and a mask holds 0 and 1 alone")
+        wrong = array[(array != 0) & (array != 1)][0]
+        raise MaskError(f"{agent}: {MASK} holds {wrong!r}; a mask may only hold 0 and 1")
     return legal
 
 
 def require_legal(agent: str, action: int, mask: Array) -> None:
-    """Raise IllegalActionError where ``mask`` [A] forbids ``action``."""
+    """Raise IllegalActionError if ``mask`` [A] forbids ``action``."""
     if not mask[action]:
         legal = np.flatnonzero(mask)
         raise IllegalActionError(
-            f"{agent}: action {action} is illegal here; legal: {_ranges(legal.tolist())}. "
-            f'Choose by observation["{MASK}"].'
+            f"{agent}: action {action} is illegal; legal: {_ranges(legal.tolist())}. "
+            f'Choose an action that observation["{MASK}"] allows.'
         )
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """'0..3, 7' for [0, 1, 2, 3, 7]."""
+    """Return sorted numbers as text: "0..3, 7" for [0, 1, 2, 3, 7]."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][-1] + 1:
@@ -135,16 +135,18 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 def sample_legal(masks: Array, rng: np.random.Generator) -> Array:
-    """Return a uniformly random legal action for each of ``masks`` [R, A]: int64 [R]; 0 where
-    none is legal."""
-    if np.count_nonzero(masks.view(np.bool_)) == masks.size:  # as always in some games
+    """Return a uniformly random legal action for each of ``masks`` [R, A]: int64 [R].
+
+    The action is 0 for a mask without legal actions.
+    """
+    if np.count_nonzero(masks.view(np.bool_)) == masks.size:  # all are legal
         draws = rng.random(len(masks))
         draws *= masks.shape[1]
         return draws.astype(np.int64)
     counts = np.add.reduce(masks, axis=1, dtype=np.int64)  # [R]
     rank: Array = (rng.random(len(masks)) * counts).astype(np.int64)
-    # Mostly the legal actions are 0 .. count - 1, and the rank among them is the action itself.
-    first_illegal = masks.view(np.bool_).argmin(axis=1)  # 0 where all are legal
+    # In most masks the legal actions are 0 .. count - 1, so that the rank is the action.
+    first_illegal = masks.view(np.bool_).argmin(axis=1)  # 0 if all are legal
     scattered = np.flatnonzero(first_illegal != counts % masks.shape[1])
     if len(scattered):
         legal = np.flatnonzero(masks[scattered])  # row * A + action, row by row
@@ -154,32 +156,32 @@ def sample_legal(masks: Array, rng: np.random.Generator) -> Array:
 
 
 def greedy(scores: Array, mask: Array) -> Array:
-    """Return the legal action with the highest score, the first of equal ones: int64 [...].
+    """Return the legal action with the highest score: int64 [...]. A tie goes to the first action.
 
-    ``scores`` float [..., A], none of them -inf; ``mask`` [..., A].
+    ``scores`` is float [..., A] without -inf; ``mask`` is [..., A].
     """
     best: Array = np.where(np.asarray(mask) != 0, scores, -np.inf).argmax(axis=-1)
     return best
 
 
 def first(mask: Array) -> Array:
-    """Return the first legal action of each mask [..., A]: int64 [...]; 0 where none is legal."""
-    found: Array = (np.asarray(mask) != 0).argmax(axis=-1)
-    return found
+    """Return the first legal action of each mask [..., A]: int64 [...]; 0 if no action is legal."""
+    action: Array = (np.asarray(mask) != 0).argmax(axis=-1)
+    return action
 
 
 def highest(mask: Array) -> Array:
     """Return the last legal action of each mask [..., A]: int64 [...]."""
-    found: Array = np.shape(mask)[-1] - 1 - first(np.asarray(mask)[..., ::-1])
-    return found
+    action: Array = np.shape(mask)[-1] - 1 - first(np.asarray(mask)[..., ::-1])
+    return action
 
 
 def draw(probabilities: Array, rng: np.random.Generator, mask: Array | None = None) -> Array:
-    """Return an action for each row, drawn by its probabilities [R, A]: int64 [R].
+    """Draw an action for each row of ``probabilities`` [R, A]: int64 [R].
 
-    The action at which the running sum passes a uniform number times the whole sum: what has
-    probability 0 is never drawn, whatever rounding makes of the sum. With ``mask`` [R, A], illegal
-    actions count 0.
+    Returns the first action at which the running sum exceeds a uniform number times the total. Thus
+    actions with probability 0 are never drawn, even with rounding errors. ``mask`` [R, A] sets the
+    probability of illegal actions to 0.
     """
     legal = probabilities if mask is None else np.where(np.asarray(mask) != 0, probabilities, 0.0)
     sums = legal.cumsum(axis=-1)
@@ -191,14 +193,14 @@ def draw(probabilities: Array, rng: np.random.Generator, mask: Array | None = No
 
 
 def checked_action(agent: str, action: Any, size: int) -> int:
-    """Return ``action`` as an int of 0 .. size - 1. Raises ActionError."""
+    """Return ``action`` as an int of 0 .. size - 1. Raises ActionError for anything else."""
     try:
         if isinstance(action, bool | np.bool_ | np.ma.MaskedArray):
             raise TypeError
         number = operator.index(action)  # refuses floats, NaN, None, arrays of any length
     except TypeError:
         raise ActionError(
-            f"{agent}: action {action!r} of type {type(action).__name__}; "
+            f"{agent}: action {action!r} is of type {type(action).__name__}; "
             f"give one integer of 0..{size - 1}"
         ) from None
     if not 0 <= number < size:
@@ -208,7 +210,7 @@ def checked_action(agent: str, action: Any, size: int) -> int:
 
 
 def refuse_masked_arrays(actions: Any) -> None:
-    """Raise ActionError for NumPy's masked array, or lists of them: its mask would be dropped."""
+    """Raise ActionError for a NumPy masked array or a list of them; NumPy would drop its mask."""
     if isinstance(actions, np.ma.MaskedArray):
         raise ActionError("actions are a masked array; give a plain array of integers")
     if isinstance(actions, list | tuple):
@@ -217,7 +219,7 @@ def refuse_masked_arrays(actions: Any) -> None:
 
 
 def require_integers(actions: Any, shape: tuple[int, ...], axes: str) -> Array:
-    """Return ``actions`` as an array. Raises ActionError unless they are integers of ``shape``."""
+    """Return ``actions`` as an array. Raises ActionError unless it holds integers of ``shape``."""
     refuse_masked_arrays(actions)
     try:
         numbers = np.asarray(actions)

@@ -1,7 +1,7 @@
-"""Policies: the one interface of heuristics and networks, and what else can stand for one.
+"""The policy interface of heuristics and networks, and adapters for other players.
 
-``Policy.act`` is how policies are asked. Those of corral are ``PolicyBase`` and have
-Stable-Baselines3's ``predict`` too. ``as_policy`` makes a policy of whatever can play.
+All policies have ``Policy.act``. Policies of corral inherit from ``PolicyBase`` and also have
+``predict``, as in Stable-Baselines3. ``as_policy`` turns models and functions into policies.
 """
 
 from __future__ import annotations
@@ -36,21 +36,24 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Decision:
-    """A choice; ``extra`` may hold, [B, A], "choices" (bool, equally good) and "probabilities"."""
+    """The choice of a policy.
+
+    ``extra`` may hold arrays [B, A]: "choices" (bool: equally good actions) and "probabilities".
+    """
 
     action: Array  # int [B], or a single integer for a single observation
-    state: Any = None  # of a recurrent policy, to be given back at the next step
+    state: Any = None  # hidden state of a recurrent policy, to pass to the next ``act``
     extra: dict[str, Array] = field(default_factory=dict)
 
 
 class Policy(Protocol):
-    """Chooses actions for one agent, for a single observation or a batch of them.
+    """Chooses actions for one agent, for a single observation or a batch of observations.
 
-    The shape of the action mask tells which of the two it is: int8 [A] or [B, A].
+    The shape of the action mask shows which: int8 [A] for a single one, [B, A] for a batch.
     """
 
     def initial_state(self, num_envs: int) -> Any:
-        """Return the hidden state before an episode's first step; None where there is none."""
+        """Return the hidden state at the start of an episode; None for policies without it."""
         ...
 
     def act(
@@ -60,7 +63,7 @@ class Policy(Protocol):
         rng: np.random.Generator | None = None,
         deterministic: bool = False,
     ) -> Decision:
-        """Choose legal actions; ``rng`` serves policies that draw them."""
+        """Choose legal actions. ``rng`` is for policies that draw actions."""
         ...
 
 
@@ -71,14 +74,13 @@ class PolicyBase(ABC):
     """Base of policies: adds ``predict`` to ``initial_state`` and ``act``."""
 
     memory: int = 0
-    """Units of a hidden state float32 [B, memory] whose values lie in -1..1; 0: none, or another
-    one."""
+    """Size of a hidden state float32 [B, memory] with values in -1..1; 0: another state or none."""
     rng: np.random.Generator | None = None
-    """Where ``predict`` draws from; None: an unpredictable generator, made when first needed."""
+    """The generator of ``predict``. None: an unpredictable one is made at the first call."""
 
     @abstractmethod
     def initial_state(self, num_envs: int) -> Any:
-        """Return the hidden state before an episode's first step; None where there is none."""
+        """Return the hidden state at the start of an episode; None for policies without it."""
 
     @abstractmethod
     def act(
@@ -88,7 +90,7 @@ class PolicyBase(ABC):
         rng: np.random.Generator | None = None,
         deterministic: bool = False,
     ) -> Decision:
-        """Choose legal actions; ``rng`` serves policies that draw them."""
+        """Choose legal actions. ``rng`` is for policies that draw actions."""
 
     def predict(
         self,
@@ -98,24 +100,25 @@ class PolicyBase(ABC):
         deterministic: bool = False,
         action_masks: Any = None,
     ) -> tuple[Any, Any]:
-        """Return the actions and the next hidden state: ``act``, as Stable-Baselines3 asks for it.
+        """Return actions and the next hidden state, with the signature of Stable-Baselines3.
 
-        ``evaluate_policy(policy, make_vec_env(...))`` plays it, or over a SeatEnv.
+        Use it for ``evaluate_policy(policy, make_vec_env(...))``, or with a SeatEnv.
 
         Args:
             observation: as for ``act``, of one environment or of B: ``{"observation": ...,
-                "action_mask": ...}``; or as a VecEnv or SeatEnv flattens it. Its entry ``agent`` is
-                not read: a policy of one agent plays as that agent in every column.
-            state: what the call before returned; None: the initial one.
-            episode_start: bool [B], where ``state`` is to begin anew.
-            deterministic: the likeliest action; else it is drawn with ``rng``.
-            action_masks: refused by TypeError; the observation holds its mask.
+                "action_mask": ...}``; or flattened by a VecEnv or SeatEnv. The entry ``agent`` is
+                ignored: a policy of one agent plays that agent in every column.
+            state: hidden state from the previous call; None: the initial state.
+            episode_start: bool [B]: reset ``state`` in these rows.
+            deterministic: choose the most likely action; otherwise draw it with ``rng``.
+            action_masks: raises TypeError, because the observation contains the mask.
 
-        Returns actions [B, ...], or one action; and a state of arrays [B, ...], B = 1 for one
-        observation, or None.
+        Returns:
+            Actions [B, ...] or one action; and the next state: None, or arrays [B, ...], with
+                B = 1 for one observation.
         """
         if action_masks is not None:
-            raise TypeError("action_masks=: leave it out; the observation holds its action_mask")
+            raise TypeError("action_masks=: leave it out; the observation contains action_mask")
         observation = _unflattened(observation)
         rows = self.rows(observation)
         batch = take_tree(observation, None) if rows is None else observation
@@ -123,8 +126,8 @@ class PolicyBase(ABC):
         hidden = self.initial_state(size) if state is None else state
         if episode_start is not None and hidden is not None:
             starts = np.broadcast_to(np.asarray(episode_start, dtype=bool), (size,))
-            begins = np.flatnonzero(starts)
-            hidden = put_tree(hidden, begins, self.initial_state(len(begins)))
+            started = np.flatnonzero(starts)
+            hidden = put_tree(hidden, started, self.initial_state(len(started)))
         if self.rng is None:
             self.rng = np.random.default_rng()
         decision = self.act(batch, hidden, self.rng, deterministic=deterministic)
@@ -132,13 +135,13 @@ class PolicyBase(ABC):
         return (actions[0] if rows is None else actions), decision.state
 
     def rows(self, observation: Observation) -> int | None:
-        """Return B of an observation [B, ...], None for a single one; by its mask."""
+        """Return B for an observation [B, ...] and None for a single one, from its mask."""
         mask = np.asarray(observation[MASK])
         return None if mask.ndim == 1 else len(mask)
 
 
 def _unflattened(observation: Any) -> Any:
-    """Return an observation of a ColumnCodec (``corral.adapters.spaces``) as the environment's."""
+    """Return an observation in the environment's form; undoes ``corral.adapters.spaces``."""
     if not isinstance(observation, Mapping) or MASK not in observation:
         return observation
     if OBSERVATION in observation:
@@ -157,7 +160,7 @@ class Memoryless(PolicyBase):
 
 
 class Heuristic(Memoryless):
-    """Base of policies without a hidden state that choose alike whether deterministic or not."""
+    """Base of policies without a hidden state that ignore ``deterministic``."""
 
     @abstractmethod
     def choose(self, observation: Observation, rng: np.random.Generator | None) -> Array:
@@ -177,11 +180,11 @@ class Heuristic(Memoryless):
 
 
 class RandomPolicy(Heuristic):
-    """Plays uniformly random legal actions, always by chance."""
+    """Plays uniformly random legal actions, even if ``deterministic``."""
 
     def choose(self, observation: Observation, rng: np.random.Generator | None) -> Array:
         if rng is None:
-            raise ValueError("the random policy needs rng=, a numpy Generator")
+            raise ValueError("the random policy draws actions: pass rng=, a numpy Generator")
         return greedy(rng.random(np.shape(observation[MASK])), observation[MASK])
 
     def extra(self, observation: Observation) -> dict[str, Array]:
@@ -189,46 +192,46 @@ class RandomPolicy(Heuristic):
         return {"choices": legal, "probabilities": legal / np.maximum(1, legal.sum(-1)[..., None])}
 
 
-# --- What can stand for a policy -----------------------------------------------------------------
+# --- Adapters for other players ------------------------------------------------------------------
 
 
 class Predictor(Protocol):
-    """A model of Stable-Baselines3, or what has its ``predict``."""
+    """A model of Stable-Baselines3, or any object with the same ``predict``."""
 
     @property
     def predict(self) -> Callable[..., tuple[Any, Any]]: ...
 
 
 class Actor(Protocol):
-    """An object with ``act``, which may return actions alone."""
+    """An object with ``act``, which may return actions without a Decision."""
 
     @property
     def act(self) -> Callable[..., Any]: ...
 
 
 PolicyLike = Policy | Actor | Predictor | Callable[[Observation], Any]
-"""Whatever ``as_policy`` takes."""
+"""All types that ``as_policy`` accepts."""
 
 
 def as_policy(player: PolicyLike, agent: str = "the policy", agents: Sequence[str] = ()) -> Policy:
-    """Return a policy that plays ``agent``, one of ``agents``, as ``player`` does.
+    """Return a policy that plays ``agent``, one of ``agents``, by calling ``player``.
 
-    | player | is asked | returns |
+    | player | called with | returns |
     |---|---|---|
-    | a Policy, an object with ``act`` | for a batch [R] | a Decision, or actions [R, ...] |
-    | a model of Stable-Baselines3, an object with ``predict`` | for a batch [R] | actions, state |
-    | a function, ``lambda observation: 0`` | for one observation | an action |
+    | a Policy, an object with ``act`` | a batch [R] | a Decision, or actions [R, ...] |
+    | a model of Stable-Baselines3, an object with ``predict`` | a batch [R] | actions, state |
+    | a function, ``lambda observation: 0`` | one observation | an action |
 
-    An object without ``initial_state`` has no hidden state. A model is shown the entries that its
-    ``observation_space`` names, ``agent`` among them, as in ``make_vec_env`` and ``SeatEnv``; it
-    draws from the generators of its own library. Models without masks may choose illegal actions.
+    An object without ``initial_state`` has no hidden state. A model gets the entries of its
+    ``observation_space``, which may include ``agent`` as in ``make_vec_env`` and ``SeatEnv``. It
+    draws from the generators of its library. Models without masks may choose illegal actions.
 
-    Raises ValueError for anything else. Malformed actions raise ActionError where they are played.
+    Raises ValueError for other types. Invalid actions raise ActionError when they are played.
     """
     if isinstance(player, PolicyBase):
         return player
     if isinstance(player, type):
-        raise ValueError(f"{agent}: {player.__name__} is a class: give an instance of it")
+        raise ValueError(f"{agent}: {player.__name__} is a class; give an instance of it")
     if callable(getattr(player, "act", None)):
         return _Acting(player, agent)
     if callable(getattr(player, "predict", None)):
@@ -236,13 +239,13 @@ def as_policy(player: PolicyLike, agent: str = "the policy", agents: Sequence[st
     if callable(player):
         return _Choosing(player, agent)
     raise ValueError(
-        f"{agent}: {player!r} is no policy: give an object with act or predict, or a function from "
-        "one observation to an action"
+        f"{agent}: {player!r} is not a policy; give an object with act or predict, or a function "
+        "from one observation to an action"
     )
 
 
 class _Acting(PolicyBase):
-    """An object with ``act`` that may lack ``initial_state``, and may return actions alone."""
+    """Adapter for an object with ``act``; ``initial_state`` and ``Decision`` are optional."""
 
     def __init__(self, player: Any, agent: str) -> None:
         self.player, self.agent = player, agent
@@ -258,12 +261,12 @@ class _Acting(PolicyBase):
         rng: np.random.Generator | None = None,
         deterministic: bool = False,
     ) -> Decision:
-        found = self.player.act(observation, state, rng, deterministic=deterministic)
-        return found if isinstance(found, Decision) else Decision(_as_actions(found, self.agent))
+        result = self.player.act(observation, state, rng, deterministic=deterministic)
+        return result if isinstance(result, Decision) else Decision(_as_actions(result, self.agent))
 
 
 class _Choosing(Memoryless):
-    """A function of one observation."""
+    """Adapter for a function of one observation."""
 
     def __init__(self, choose: Callable[[Observation], Any], agent: str) -> None:
         self.choose, self.agent = choose, agent
@@ -282,14 +285,14 @@ class _Choosing(Memoryless):
 
 
 class _Predicting(PolicyBase):
-    """A model of Stable-Baselines3 or sb3-contrib."""
+    """Adapter for a model of Stable-Baselines3 or sb3-contrib."""
 
     def __init__(self, model: Any, agent: str, agents: Sequence[str]) -> None:
         self.model, self.agent, self.agents = model, agent, tuple(agents)
         self.takes_masks = "action_masks" in inspect.signature(model.predict).parameters
 
     def initial_state(self, num_envs: int) -> Any:
-        """Return arrays [B, layers, H] of a recurrent model, None for others."""
+        """Return arrays [B, layers, H] for a recurrent model, otherwise None."""
         shape = getattr(getattr(self.model, "policy", None), "lstm_hidden_state_shape", None)
         if shape is None:
             return None
@@ -312,11 +315,11 @@ class _Predicting(PolicyBase):
         return Decision(_as_actions(actions, self.agent), _swapped(after))
 
     def _entries(self, observation: Any) -> Any:
-        """Return what the model observes of an observation [R, ...]."""
+        """Return the entries of an observation [R, ...] that the model observes."""
         space = getattr(self.model, "observation_space", None)
-        wanted = getattr(space, "spaces", None)  # of a Dict
+        required = getattr(space, "spaces", None)  # of a Dict
         inner, mask = split(observation)
-        if not isinstance(wanted, Mapping):
+        if not isinstance(required, Mapping):
             return observation if space is None else inner
         entries: dict[str, Any] = {OBSERVATION: inner, MASK: mask}
         if isinstance(inner, Mapping):  # as corral.adapters.spaces.ColumnCodec names them
@@ -325,28 +328,28 @@ class _Predicting(PolicyBase):
         if self.agent in self.agents:
             identity = np.eye(len(self.agents), dtype=np.float32)[self.agents.index(self.agent)]
             entries["agent"] = np.tile(identity, (count_rows(observation), 1))
-        missing = [key for key in wanted if entries.get(key) is None]
+        missing = [key for key in required if entries.get(key) is None]
         if missing:
             raise ValueError(
-                f"{self.agent}: the model observes {missing}, and here there is "
-                f"{[key for key, part in entries.items() if part is not None]}; give one that was "
-                "trained in this environment"
+                f"{self.agent}: the model needs {missing}, but the observation has only "
+                f"{[key for key, part in entries.items() if part is not None]}; give a model that "
+                "was trained in this environment"
             )
-        return {key: np.asarray(entries[key]) for key in wanted}
+        return {key: np.asarray(entries[key]) for key in required}
 
 
 def _swapped(state: Any) -> Any:
-    """Exchange the first two axes: a recurrent model of sb3-contrib keeps [layers, B, H]."""
+    """Swap the first two axes, because sb3-contrib keeps hidden states as [layers, B, H]."""
     return None if state is None else tuple(np.swapaxes(part, 0, 1) for part in state)
 
 
-def _as_actions(found: Any, agent: str) -> Array:
-    """Return actions as an array. Raises ActionError where they are of different shapes."""
+def _as_actions(actions: Any, agent: str) -> Array:
+    """Return actions as an array. Raises ActionError if their shapes differ."""
     try:
-        return np.asarray(found)
+        return np.asarray(actions)
     except ValueError:
         raise ActionError(
-            f"{agent}: the policy's actions are of different shapes; give one action for each row"
+            f"{agent}: the policy's actions have different shapes; give one action for each row"
         ) from None
 
 
@@ -354,7 +357,7 @@ def _as_actions(found: Any, agent: str) -> Array:
 
 
 def count_rows(observation: Any) -> int:
-    """Return R of an observation [R, ...]."""
+    """Return the number of rows R of an observation [R, ...]."""
     if isinstance(observation, Mapping):
         mask = observation.get(MASK)
         return count_rows(next(iter(observation.values())) if mask is None else mask)
@@ -362,9 +365,9 @@ def count_rows(observation: Any) -> int:
 
 
 def take_tree(tree: Any, rows: Array | int | None) -> Any:
-    """Return ``rows`` [R] of every array of an observation or of a policy's state.
+    """Return the rows ``rows`` [R] of every array of an observation or of a policy's state.
 
-    An int takes one row without its axis; None puts a new axis in front, as in NumPy.
+    An int takes one row without its axis. None inserts a new axis in front, as in NumPy.
     """
     if tree is None:
         return None
@@ -376,9 +379,9 @@ def take_tree(tree: Any, rows: Array | int | None) -> Any:
 
 
 def put_tree(tree: Any, rows: Array, source: Any) -> Any:
-    """Return ``tree`` with ``rows`` [R] replaced by ``source`` [R, ...]; neither is changed.
+    """Return a copy of ``tree`` with the rows ``rows`` [R] replaced by ``source`` [R, ...].
 
-    Raises ValueError where the two are not built alike.
+    Raises ValueError if the two trees have different structures.
     """
     if tree is None and source is None:
         return None
@@ -389,8 +392,8 @@ def put_tree(tree: Any, rows: Array, source: Any) -> Any:
         return rebuilt(tree, [put_tree(part, rows, new) for part, new in parts])
     if tree is None or source is None or isinstance(tree, Mapping | tuple | list):
         raise ValueError(
-            f"a policy's state was {type(tree).__name__} and became {type(source).__name__}; give "
-            "what initial_state gives: None, or arrays [B, ...] in tuples, lists or dicts"
+            f"a policy's state was {type(tree).__name__} and became {type(source).__name__}; keep "
+            "the structure of initial_state: None, or arrays [B, ...] in tuples, lists or dicts"
         )
     old, new = np.asarray(tree), np.asarray(source)
     filled = old.astype(np.result_type(old, new))  # a copy
@@ -399,5 +402,5 @@ def put_tree(tree: Any, rows: Array, source: Any) -> Any:
 
 
 def rebuilt(tree: tuple[Any, ...] | list[Any], parts: list[Any]) -> Any:
-    """Return ``parts`` as a tree of the same kind; a named tuple takes them one by one."""
+    """Return ``parts`` as a tree of the same type; a named tuple takes them as arguments."""
     return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)

@@ -1,21 +1,21 @@
-"""Reference players and teams by name: opponents to train against, rows to be judged beside.
+"""Reference policies and teams by name: opponents for training, and baselines for comparison.
 
-An environment's entry in the registry names the module with its reference players; there
-``players_of(rules, agent)`` maps the names of those that can play ``agent`` to what makes them.
-"random" can play any agent of any environment.
+The registry entry of an environment names the module with its reference policies. In this module,
+``players_of(rules, agent)`` maps the names of the policies that can play ``agent`` to functions
+that make them. The policy "random" can play any agent of any environment.
 
     player = reference_player("beat-last", make_rules("rps_v0"), "player_1")
     team = reference_team("nearest/still", make_rules("arena_v0"))
 
 | environment | names of teams |
 |---|---|
-| all | random, and every other player that can play all agents: beat-last in ``rps_v0`` |
+| all | random, and any other policy that can play all agents: beat-last in ``rps_v0`` |
 | ``dfaas_v0`` | amounts of ``corral.envs.dfaas_v0.baselines``: overflow, ...; or overflow/two, |
-| | where ``two`` is the route that the environment was made with |
-| others | the teams that their rules name: nearest/still in ``arena_v0``, greedy in ``tiles_v0`` |
+| | if ``two`` is the route of the environment |
+| other | the teams that the rules name: nearest/still in ``arena_v0``, greedy in ``tiles_v0`` |
 
-All of them read nothing but the agent's own observation, under the same conditions as a network.
-What they play is a function of it, of ``Decision.state`` and of the ``rng`` passed to them.
+Reference policies read only the observation of their agent, under the same conditions as a network.
+Their actions are a function of the observation, of ``Decision.state`` and of ``rng``.
 """
 
 from __future__ import annotations
@@ -42,17 +42,18 @@ __all__ = [
 ]
 
 Makers = Mapping[str, Callable[[Any], Policy]]
-"""Name -> a function that makes that player for given rules."""
+"""Name -> a function that makes the policy for the rules passed to it."""
 
 
 # --- Players -------------------------------------------------------------------------------------
 
 
 def reference_player(name: str, rules: Rules[Any], agent: str) -> Policy:
-    """Return the reference player of that name for ``agent``.
+    """Return the reference policy ``name`` for ``agent``.
 
-    Raises UnknownNameError, with the nearest known name, where the agent has none of that name;
-    InfeasibleError where it is out of reach for these rules; ValueError for an unknown agent.
+    Raises UnknownNameError, with the nearest known name, if the agent has no policy of this name.
+    Raises InfeasibleError if it cannot be computed for these rules, and ValueError for an unknown
+    agent.
     """
     makers = _makers(rules, agent)
     if name not in makers:
@@ -61,85 +62,87 @@ def reference_player(name: str, rules: Rules[Any], agent: str) -> Policy:
 
 
 def player_names(rules: Rules[Any], agent: str) -> tuple[str, ...]:
-    """Return the names that ``reference_player`` knows for ``agent``. Raises ValueError."""
+    """Return the names that ``reference_player`` accepts for ``agent``. Raises ValueError."""
     return tuple(_makers(rules, agent))
 
 
 def reference_players(
     rules: Rules[Any], agent: str
 ) -> tuple[dict[str, Policy], dict[str, InfeasibleError]]:
-    """Return all reference players for ``agent`` by name, "random" first; and the reasons of those
-    that are out of reach for these rules."""
-    made: dict[str, Policy] = {}
-    left_out: dict[str, InfeasibleError] = {}
+    """Return all reference policies for ``agent`` by name, "random" first; and errors by name.
+
+    The errors are of policies that cannot be computed for these rules.
+    """
+    policies: dict[str, Policy] = {}
+    infeasible: dict[str, InfeasibleError] = {}
     for name, make in _makers(rules, agent).items():
         try:
-            made[name] = make(rules)
+            policies[name] = make(rules)
         except InfeasibleError as error:
-            left_out[name] = error
-    return made, left_out
+            infeasible[name] = error
+    return policies, infeasible
 
 
 def _makers(rules: Rules[Any], agent: str) -> Makers:
     if agent not in rules.agents:
         raise ValueError(f"agent {agent!r}: give one of {', '.join(rules.agents)}")
     module = _module(rules.name)
-    own: Makers = {} if module is None else module.players_of(rules, agent)
-    return {"random": lambda rules: RandomPolicy(), **own}
+    of_module: Makers = {} if module is None else module.players_of(rules, agent)
+    return {"random": lambda rules: RandomPolicy(), **of_module}
 
 
 # --- Teams ---------------------------------------------------------------------------------------
 
 
 def teams_of(rules: Rules[Any]) -> Mapping[str, Mapping[str, Policy]]:
-    """Return the reference teams that an environment has by names of its own; others have none."""
-    own: Callable[[], Any] | None = getattr(rules, "teams", None)
-    if own is not None:
-        return own()  # type: ignore[no-any-return]
+    """Return the named reference teams of an environment: name -> agent -> policy; may be empty."""
+    rules_teams: Callable[[], Any] | None = getattr(rules, "teams", None)
+    if rules_teams is not None:
+        return rules_teams()  # type: ignore[no-any-return]
     module = _module(rules.name)
-    of_rules: Callable[[Any], Any] = getattr(module, "teams_of", lambda rules: {})
-    return of_rules(rules)  # type: ignore[no-any-return]
+    module_teams: Callable[[Any], Any] = getattr(module, "teams_of", lambda rules: {})
+    return module_teams(rules)  # type: ignore[no-any-return]
 
 
 def team_names(rules: Rules[Any]) -> tuple[str, ...]:
-    """Return the names that ``reference_team`` knows for these rules."""
+    """Return the names that ``reference_team`` accepts for these rules."""
     return tuple({**_uniform_teams(rules), **teams_of(rules)})
 
 
 def reference_team(name: str, rules: Rules[Any]) -> dict[str, Policy]:
-    """Return the team of that name, by agent.
+    """Return the team ``name``: agent -> policy.
 
-    Raises UnknownNameError with the nearest known name, and ValueError where a pair of dfaas_v0
-    names another route than the rules have.
+    Raises UnknownNameError with the nearest known name. Raises ValueError if the name is a pair of
+    dfaas_v0 with another route than that of the rules.
     """
-    wanted, own, uniform = name.strip(), teams_of(rules), _uniform_teams(rules)
-    if wanted in uniform and wanted not in own:
-        return uniform[wanted]
+    name, named, uniform = name.strip(), teams_of(rules), _uniform_teams(rules)
+    if name in uniform and name not in named:
+        return uniform[name]
     try:
-        return dict(own[wanted])
+        return dict(named[name])
     except KeyError:
-        known = {*uniform, *own}
-        raise UnknownNameError.of(f"team for {rules.name}", wanted, known) from None
+        known = {*uniform, *named}
+        raise UnknownNameError.of(f"team for {rules.name}", name, known) from None
 
 
 def _uniform_teams(rules: Rules[Any]) -> dict[str, dict[str, Policy]]:
-    """Return the teams of players of one name, where it can play all agents; "random" first."""
+    """Return the teams in which all agents play policies of one name; "random" first."""
     players = {agent: reference_players(rules, agent)[0] for agent in rules.agents}
     return {
-        name: {agent: own[name] for agent, own in players.items()}
+        name: {agent: policies[name] for agent, policies in players.items()}
         for name in players[rules.agents[0]]
-        if all(name in own for own in players.values())
+        if all(name in policies for policies in players.values())
     }
 
 
 def team_arguments(env: str, team: str) -> dict[str, Any]:
-    """Return the arguments that a team's name says the environment is made with."""
+    """Return the environment arguments that a team's name sets, such as the route of a pair."""
     arguments: dict[str, Any] = getattr(_module(env), "arguments_of", lambda team: {})(team)
     return arguments
 
 
 def _module(env: str) -> Any:
-    """Return the module with the reference players of an environment; None where there is none."""
+    """Return the module with the reference policies of an environment; None if it has no module."""
     spec = REGISTERED.get(env)
     if spec is None or spec.players is None:
         return None

@@ -1,15 +1,15 @@
-"""Environments by name: those of corral, and any other that PettingZoo or a module names.
+"""Environments by name: the environments of corral, and third-party environments.
 
 | text | environment |
 |---|---|
-| ``dfaas_v0``, ``corral/dfaas-v0`` | one of corral: its module in ``corral.envs``, its id |
+| ``dfaas_v0``, ``corral/dfaas-v0`` | an environment of corral, by name or id |
 | ``classic/connect_four-v3`` | an id of PettingZoo's registry (PettingZoo 1.27 or newer) |
 | ``mpe2.simple_spread_v3`` | a module with ``parallel_env`` or ``env`` |
 | ``my_package.games:make_game`` | a class or function of a module |
 | ``my_file.py:MyEnv`` | a class or function of a file |
 | ``CartPole-v1`` | an id of Gymnasium's registry: one agent |
 
-Classes and functions may give environments of PettingZoo, of Gymnasium, or of RLlib's form: see
+Classes and functions may return environments of PettingZoo, of Gymnasium or of RLlib, see
 ``corral.envs.others``.
 """
 
@@ -45,25 +45,25 @@ __all__ = [
 ]
 
 Api = Literal["parallel", "aec"]
-"""PettingZoo's two interfaces: all agents act at once, or one after the other."""
+"""PettingZoo's interfaces: "parallel" if all agents act at once, "aec" for one after the other."""
 
 
 @dataclass(frozen=True)
 class EnvSpec:
-    """An entry of the registry: an environment in the module ``corral.envs.<name>``, or a probe."""
+    """A registry entry: an environment in the module ``corral.envs.<name>``, or a probe."""
 
     name: str
     rules: str
-    """The class of its rules in that module."""
+    """Name of the class of its rules in that module."""
     simultaneous: bool
     summary: str
     players: str | None = None
-    """The module with its reference players, see ``corral.envs.reference``."""
+    """The module with its reference policies, see ``corral.envs.reference``."""
     zero_sum: bool = False
-    """Two players, and what one wins the other loses: each agent is judged by itself."""
+    """Whether it is a zero-sum game of two agents; evaluation then reports each agent."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Settings that suit it, where its kind of game does not give them: ``corral.trainers.kinds``.
-    A trainer takes those that it has."""
+    """Recommended settings, in addition to those of ``corral.trainers.kinds`` for its kind of game.
+    A trainer uses the settings that it has."""
 
     @property
     def module(self) -> str:
@@ -71,12 +71,12 @@ class EnvSpec:
 
     @property
     def id(self) -> str:
-        """Its id in the registries of Gymnasium and PettingZoo: corral/dfaas-v0."""
+        """Id in the registries of Gymnasium and PettingZoo: corral/dfaas-v0."""
         return "corral/" + "-v".join(self.name.rsplit("_v", 1))
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """Its id, and the same with dashes alone: corral/two_step-v0, corral/two-step-v0."""
+        """The id, and the same id with dashes only: corral/two_step-v0, corral/two-step-v0."""
         return tuple(dict.fromkeys((self.id, self.id.replace("_", "-"))))
 
 
@@ -89,25 +89,25 @@ ENVIRONMENTS: dict[str, EnvSpec] = {
             simultaneous=True,
             summary="N edge servers serve, queue or forward the requests of a load trace",
             players="dfaas_v0.baselines",
-            # What a node forwards shows in the rewards of this step and, through queues and what
-            # neighbours report, of the next few. With a longer horizon the load to come, which
-            # nobody moves, is noise in every advantage: see "Discounting dfaas_v0" in
-            # benchmarks/LOG.md. No random episode shows how far an action reaches, so that no kind
-            # of game gives this.
+            # An action affects the rewards of this step and, through queues and reports, of the
+            # next few steps. With a longer horizon, future load adds noise to every advantage,
+            # although no action can change it: see "Discounting dfaas_v0" in benchmarks/LOG.md.
+            # Random episodes do not show how long actions have effects, so that
+            # ``corral.trainers.kinds`` cannot infer this setting.
             settings={"gamma": 0.5},
         ),
         EnvSpec(
             name="arena_v0",
             rules="ArenaRules",
             simultaneous=True,
-            summary="an explorer collects new fields of a grid, a blocker runs into it",
+            summary="an explorer visits new fields of a grid, a blocker tries to collide with it",
             players="arena_v0.baselines",
         ),
         EnvSpec(
             name="tictactoe_v0",
             rules="TicTacToeRules",
             simultaneous=False,
-            summary="two players in turn: three in a row, or any m,n,k game",
+            summary="two players take turns: three in a row, or any m,n,k game",
             players="tictactoe_v0.baselines",
             zero_sum=True,
         ),
@@ -115,7 +115,7 @@ ENVIRONMENTS: dict[str, EnvSpec] = {
             name="rps_v0",
             rules="RpsRules",
             simultaneous=True,
-            summary="rock-paper-scissors round after round: beat who gives itself away",
+            summary="repeated rock-paper-scissors against predictable opponents",
             players="rps_v0.baselines",
             zero_sum=True,
         ),
@@ -123,14 +123,14 @@ ENVIRONMENTS: dict[str, EnvSpec] = {
             name="tiles_v0",
             rules="TilesRules",
             simultaneous=False,
-            summary="one picks tiles of an image, one how finely they are sent, under a budget",
+            summary="one agent selects tiles of an image, one their resolution, under a budget",
             players="tiles_v0.baselines",
         ),
         EnvSpec(
             name="two_step_v0",
             rules="TwoStepRules",
             simultaneous=True,
-            summary="one picks the game, both play it: safe 7, or 8 for two that coordinate",
+            summary="agent_0 chooses a matrix game, then both play: safe 7, or 8 with coordination",
         ),
     )
 }
@@ -162,37 +162,37 @@ PROBES: dict[str, EnvSpec] = {
         )
     )
 }
-"""Tiny environments with exact answers; not in PettingZoo's registry."""
+"""Tiny environments with known exact answers; not in PettingZoo's registry."""
 
 REGISTERED = {**ENVIRONMENTS, **PROBES}
-"""Every environment that can be made by name."""
+"""All environments of corral that can be made by name."""
 
 
 # --- Environments of corral ----------------------------------------------------------------------
 
 
 def registered_name(text: str) -> str | None:
-    """Return the name of the registered environment with this name or id; None: there is none."""
+    """Return the name of the registered environment with this name or id; otherwise None."""
     name = text.removeprefix("corral/").replace("-", "_")
     return name if name in REGISTERED else None
 
 
 def env_spec(name: str) -> EnvSpec:
-    """Return the entry of that name or id. Raises UnknownNameError, with the nearest known one."""
-    if (known := registered_name(name)) is None:
+    """Return the registry entry of a name or id. Raises UnknownNameError with the nearest name."""
+    if (registered := registered_name(name)) is None:
         named = name.replace("_v", "-v")
-        if theirs := [id for id in _pettingzoo_ids() if id.partition("/")[2] == named]:
-            raise UnknownNameError(f"no environment named {name!r}; did you mean {theirs[0]!r}?")
+        if ids := [id for id in _pettingzoo_ids() if id.partition("/")[2] == named]:
+            raise UnknownNameError(f"no environment named {name!r}; did you mean {ids[0]!r}?")
         if name.isidentifier() and importlib.util.find_spec(name) is not None:
             raise UnknownNameError(
-                f"no environment named {name!r}; of a module give module:function, such as "
+                f"no environment named {name!r}; for a module give module:function, such as "
                 f"{name}:parallel_env"
             )
-        if name[:1].isupper() and (ids := near_ids(name)):  # as Gymnasium spells them
+        if name[:1].isupper() and (ids := near_ids(name)):  # Gymnasium ids start with a capital
             raise UnknownNameError(f"no environment named {name!r}; did you mean {ids[0]!r}?")
         near = PROBES if "probe" in name else ENVIRONMENTS
         raise UnknownNameError.of("environment", name, near)
-    return REGISTERED[known]
+    return REGISTERED[registered]
 
 
 def _load(name: str, attribute: str) -> Any:
@@ -202,12 +202,12 @@ def _load(name: str, attribute: str) -> Any:
 def rules_class(name: str) -> type:
     """Return the class of an environment's rules; its signature holds the arguments."""
     spec = env_spec(name)
-    found: type = _load(spec.name, spec.rules)
-    return found
+    rules: type = _load(spec.name, spec.rules)
+    return rules
 
 
 def make_rules(name: str, **kwargs: Any) -> Rules[Any]:
-    """Make the rules of a registered environment, as ``Batch`` and the trainers run them."""
+    """Make the rules of a registered environment, for ``Batch`` and the trainers."""
     build = rules_class(name)
     known_arguments(build, kwargs)
     rules: Rules[Any] = build(**kwargs)
@@ -218,26 +218,27 @@ def make(name: str | Callable[..., Any], *ids: str, api: Api | None = None, **kw
     """Make an environment for PettingZoo users: a ParallelEnv or an AECEnv.
 
     Args:
-        name: see the table of this module: a name, an id, a module, module:function or
-            file.py:function; or a class, or a function that makes one.
-        ids: none. ``pettingzoo.make("parallel", id)`` is ``corral.make(id, api="parallel")``.
-        api: "parallel" or "aec"; default: a ParallelEnv where all agents act at once, else AEC.
+        name: a name, an id, a module, module:function or file.py:function, see the table of this
+            module; or a class, or a function that makes an environment.
+        ids: not supported. Replace ``pettingzoo.make("parallel", id)`` by ``corral.make(id,
+            api="parallel")``.
+        api: "parallel" or "aec". Default: parallel if all agents act at once, otherwise aec.
         kwargs: arguments of the environment.
 
-    Raises UnknownNameError, with the nearest known name, and ValueError for an ``api`` that the
+    Raises UnknownNameError, with the nearest known name. Raises ValueError for an ``api`` that the
     environment does not have.
     """
     if ids:
         raise ValueError(f"corral.make({name!r}, {ids[0]!r}): give make({ids[0]!r}, api={name!r})")
     if not isinstance(name, str):
-        from corral.envs.others.convert import Made  # late: corral's own games need none of it
+        from corral.envs.others.convert import Made  # only needed for third-party environments
 
         return Made(name, kwargs)()
     if registered_name(name) is None and NamedEnv.is_one(name):
         return NamedEnv(name, kwargs, api)()
     spec = env_spec(name)
     if api == "parallel" and not spec.simultaneous:
-        raise ValueError(f'{spec.name} is played in turns: give api="aec", or leave it out')
+        raise ValueError(f'{spec.name} is played in turns; give api="aec", or leave api out')
     _check_api(api)
     aec = api == "aec" or not spec.simultaneous
     build = _load(spec.name, "env" if aec else "parallel_env")
@@ -249,16 +250,17 @@ def _check_api(api: str | None) -> None:
         raise ValueError(f'api={api!r}: give "parallel" or "aec"')
 
 
-# --- Environments of others ----------------------------------------------------------------------
+# --- Third-party environments --------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class NamedEnv:
-    """Makes the environment that ``text`` names, as one of PettingZoo; pickles, whatever it makes.
+    """Makes the third-party environment that ``text`` names, as a PettingZoo environment.
 
     ``text`` is an id of PettingZoo's or Gymnasium's registry, a module, module:function or
-    file.py:function, see the table of this module. Where an id or a module has both of PettingZoo's
-    forms, the parallel one is made unless ``api`` says otherwise.
+    file.py:function, see the table of this module. If it offers both interfaces of PettingZoo, the
+    parallel one is made by default; ``api`` selects the interface. A NamedEnv can be pickled,
+    whatever environment it makes.
     """
 
     text: str
@@ -267,8 +269,10 @@ class NamedEnv:
 
     @staticmethod
     def is_one(text: str) -> bool:
-        """Return whether the text may name an environment of others: it has a /, : or dot, or is an
-        id of Gymnasium's."""
+        """Return True if the text may name a third-party environment.
+
+        It may if it contains a slash, colon or dot, or is an id of Gymnasium.
+        """
         marked = re.search(r"[/:.]", text) is not None or is_gymnasium_id(text)
         return marked and not text.startswith("corral/")
 
@@ -276,9 +280,11 @@ class NamedEnv:
         return self.text
 
     def __call__(self, render_mode: str | None = None) -> Any:
-        """Make one. Raises what ``find`` and the environment raise, and ValueError for arguments
-        that it does not have."""
-        from corral.envs.others.convert import Made  # late: corral's own games need none of it
+        """Make one environment. Raises the errors of ``find`` and of the environment.
+
+        Raises ValueError for arguments that the environment does not have.
+        """
+        from corral.envs.others.convert import Made  # only needed for third-party environments
 
         make = self.find()
         try:
@@ -289,15 +295,20 @@ class NamedEnv:
             raise
 
     def find(self) -> Callable[..., Any]:
-        """Return the function that makes it. Raises UnknownNameError, MissingExtraError."""
+        """Return the function that makes the environment.
+
+        Raises UnknownNameError, MissingExtraError.
+        """
         _check_api(self.api)
         if is_gymnasium_id(self.text):
             return functools.partial(from_gymnasium, self.text)
         of_module = ":" in self.text or self.text.endswith(".py") or "/" not in self.text
-        found = self._of_module() if of_module else self._of_registry()
-        if not callable(found):
-            raise UnknownNameError(f"{self.text} is no function, but a {type(found).__name__}")
-        return found
+        function = self._of_module() if of_module else self._of_registry()
+        if not callable(function):
+            raise UnknownNameError(
+                f"{self.text} is a {type(function).__name__}; name a function or class"
+            )
+        return function
 
     def _of_registry(self) -> Callable[..., Any]:
         apis = (self.api,) if self.api else ("parallel", "aec")
@@ -309,7 +320,7 @@ class NamedEnv:
                 )
             if self.text in _pettingzoo_ids():
                 has = "aec" if self.api == "parallel" else "parallel"
-                raise UnknownNameError(f"{self.text} has no {self.api} form: its api is {has}")
+                raise UnknownNameError(f"{self.text} has no api {self.api!r}; give api={has!r}")
             kind = f"{self.api} environment" if self.api else "environment"
             raise UnknownNameError.of(f"{kind} of PettingZoo", self.text, _pettingzoo_ids(apis))
 
@@ -321,7 +332,7 @@ class NamedEnv:
                     raise
                 family = self.text.partition("/")[0]
                 why = f"{self.text}: {error.__cause__ or error}"
-                raise MissingExtraError(f"{why}; try pip install 'pettingzoo[{family}]'") from error
+                raise MissingExtraError(f"{why}; run pip install 'pettingzoo[{family}]'") from error
 
         return make_registered
 
@@ -332,52 +343,54 @@ class NamedEnv:
         try:
             return named_object(self.text, "environment")
         except UnknownNameError as error:
-            if is_gymnasium_id(name):  # as Gymnasium has it: module:id, and the module registers it
+            if is_gymnasium_id(name):  # Gymnasium's form module:id; the module registers the id
                 return functools.partial(from_gymnasium, name)
-            if str(error).startswith("environment:"):  # the module was found, the name was not
+            if str(error).startswith("environment:"):  # the module exists, the name does not
                 raise
-            hint = "" if "did you mean" in str(error) else f"; {OTHERWISE}"
-            raise UnknownNameError(f"{error}{hint}") from error
+            suggestion = "" if "did you mean" in str(error) else f"; {OTHERWISE}"
+            raise UnknownNameError(f"{error}{suggestion}") from error
 
     def _of_whole_module(self, path: str) -> Any:
-        """Return the function that a module has by PettingZoo's rules."""
+        """Return the function of a module that makes an environment, named as in PettingZoo."""
         if path.endswith(".py"):
-            raise UnknownNameError(f"{path}: give {path}:NAME, of a class or function in it")
+            raise UnknownNameError(
+                f"{path}: give {path}:NAME, with a class or function of the file"
+            )
         try:
-            found: Any = importlib.import_module(path)
+            imported: Any = importlib.import_module(path)
         except ImportError as error:
             if getattr(error, "name", None) not in (path, path.partition(".")[0]):
-                raise  # of what the module imports
+                raise  # an import inside the module failed
             module, dot, name = path.rpartition(".")
             is_part = dot and importlib.util.find_spec(module.partition(".")[0])
-            hint = f"did you mean {module}:{name}?" if is_part else OTHERWISE
-            raise UnknownNameError(f"{self.text}: {error}; {hint}") from error
+            suggestion = f"did you mean {module}:{name}?" if is_part else OTHERWISE
+            raise UnknownNameError(f"{self.text}: {error}; {suggestion}") from error
         names = {"parallel": ["parallel_env"], "aec": ["env"]}
-        wanted = names[self.api] if self.api else ["parallel_env", "env"]
-        for name in wanted:
-            if hasattr(found, name):
-                return getattr(found, name)
-        raise UnknownNameError(f"{path} has no {' or '.join(wanted)}; give module:function")
+        candidates = names[self.api] if self.api else ["parallel_env", "env"]
+        for name in candidates:
+            if hasattr(imported, name):
+                return getattr(imported, name)
+        raise UnknownNameError(f"{path} has no {' or '.join(candidates)}; give module:function")
 
 
 OTHERWISE = "give module:function, or an id such as classic/connect_four-v3"
 
 
 def _pettingzoo_ids(apis: Iterable[str] = ("parallel", "aec")) -> set[str]:
-    """Return the ids of PettingZoo's registries, but for corral's own."""
+    """Return the ids of PettingZoo's registries without corral's ids."""
     ids = {id for api in apis for id in getattr(pettingzoo, f"{api}_registry", {})}
     return {id for id in ids if not id.startswith("corral/")}
 
 
-# --- Other libraries' registries -----------------------------------------------------------------
+# --- Registries of other libraries ---------------------------------------------------------------
 
 
 def register() -> None:
-    """Enter all environments in the registries of Gymnasium and PettingZoo, by their ids.
+    """Register all environments in Gymnasium and PettingZoo under their ids.
 
-    They are entered as strings: nothing is imported until one is made. In Gymnasium an environment
-    is one agent's, see ``corral.adapters.SeatEnv``; ``make_vec`` makes the columns of all, and of
-    one in turns its own vector of seats.
+    Entry points are strings, so that nothing is imported before an environment is made. In
+    Gymnasium an environment has one agent, see ``corral.adapters.SeatEnv``. ``make_vec`` makes one
+    column per agent; for games in turns it makes Gymnasium's vector of SeatEnvs.
     """
     vector = "corral.adapters.gymnasium.vector:BatchVectorEnv"
     for name, spec in REGISTERED.items():
@@ -393,7 +406,7 @@ def register() -> None:
         return
     for spec in ENVIRONMENTS.values():
         for api, function in (("aec", "env"), ("parallel", "parallel_env")):
-            known = getattr(pettingzoo, f"{api}_registry")
+            registry = getattr(pettingzoo, f"{api}_registry")
             for id in spec.ids:
-                if id not in known and (api == "aec" or spec.simultaneous):
+                if id not in registry and (api == "aec" or spec.simultaneous):
                     pettingzoo.register(api, id, entry_point=f"{spec.module}:{function}")

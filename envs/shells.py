@@ -1,7 +1,7 @@
-"""The two PettingZoo interfaces around an environment's rules.
+"""PettingZoo interfaces around the rules of an environment.
 
-``ParallelShell`` is a ParallelEnv, ``TurnShell`` an AECEnv. They add what PettingZoo asks for and
-nothing else: dicts by agent, the time limit, checks of actions, pictures.
+``ParallelShell`` is a ParallelEnv and ``TurnShell`` an AECEnv. They add only the parts that
+PettingZoo requires: dicts by agent, the time limit, checks of actions, and rendering.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ __all__ = ["Ordered", "ParallelShell", "TurnShell", "ordered", "warn_illegal"]
 
 
 class _Shell:
-    """One environment (B = 1) of some rules: spaces, episode, checks and pictures.
+    """One environment (B = 1) of some rules: spaces, episode, checks and rendering.
 
-    ``max_cycles`` (the time limit, None: none) and ``np_random`` (the generator that episodes are
-    drawn from) may be set, for the episodes to come, and ``render_mode``, for the next picture.
+    Three attributes may be set. ``max_cycles`` (the time limit; None: no limit) and ``np_random``
+    (the generator of episodes) take effect in the next episode, ``render_mode`` in the next
+    picture.
     """
 
     def __init__(
@@ -49,8 +50,8 @@ class _Shell:
         render_mode: str | None = None,
         env_kwargs: Mapping[str, Any] | None = None,
     ) -> None:
-        self.rules = rules  # of this episode: a copy, once another time limit is set
-        self.env_kwargs = env_kwargs  # that registered rules were made with
+        self.rules = rules  # of this episode; a copy after ``max_cycles`` was set
+        self.env_kwargs = env_kwargs  # arguments of registered rules
         self.render_mode = render_mode
         self.max_cycles = rules.max_cycles
         self.metadata: dict[str, Any] = {
@@ -67,17 +68,17 @@ class _Shell:
         self._sizes = {agent: int(space.n) for agent, space in self.action_spaces.items()}
 
         self.np_random: np.random.Generator = generator(None, "env")
-        self._state: Any = None  # of the rules; None before the first reset
+        self._state: Any = None  # None before the first reset
         self._info: dict[str, Array] = {}  # [1, N] each
         self._observations: dict[str, Observation] = {}
-        self._masks: dict[str, Array] = {}  # where illegal="raise"
+        self._masks: dict[str, Array] = {}  # only if illegal="raise"
         self._elapsed = 0
         self._warned = False
         self._window: Window | None = None
 
     @property
     def max_cycles(self) -> int | None:
-        """The time limit in steps of the episodes to come."""
+        """The time limit of the next episodes, in steps."""
         return self._max_cycles
 
     @max_cycles.setter
@@ -86,7 +87,7 @@ class _Shell:
 
     @property
     def render_mode(self) -> str | None:
-        """What ``render`` returns: one of the rules' ``render_modes``, or None."""
+        """The kind of picture: one of the rules' ``render_modes``, or None."""
         return self._render_mode
 
     @render_mode.setter
@@ -116,7 +117,7 @@ class _Shell:
         if self.render_mode != "human":
             return self.rules.render(self._state, self._info, self.render_mode)
         if self._window is None:
-            from corral.envs.render.window import Window  # who shows nothing needs none
+            from corral.envs.render.window import Window  # only needed for a window
 
             self._window = Window(self.rules.name, self.rules.render_fps)
         self._window.show(self.rules.render(self._state, self._info, "rgb_array"))
@@ -128,7 +129,7 @@ class _Shell:
             self._window = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_window": None}  # a window does not travel
+        return {**self.__dict__, "_window": None}  # a window cannot be pickled
 
     def __str__(self) -> str:
         return self.rules.name
@@ -151,7 +152,7 @@ class _Shell:
         self.agents = list(self.possible_agents)
 
     def _advance(self, action: Array) -> tuple[Outcome[Any], bool]:
-        """Play ``action`` [1, N]. Return the outcome, and whether the time is up."""
+        """Play ``action`` [1, N]. Return the outcome, and whether the time limit is reached."""
         outcome = self.rules.step(self._state, action)
         self._state, self._info = outcome.state, outcome.info
         self._observe()
@@ -162,9 +163,9 @@ class _Shell:
         return outcome, limit is not None and self._elapsed >= limit
 
     def _observe(self) -> None:
-        """Take the observations of the present state."""
+        """Store the observations of the current state."""
         self._observations = _first_copy(self.rules.observe(self._state))
-        if self.rules.illegal == "raise":  # observations are the caller's, to change at will
+        if self.rules.illegal == "raise":  # a copy: callers may change observations
             self._masks = {a: obs[MASK].copy() for a, obs in self._observations.items()}
 
     def _checked(self, agent: str, action: Any, acts: bool = True) -> int:
@@ -192,7 +193,7 @@ class ParallelShell(_Shell, ParallelEnv[str, Observation, int]):
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Observation], dict[str, dict[str, Any]]]:
-        """Begin an episode. With ``seed``, row 0 of a Batch with that seed plays the same one."""
+        """Begin an episode. Row 0 of a Batch with the same ``seed`` plays the same episode."""
         self._begin(seed)
         if self.render_mode == "human":
             self.render()
@@ -209,7 +210,7 @@ class ParallelShell(_Shell, ParallelEnv[str, Observation, int]):
     ]:
         """Play one action per live agent.
 
-        Raises ActionError or IllegalActionError, before anything changes, and ResetNeededError.
+        Raises ActionError or IllegalActionError before any change of state, and ResetNeededError.
         """
         self._require_reset("step()")
         if not self.agents:
@@ -236,53 +237,55 @@ class ParallelShell(_Shell, ParallelEnv[str, Observation, int]):
         )
 
     def _joint_action(self, actions: Mapping[str, int]) -> Array:
-        """Return checked actions as int64 [1, N]; 0 where an agent does not act."""
+        """Return checked actions as int64 [1, N]; 0 for agents that do not act."""
         if not isinstance(actions, Mapping):
-            raise ActionError(f"give a dict of one action per agent, not {actions!r}")
+            raise ActionError(f"actions are {actions!r}; give a dict with one action per agent")
         for agent in actions:
             if agent not in self.agents:
                 state = "has ended its episode" if agent in self.possible_agents else "is unknown"
-                raise ActionError(f"{agent!r} {state}; act for {', '.join(self.agents)}")
-        everyone = [True] * len(self.possible_agents)
-        acting = everyone if self.rules.simultaneous else self.rules.acting(self._state)[0].tolist()
-        joint = [0] * len(everyone)
+                raise ActionError(f"{agent!r} {state}; give actions for {', '.join(self.agents)}")
+        all_act = [True] * len(self.possible_agents)
+        acting = all_act if self.rules.simultaneous else self.rules.acting(self._state)[0].tolist()
+        joint = [0] * len(all_act)
         for i, agent in enumerate(self.possible_agents):
             if agent in actions:
                 joint[i] = self._checked(agent, actions[agent], acting[i])
             elif acting[i] and agent in self.agents:
-                raise ActionError(f"no action for {agent}; act for {', '.join(self.agents)}")
+                raise ActionError(
+                    f"no action for {agent}; give actions for {', '.join(self.agents)}"
+                )
         return np.array([joint], dtype=np.int64)
 
 
 class TurnShell(_Shell, AECEnv[str, Observation, int]):
-    """Rules as a PettingZoo AECEnv: the acting agents are asked one after the other.
+    """Rules as a PettingZoo AECEnv: acting agents choose one after the other.
 
-    Where several act at once, their actions are collected, and played when the last has come.
+    If several agents act at once, their actions are collected, and played after the last one.
     """
 
     agent_selection: str
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
-        """Begin an episode. With ``seed``, row 0 of a Batch with that seed plays the same one."""
+        """Begin an episode. Row 0 of a Batch with the same ``seed`` plays the same episode."""
         self._begin(seed)
         self.rewards = dict.fromkeys(self.agents, 0.0)
         self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
         self.terminations = dict.fromkeys(self.agents, False)
         self.truncations = dict.fromkeys(self.agents, False)
         self.infos = self._infos()
-        self._skip_agent_selection = None  # PettingZoo's: whose turn it is after the dead ones
+        self._skip_agent_selection = None  # PettingZoo's: the next agent after dead steps
         self._begin_turn()
         if self.render_mode == "human":
             self.render()
 
     def observe(self, agent: str) -> Observation:
         self._require_reset("observe()")
-        return dict(self._observations[agent])  # a dict of one's own, to take the mask out of
+        return dict(self._observations[agent])  # a new dict, from which callers may remove the mask
 
     def step(self, action: int | None) -> None:
-        """Play the selected agent's action; None for an agent whose episode has ended.
+        """Play the selected agent's action; None for an agent that has ended its episode.
 
-        Raises ActionError or IllegalActionError, before anything changes, and ResetNeededError.
+        Raises ActionError or IllegalActionError before any change of state, and ResetNeededError.
         """
         self._require_reset("step()")
         if not self.agents:
@@ -330,10 +333,10 @@ class TurnShell(_Shell, AECEnv[str, Observation, int]):
 
 
 class Ordered(OrderEnforcingWrapper):
-    """PettingZoo's wrapper; what it asserts is an error here, under ``python -O`` too."""
+    """PettingZoo's OrderEnforcingWrapper with errors in place of asserts, which ``-O`` removes."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set what an environment lets be set where it takes effect."""
+        """Set settable attributes of the environment on the environment itself."""
         settable = name in ("max_cycles", "np_random", "render_mode")
         object.__setattr__(self.env if settable else self, name, value)
 
@@ -365,7 +368,7 @@ def ordered(env: AECEnv[str, Observation, int]) -> AECEnv[str, Observation, int]
 
 
 def warn_illegal(rules: Rules[Any], info: Mapping[str, Array]) -> bool:
-    """Warn, and return True, where ``info`` counts illegal actions ([B, N])."""
+    """Warn and return True if ``info`` counts illegal actions ([B, N])."""
     illegal = info.get("illegal_actions")
     if illegal is None or not np.count_nonzero(illegal):
         return False
@@ -373,8 +376,9 @@ def warn_illegal(rules: Rules[Any], info: Mapping[str, Array]) -> bool:
     warnings.warn(
         f"{rules.name}: {', '.join(agents)} played an action that the mask forbids. The policy "
         f'ignores observation["{MASK}"]: mask its logits, or sample with '
-        'action_space.sample(mask). The environment applies its penalty; illegal="raise" would '
-        "raise an error instead. (Further illegal actions are only counted, in info.)",
+        "action_space.sample(mask). The environment applies its penalty; pass "
+        'illegal="raise" to raise an error instead. Further illegal actions are only counted, '
+        "in info.",
         IllegalActionWarning,
         stacklevel=_callers_level(),
     )
@@ -382,7 +386,7 @@ def warn_illegal(rules: Rules[Any], info: Mapping[str, Array]) -> bool:
 
 
 def _callers_level() -> int:
-    """Return the ``stacklevel`` of the caller outside of the libraries."""
+    """Return the ``stacklevel`` of the first caller outside of corral and PettingZoo."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back and frame.f_globals["__name__"].startswith(("corral.", "pettingzoo.")):
         level, frame = level + 1, frame.f_back
@@ -391,11 +395,11 @@ def _callers_level() -> int:
 
 def _require_none(agent: str, action: object) -> None:
     if action is not None:
-        raise ActionError(f"{agent} has ended its episode: its only action is None, not {action!r}")
+        raise ActionError(f"{agent} has ended its episode; give action None, not {action!r}")
 
 
 def _first_copy(observations: Mapping[str, Observation]) -> dict[str, Observation]:
-    """Return batched observations without their axis B."""
+    """Return batched observations without the axis B."""
     return {agent: _first(observation) for agent, observation in observations.items()}
 
 

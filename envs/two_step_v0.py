@@ -1,31 +1,32 @@
-"""two_step_v0: a choice of game by one agent, then the game; safe 7, or 8 for two that coordinate.
+"""two_step_v0: agent_0 chooses a matrix game, then both play it; 7 is safe, coordination pays 8.
 
-In the first step agent_0's action picks the game of the second: 0 picks game A, 1 picks game B.
-Agent_1's action means nothing there. In the second step both choose a row and a column:
+In the first step the action of agent_0 chooses the game of the second step: 0 for game A, 1 for
+game B. The action of agent_1 has no effect in the first step. In the second step agent_0 chooses a
+row and agent_1 a column:
 
 | game A | 0 | 1 |   | game B | 0 | 1 |
 |---|---|---|---|---|---|---|
 | **0** | 7 | 7 |   | **0** | 0 | 1 |
 | **1** | 7 | 7 |   | **1** | 1 | 8 |
 
-The rows are agent_0's action, the columns agent_1's. The number is the team's reward, which the
-two share: each gets half of it, and the team's return, the sum, is the number.
+The number is the reward of the team; each agent gets half of it. The team's return, the sum over
+both agents, equals this number.
 
-| | of two_step_v0 |
+| | two_step_v0 |
 |---|---|
 | agents | ``agent_0``, ``agent_1`` |
 | actions | Discrete(2), both always legal |
 | observation | float32 [3]: one-hot of start, game A, game B; the same for both |
-| global state | the same |
-| reward | half of the team's; 0 in the first step |
+| global state | the same as the observation |
+| reward | half of the team's reward; 0 in the first step |
 | episode | two steps; ends by termination |
 
-**Known answers.** The best team plays B and then (1, 1): 8. Against a partner that plays at random
-B is worth (0 + 1 + 1 + 8) / 4 = 2.5, or 4.5 for who plays 1 there: learners that add up what each
-agent's action is worth by itself settle for A: 7. Uniformly random play returns
-(7 + 2.5) / 2 = 4.75.
+**Known answers.** The best team plays game B and then (1, 1): 8. Against a uniformly random
+partner, game B pays (0 + 1 + 1 + 8) / 4 = 2.5, or 4.5 with action 1. Learners that sum independent
+values of the agents' actions therefore settle for game A: 7. Uniformly random play returns (7 +
+2.5) / 2 = 4.75.
 
-There is no chance in it. Source: Rashid et al., QMIX: Monotonic Value Function Factorisation for
+The game is deterministic. Source: Rashid et al., QMIX: Monotonic Value Function Factorisation for
 Deep Multi-Agent Reinforcement Learning, 2018, section 5.1.
 
 Version history: v0, the first.
@@ -49,7 +50,7 @@ from corral.envs.render.canvas import Canvas
 __all__ = ["TwoStepRules", "TwoStepState", "env", "parallel_env", "raw_env"]
 
 START, GAME_A, GAME_B, OVER_A, OVER_B = range(5)
-"""Where an environment is; the last two tell which game was played."""
+"""Places of an environment. The last two are the ends of game A and of game B."""
 
 FEATURES = np.eye(3, dtype=np.float32)[[START, GAME_A, GAME_B, GAME_A, GAME_B]]  # [5, 3] by place
 REWARDS = np.zeros((5, 2, 2))  # by place and actions
@@ -67,14 +68,14 @@ class TwoStepState:
 
 
 class TwoStepRules:
-    """The rules of two_step_v0 of B environments; the module's docstring is their manual.
+    """The rules of two_step_v0 for B environments. The docstring of the module is the manual.
 
     Args:
-        max_cycles: cuts episodes after so many steps; they end after two anyway.
-        illegal: what an action outside the mask does; there is none in this game.
+        max_cycles: time limit of an episode in steps. Episodes end after two steps anyway.
+        illegal: treatment of an action outside the mask. In this game all actions are legal.
 
     Raises:
-        ValueError: an argument is out of its range.
+        ValueError: an argument is out of range.
     """
 
     name = "two_step_v0"
@@ -99,7 +100,7 @@ class TwoStepRules:
         return spaces.Box(0.0, 1.0, (3,), np.float32)
 
     def start(self, rngs: Sequence[np.random.Generator]) -> TwoStepState:
-        """Begin B episodes; nothing is drawn."""
+        """Begin B episodes. Draws no random numbers."""
         b = len(rngs)
         return TwoStepState(
             place=np.full(b, START, dtype=np.int64),
@@ -110,7 +111,7 @@ class TwoStepRules:
     def redraw(
         self, state: TwoStepState, rngs: Sequence[np.random.Generator], told: bool = False
     ) -> TwoStepState:
-        """Return the state: there is no chance."""
+        """Return the state: the game is deterministic."""
         return state
 
     def observe(self, state: TwoStepState) -> dict[str, Observation]:
@@ -125,7 +126,7 @@ class TwoStepRules:
     def step(self, state: TwoStepState, action: Array) -> Outcome[TwoStepState]:
         place, playing = state.place, state.place < OVER_A
         state.paid = REWARDS[place, action[:, 0], action[:, 1]].astype(np.float32)
-        # The first action of agent_0 picks the game; after the game the episode is over.
+        # The first action of agent_0 chooses the game; after the game the episode is over.
         state.place = np.where(
             place == START, GAME_A + action[:, 0], np.where(playing, place + 2, place)
         )
@@ -150,16 +151,16 @@ class TwoStepRules:
 
 
 def _sentence(place: int, played: tuple[int, ...], paid: float) -> str:
-    """Return a sentence about the last step."""
+    """Return a sentence that describes the last step."""
     if place == START:
         return "agent_0 chooses the game"
     if place < OVER_A:
         return f"agent_0 chose game {'AB'[place - GAME_A]}; both choose a row and a column"
-    return f"they played row {played[0]}, column {played[1]}: the team is paid {paid:g}"
+    return f"row {played[0]} and column {played[1]} were played: the team gets {paid:g}"
 
 
 def _cells(place: int, played: tuple[int, ...]) -> list[list[str]]:
-    """Three lines for game A and game B; brackets mark the game and the cell that are played."""
+    """Return three lines for each game; brackets mark the game and the cell that were played."""
     lines = []
     for game, letter in ((GAME_A, "A"), (GAME_B, "B")):
         on = place in (game, game + 2)
@@ -182,7 +183,7 @@ def _text(place: int, played: tuple[int, ...], paid: float) -> str:
 
 
 def _drawn(place: int, played: tuple[int, ...], paid: float) -> Array:
-    """The same as a picture."""
+    """Return the last step as a picture."""
     canvas = Canvas(480, 150)
     for i, (head, *rows) in enumerate(_cells(place, played)):
         middle = 120 + 240 * i

@@ -1,152 +1,192 @@
 """dfaas_v0: edge servers that serve, queue or forward the requests of a load trace.
 
-N nodes replay a trace. At every step node i sees a_i new requests and can serve c_i; it chooses
-how many of the new ones to forward to its neighbours. What is neither served, nor accepted by a
-neighbour, nor held in the queue, is lost. All nodes act at once.
+N nodes replay a load trace. In every step each node receives new requests, the arrivals. It chooses
+how many of them to forward to its neighbors. A request is lost if no node serves it and no queue
+holds it. All nodes act at once.
 
-| | of dfaas_v0 |
+| | dfaas_v0 |
 |---|---|
-| agents | ``node_0`` .. ``node_{N-1}``, in the order in which nodes first appear in the trace |
-| actions | Discrete: k forwards min(k * unit, a) of the a arrivals; see Levels, "choose" |
-| action mask | k <= ceil(a / unit); only 0 for a node without neighbours; see Unknown arrivals |
-| observation | float32 [3 + 2 (N - 1)] in [0, 1], see below |
+| agents | ``node_0`` .. ``node_{N-1}``, in the order of first appearance in the trace |
+| actions | Discrete: action k forwards min(k * unit, a) of the arrivals; see Levels |
+| action mask | k <= ceil(a / unit); a node without neighbors has only action 0 |
+| observation | float32 [3 + 2 (N - 1)] in [0, 1]; see Observation |
 | reward | -(lost + forward_cost * forwarded + wait_cost * waiting) / load_scale |
-| episode | a window of ``max_cycles`` rows of the trace; ends by truncation alone |
+| episode | a window of ``max_cycles`` rows of the trace; ends by truncation only |
 
-**Units.** unit = max(1, ceil(load_scale / max_level)); actions 0 .. ceil(load_scale / unit). Where
-load_scale <= 100 a unit is one request.
-
-**Levels.** Action k stands for requests[k] = k * unit. With ``amount="quantile"``, where load_scale
-> max_level, they are 0, load_scale, and quantiles of the positive loads of ``rows``, each request
-counting once: for k = 1 .. max_level - 1 the smallest load such that k / max_level of all requests
-came in loads no larger. Levels that coincide make room for the smallest numbers missing. A list,
-``amount=[0, 1, 5, ...]``, gives them; ``split`` turns "quantile" into that of the rows to train on.
-Level k forwards min(requests[k], a), and is legal where requests[k - 1] < a.
-
-With ``amount="keep"`` an action says how many arrivals stay before any is forwarded. With Q the
-queue limit and u = max(1, ceil((capacity_scale + Q) / max_level)), action 0 keeps all and is always
-legal; action k >= 1 keeps min((k - 1) u, c + Q - q), and is legal if k = 1 or (k - 2) u < c + Q -
-q. With ``amount="share"`` level k forwards ceil(k a / max_level) of a arrivals; all levels are
-legal. Both forward no more than the links carry: the rest stays, queues or is lost, at no
-forward_cost.
-
-**Unknown arrivals.** With ``arrivals="unknown"`` nothing that a node observes depends on the
-arrivals of this step, its own or others': it knows the counts of the steps that are over (0 at the
-start), its own queue, and the capacity of this step. Its own last count takes the place of a in the
-observation. Masks do not depend on arrivals: "unit" and "quantile" levels are all legal, and level
-k forwards min(requests[k], a). A gateway is in this position; it carries out an action as a plan
-(``corral.envs.dfaas_v0.plans``). ``report_delay=0`` is refused, since such reports tell this step's
-arrivals. The global state, which only critics see, holds them.
-
-**More of the own load.** ``last_counts=k``: k own counts of past steps, newest first; with unknown
-arrivals the first is in the place of a, the others come at the end of the observation, as all of
-them do with known arrivals. ``daily_mean``: the mean load of the node at this time of day in
-``rows``, at the very end. Both are divided by load_scale (in a summary by max(c, 1), clipped at 4).
-
-**A step**, with f the forwarded and q the queued requests of a node:
-
-1. work = q + a - f; served_local = min(work, c); left = work - served_local;
-   new queue = min(left, queue); lost = left - new queue; spare = c - served_local.
-2. Senders take turns, beginning with node t mod N, t the step of the episode. A sender splits f
-   over its neighbours (in cyclic order i+1, i+2, ...) by ``route``; each takes
-   min(share, its spare, link_limit).
-3. With ``second_offer``, what found no room is offered once more, in cyclic order, up to the
-   spare and to what is left of link_limit. The rest is lost by the sender.
-
-**Routes.** "equal": f // n each, the first f mod n one more. "capacity", "spare": in proportion to
-the neighbours' current capacity, or to the spare they reported; rounded down, the remainder one by
-one in cyclic order; equal where all weights are 0. "shortest" (or "all-to-shortest"): all to the
-largest reported spare. "two" (or "all-to-two"): of two neighbours drawn at random with replacement,
-all to the larger reported spare. Ties go to the first (in cyclic order; for "two", drawn). These
-two send all requests of a step to one node. Balancers that are called join the shortest queue or
-the power of two choices choose for each request: "least" and "two-choices". "choose": all to the
-neighbour that the action names. With m the most neighbours of any node, action 0 forwards nothing
-and 1 + (k-1) m + d forwards level k to the d-th neighbour in cyclic order, from 0 (of a summary, to
-that of the three with the most reported spare); legal are legal levels with d below the number n of
-neighbours. An illegal one goes to neighbour d mod n. At most 4,096 actions.
-
-**Routes per request** send one request after the other, and count what was sent in this step.
-"round-robin" is another name of "equal". "weighted": each to the smallest (sent + 1) / capacity,
-ties in cyclic order, capacity 0 last. "least": each to the largest reported spare less what was
-sent there, ties in cyclic order, also below 0. "two-choices": of two neighbours drawn with
-replacement, the larger reported spare less what was sent there, ties to the first drawn; its draws
-follow from two numbers for each node and episode. "fill": to one neighbour up to its cap, then to
-the next, the largest reported spare first. All pass over neighbours whose cap is reached: that of a
-plan, and the link limit for "keep" and "share". With caps the routes above do so as well: "equal"
-goes on in turn; "capacity" and "spare" send in turn what is over; the others send to their target
-up to its cap, then to the next neighbours in cyclic order.
-
-**Reports.** Nodes know of each other what they ended the step ``report_delay`` steps ago with,
-spare and lost; 0 until there is such a step of the episode. 1, the default, is the last step. With
-0 the spare is this step's, max(0, c - q - a), and lost is the last step's. Routes, observations and
-the rules named margin all go by these reports.
-
-**Observation.** a / load_scale, c / capacity_scale, q / max(queue, 1); then for each other node in
-cyclic order its reported spare / capacity_scale and min(1, lost / load_scale) (0 for nodes that are
-no neighbours).
-
-**Global state.** Per node a, c, q, spare and lost of the last step (true, whatever
-``report_delay``), scaled as above; then t mod N one-hot.
-
-**Info** (integers of this step, 0 at reset): arrivals, forwarded, served_local, served_remote
-(counted where served), lost, waiting, illegal_actions; and waited, the steps that the requests of
-served_local waited, summed. Nodes serve their queue first, those that came first before all others;
-where it is full, the last to come are lost.
-
-**Rewards of one's own.** ``reward_fn`` takes the place of the reward: a function ``(info, rules) ->
-float32 [B, N]`` of a step's info, each int64 [B, N], and of these rules (agents, load_scale, ...).
-Tables of replays and evaluations keep the cost of the game. A run keeps the function's name, and
-imports nothing because of it: to go on, name it again.
-
-**Illegal actions** under "penalise" forward all arrivals.
-
-**Summary.** ``observation="summary"`` has spaces that depend neither on N nor on the trace: a team
-trained on 3 nodes plays on 200. One policy plays all nodes, and is not told which it plays.
-Observation: float32 [16], requests divided by the own max(c, 1) of this step, clipped at 4:
-
-| | of the node itself |
+| symbol | of a node in the current step |
 |---|---|
-| 0 - 3 | a, q, and its spare and lost as it reports them |
+| a, c | arrivals, and capacity (requests that it can serve) |
+| q, Q | queued requests before the step, and the queue limit ``queue`` |
+| f | requests that it forwards |
+| n | number of its neighbors |
+| t | steps since the episode began |
 
-| | of its neighbours, as they report it; 0 without any |
+The cyclic order of node i is i+1, i+2, ..., i-1, modulo N. A tie goes to the first node in cyclic
+order, unless stated otherwise.
+
+**Units.** unit = max(1, ceil(load_scale / max_level)). Actions are 0 .. ceil(load_scale / unit). If
+load_scale <= max_level, a unit is one request.
+
+**Levels.** Action k is a level; ``amount`` selects the meaning of levels. A node without neighbors
+has only level 0, for any ``amount``. Level k of "unit" stands for requests[k] = k * unit. Level k
+forwards min(requests[k], a). It is legal if k = 0 or requests[k - 1] < a.
+
+- ``amount="quantile"``: the same, with another table of requests if load_scale exceeds max_level.
+  The table holds 0, ceil(load_scale) and quantiles of the positive loads in ``rows``, weighted by
+  their requests. Quantile k, for k = 1 .. max_level - 1, is the smallest load such that loads up to
+  it hold at least k / max_level of all requests. If quantiles coincide, the smallest missing
+  numbers complete the table of max_level + 1 entries. A training run takes the quantiles of its
+  training rows (``split``).
+- ``amount=[0, 1, 5, ...]``: the same, with this table of requests.
+- ``amount="keep"``: the level sets how many arrivals stay before any is forwarded. Let u = max(1,
+  ceil((capacity_scale + Q) / max_level)). Action 0 keeps all arrivals and is always legal. Any
+  other action k keeps min((k - 1) u, c + Q - q) arrivals. It is legal if k = 1 or (k - 2) u < c +
+  Q - q.
+- ``amount="share"``: level k forwards ceil(k a / max_level). All levels are legal.
+
+"keep" and "share" forward at most n * ``link_limit`` requests. The other arrivals stay at the node
+without forward_cost: they are served, queued or lost there.
+
+**Unknown arrivals.** With ``arrivals="unknown"`` nodes choose before they know the arrivals of the
+step, like a gateway in production. A node observes arrivals of past steps (0 at the start), its
+queue, and the capacity of this step. Its arrivals of the last step take the place of a in the
+observation. All levels of "unit" and "quantile" are legal, and level k forwards min(requests[k],
+a). A gateway carries out an action as a plan (``corral.envs.dfaas_v0.plans``). ``report_delay=0``
+raises ValueError, because reports of the current step reveal its arrivals. The global state, which
+only critics see, contains the arrivals of this step.
+
+**More features of a node's load.** ``last_counts=k`` adds the node's arrivals of the k past steps,
+newest first. They come at the end of the observation. With unknown arrivals, the newest one is in
+the place of a instead. ``daily_mean`` adds the node's mean load at this time of day in ``rows``, as
+the last feature. Both are divided by load_scale; in a summary they are divided by max(c, 1) and
+clipped at 4.
+
+**A step** has three parts:
+
+1. Each node computes work = q + a - f; served_local = min(work, c); left = work - served_local; new
+   queue = min(left, Q); lost = left - new queue; spare = c - served_local.
+2. Nodes take turns as senders in cyclic order, beginning with node t mod N. A sender splits f over
+   its neighbors by ``route``. Each neighbor accepts min(share, its spare, link_limit).
+3. With ``second_offer``, the sender offers refused requests once more, in cyclic order. Each
+   neighbor accepts up to its spare and the rest of its link_limit. The sender loses the requests
+   that are refused again.
+
+**Routes by step** split all requests of a step at once:
+
+- "equal": f // n to each neighbor, and one more to the first f mod n in cyclic order.
+- "capacity", "spare": in proportion to the neighbors' current capacity or reported spare. Shares
+  are rounded down. The first neighbors in cyclic order get one more each, until f is reached. If
+  all weights are 0, the split is "equal".
+- "shortest" (or "all-to-shortest"): all to the neighbor with the largest reported spare.
+- "two" (or "all-to-two"): two neighbors are drawn at random with replacement. All requests go to
+  the one with the larger reported spare, in a tie to the first drawn.
+- "choose": all to the neighbor that the action names. Let m be the largest number of neighbors of
+  any node. Action 0 forwards nothing. Action 1 + (k - 1) m + d forwards level k to neighbor d = 0,
+  1, ... in cyclic order. It is legal if level k is legal and d < n. An illegal action forwards all
+  arrivals to neighbor d mod n. At most 4,096 actions are allowed.
+
+"shortest" and "two" send all requests of a step to one node. They differ from the load-balancing
+policies "join the shortest queue" and "power of two choices", which choose for each request: see
+"least" and "two-choices".
+
+**Routes by request** send one request after the other. They count the requests that they have sent
+to each neighbor in this step:
+
+- "round-robin": an alias of "equal".
+- "weighted": to the smallest (sent + 1) / capacity. Neighbors with capacity 0 come last, in turn.
+- "least": to the largest reported spare - sent, also if that is below 0.
+- "two-choices": two neighbors are drawn with replacement. The request goes to the one with the
+  larger reported spare - sent, in a tie to the first drawn. All draws follow from two random
+  numbers per node and episode.
+- "fill": to one neighbor up to its cap, then to the next, in order of reported spare, the largest
+  first.
+
+**Caps** limit the requests that a sender offers to one neighbor in a step, over both offers. A plan
+can set caps. ``link_limit`` is the cap for "keep", for "share", and for a summary with unknown
+arrivals. A sender forwards at most the sum of its caps; the other arrivals stay at the node. Routes
+by request skip a neighbor that has reached its cap. Routes by step obey caps as follows. "equal"
+skips such neighbors too. "capacity" and "spare" send the excess round-robin to the other neighbors.
+"shortest", "two" and "choose" fill their target up to its cap, then the other neighbors in cyclic
+order.
+
+**Reports.** A node knows the spare and lost of other nodes as they ended the step ``report_delay``
+steps ago. The default, 1, is the last step. Reports are 0 until the episode has such a step. With
+``report_delay=0`` spare is that of the current step, max(0, c - q - a), and lost is that of the
+last step. Routes, observations and the margin rules use reports.
+
+**Observation.** First a / load_scale, c / capacity_scale and q / max(Q, 1). Then for each other
+node in cyclic order: reported spare / capacity_scale, and min(1, reported lost / load_scale). Both
+are 0 for a node that is not a neighbor.
+
+**Global state.** For each node a, c, q, and the true spare and lost of the last step, scaled as in
+the observation. ``report_delay`` does not affect it. Then t mod N, one-hot.
+
+**Info.** Integers of this step, 0 at reset: arrivals, forwarded, served_local, served_remote
+(counted at the node that serves), lost, waiting, illegal_actions, waited. waited sums, over the
+requests of served_local, the steps that each request waited. Nodes serve their queue first, oldest
+requests first. If the queue is full, the newest requests are lost.
+
+**Custom rewards.** ``reward_fn`` replaces the reward. It is a function ``(info, rules) -> float32
+[B, N]``. ``info`` holds the step's info, int64 [B, N] each. ``rules`` are the rules of this
+environment, with attributes such as agents and load_scale. Tables of replays and evaluations still
+show the cost defined above. A run stores only the name of the function and does not import it. Pass
+``reward_fn`` again to resume the run.
+
+**Illegal actions** forward all arrivals under ``illegal="penalise"``.
+
+**Summary.** The spaces of ``observation="summary"`` depend neither on N nor on the trace. A team
+trained on 3 nodes can play on 200. All nodes share one policy, which does not observe which node it
+plays. The observation is float32 [16], plus any features of ``last_counts`` and ``daily_mean``. All
+values are divided by the node's own max(c, 1) of this step and clipped at 4:
+
+| feature | of the node itself |
+|---|---|
+| 0 - 3 | a, q, and its own reported spare and lost |
+
+| feature | of its neighbors, from their reports; 0 without neighbors |
 |---|---|
 | 4 - 6 | mean, largest and smallest spare |
-| 7 - 9 | spare of the three with the most, the most first, ties in cyclic order; 0 where fewer |
+| 7 - 9 | spare of the three neighbors with the most spare, largest first; 0 if fewer |
 | 10 - 12 | mean, largest and smallest lost |
-| 13 - 15 | lost of the same three |
+| 13 - 15 | lost of the same three neighbors |
 
-Actions: Discrete(max_level + 1); k forwards ceil(k * a / max_level) requests. All are legal where
-a > 0 and the node has neighbours, else only 0. Where a < max_level several levels forward the same.
-They stay legal: without them a level would mean another share at each load. Neither c = 0 and c = 1
-nor loads above 4 c are told apart.
+Actions are Discrete(max_level + 1). Level k forwards ceil(k a / max_level) requests. Level 0 is
+always legal. The other levels are legal if the node has neighbors and a > 0. With unknown arrivals
+or ``amount="share"`` they are also legal if a = 0. If a < max_level, several levels forward the
+same number. They stay legal, so that a level means the same share at every load. Under route
+"choose", d ranks the three neighbors with the most reported spare, and m = 3. The observation does
+not distinguish c = 0 from c = 1, nor loads above 4 c.
 
-**Augmented days.** ``augment`` changes the load of each episode as it begins, to train on more days
-than were recorded. It is a mapping, or text such as "shift=12,scale=0.2,noise=0.1,mix=0.5"; what is
-absent is 0.
+**Augmented days.** ``augment`` changes the load of each episode at its start, to train on more days
+than the trace holds. It is a mapping or a text such as "shift=12,scale=0.2,noise=0.1,mix=0.5". A
+missing part is 0.
 
-| part | what it does to the load of an episode |
+| part | effect on the load of an episode |
 |---|---|
-| shift | a node's rows come up to so many steps earlier or later, drawn uniformly |
-| mix | with this probability a node has another day's rows, at the same time of the day |
-| scale | a node's load is multiplied by exp(scale * z), the whole episode long |
-| noise | each row of a node is multiplied by exp(noise * z), with a z of its own |
+| shift | rows of a node come up to this many steps earlier or later, drawn uniformly |
+| mix | with this probability a node gets the rows of another day, at the same time of day |
+| scale | the load of a node is multiplied by exp(scale * z), one z per episode |
+| noise | each row of a node is multiplied by exp(noise * z), a new z per row |
 
-Each node is drawn by itself, but for scale: its z are normal with correlation 1/2 between nodes, as
-loads that rise together are those that no forwarding helps. Rows are of the section, and wrap in
-it. Where its clock has no days, mix begins at any other row; where there is no other day, it does
-nothing. Loads are rounded, and cut at load_scale. Capacity is shifted and mixed with its node's
-rows, and never scaled. A generator draws the first row, pairs for route "two", three uniform
-numbers for each node (shift, whether it is mixed, which day), one normal number for all nodes and
-one for each (scale), then the noise.
+Each z is standard normal. Draws are independent between nodes, except for scale: there z has
+correlation 1/2 between nodes, because forwarding helps least if all loads rise together. Rows come
+from the section ``rows`` and wrap in it. If the trace has no days, mix starts at any other row. If
+the section has no other day, mix has no effect. Loads are rounded and limited to load_scale.
+Capacity is shifted and mixed together with the rows of its node. It is never scaled. A generator
+first draws the first row and the numbers of a random route. Then it draws three uniform numbers for
+each node (shift, whether to mix, which day), one normal number for all nodes and one for each
+(scale), and finally the noise.
 
-Training alone is augmented: validation and held-out rows are played as recorded. So the returns of
-training are of augmented days, and are not to be compared with those of an evaluation.
+Only training uses augmented days. Validation and held-out rows are played as recorded. Do not
+compare returns of training with returns of an evaluation.
 
-**Reference policies** forward in levels in a training, as the learner does, and to the request in a
-replay (``corral.envs.dfaas_v0.plain_rules``). Under "choose" they name the largest reported spare.
+**Reference policies** forward in levels during training, as the learner does. In a replay they
+forward exact numbers of requests (``corral.envs.dfaas_v0.plain_rules``). Under route "choose" they
+name the neighbor with the largest reported spare.
 
-Known answer: with unit 1, no costs, queue or limits, ``second_offer`` and a complete graph,
-forwarding the overflow max(0, a - c) serves min(sum a, sum c) at every step; nothing serves more.
+**Known answer.** Assume unit 1, no costs, no queue, no link limit, ``second_offer`` and a complete
+graph. Forwarding the overflow max(0, a - c) then serves min(sum a, sum c) in every step. No policy
+serves more.
 
 Version history: v0, the first.
 """

@@ -1,6 +1,8 @@
-"""What an action of dfaas_v0 means: how many requests to forward, and with "choose" to whom.
+"""The meaning of actions in dfaas_v0: the number of requests to forward, with "choose" also the
+target.
 
-Levels 0 .. A-1 stand for amounts (``Amounts``), or for shares of the arrivals (``Shares``).
+Levels 0 .. A-1 stand for amounts (``Amounts``), shares of the arrivals (``Shares``) or kept
+requests (``Keeps``).
 """
 
 from __future__ import annotations
@@ -28,56 +30,61 @@ __all__ = [
 ]
 
 LARGEST_MASK = 4096
-"""Entries that the mask of one node may have under route "choose"."""
+"""Largest number of entries in the mask of one node under route "choose"."""
 
 
 class Levels(ABC):
-    """Actions that are levels 0 .. A-1, of which a node may take those up to a highest one."""
+    """Actions that are levels 0 .. A-1. The legal levels of a node are 0 up to a highest level."""
 
     count: int  # number of levels, A
-    unit: int  # requests between two levels, at most
-    by_room: bool = False  # whether legal levels follow from what a node holds, not from arrivals
+    unit: int  # largest difference between two levels, in requests
+    by_room: bool = False  # whether legal levels depend on the room c + Q - q, not on arrivals
 
     @abstractmethod
     def highest(self, arrivals: Array) -> Array:
-        """Return the highest legal level of a node with neighbours, int64 like ``arrivals``; with
-        ``by_room`` of what it can still hold, c + Q - q."""
+        """Return the highest legal level of a node with neighbors, int64 like ``arrivals``.
+
+        With ``by_room``, pass the room c + Q - q in place of the arrivals.
+        """
 
     @abstractmethod
     def level(self, requests: Array, arrivals: Array) -> Array:
-        """Return the level that forwards so many of the arrivals, or the next one above."""
+        """Return the lowest level that forwards at least ``requests`` of the arrivals."""
 
     @abstractmethod
     def forwarded(self, level: Array, arrivals: Array, room: Array | None = None) -> Array:
-        """Return the requests that a node with neighbours forwards; ``room`` is c + Q - q."""
+        """Return the requests that a node with neighbors forwards. ``room`` is c + Q - q."""
 
     @abstractmethod
     def said(self) -> tuple[str, Array]:
-        """Return a unit, and what each level amounts to in it: float64 [A]."""
+        """Return a unit, and the amount of each level in this unit: float64 [A]."""
 
     def read(self, action: Array, highest: Array) -> tuple[Array, Array, None]:
-        """Return the level of each action, whether it is illegal, and whom it names: nobody."""
+        """Return the level of each action, whether it is illegal, and None for the neighbor."""
         return action, np.greater(action, highest), None
 
     def masks(self) -> Array:
-        """Return all masks that there are, int8 [R, A]."""
+        """Return all possible masks, int8 [R, A]."""
         return np.tri(self.count, dtype=np.int8)  # row k allows 0..k
 
     def row(self, highest: Array) -> Array:
-        """Return the row of ``masks`` of a node by its highest legal level."""
+        """Return the row of ``masks`` for a node with this highest legal level."""
         return highest
 
 
 class Amounts(Levels):
-    """Levels that stand for a sorted table of requests, int64 [A]: 0 first, the largest load or
-    more last. Level k forwards ``requests[k]`` of the arrivals, or all of them where there are
-    fewer. It is legal where the level below does not forward all of them already."""
+    """Levels that stand for a sorted table of requests, int64 [A].
+
+    The table starts with 0 and ends with at least the largest load. Level k forwards
+    min(``requests[k]``, arrivals). It is legal if level k - 1 does not already forward all
+    arrivals.
+    """
 
     def __init__(self, requests: Array, known: bool = True) -> None:
-        """``known``: whether the arrivals are before a level is chosen; else all are legal."""
+        """``known``: whether nodes know the arrivals in advance; if not, all levels are legal."""
         self.requests = requests
         self.count = len(requests)  # number of levels, A
-        self.unit = int(np.diff(requests).max())  # requests between two levels, at most
+        self.unit = int(np.diff(requests).max())  # largest difference between two levels
         self.known = known
 
     def highest(self, arrivals: Array) -> Array:
@@ -96,13 +103,13 @@ class Amounts(Levels):
 
 
 class Shares(Levels):
-    """Levels of equal shares: level k of ``max_level`` forwards ceil(k * a / max_level) of a.
+    """Levels of equal shares: level k forwards ceil(k * a / max_level) of a arrivals.
 
-    All are legal, or with ``known`` arrivals those of a node that has some. Where fewer requests
-    than ``max_level`` arrive, several levels forward the same.
+    All levels are legal; with ``known`` arrivals only level 0 is legal if none arrive. If fewer
+    requests than ``max_level`` arrive, several levels forward the same number.
     """
 
-    unit = 1  # the finest difference between two amounts
+    unit = 1  # smallest difference between two amounts
 
     def __init__(self, max_level: int, known: bool = True) -> None:
         self.most = max_level
@@ -115,11 +122,13 @@ class Shares(Levels):
         return np.where(arrivals > 0, self.most, 0)
 
     def level(self, requests: Array, arrivals: Array) -> Array:
-        """Return the level that forwards so many of the arrivals, or the next one above; of several
-        that with the share itself, rounded down."""
-        some = np.maximum(arrivals, 1)
-        least = np.maximum(requests - 1, 0) * self.most // some + 1
-        return np.where(requests > 0, np.maximum(least, requests * self.most // some), 0)
+        """Return a level that forwards ``requests`` of the arrivals, or the next larger number.
+
+        Of several such levels, returns the one with the share requests / arrivals, rounded down.
+        """
+        positive = np.maximum(arrivals, 1)
+        lowest = np.maximum(requests - 1, 0) * self.most // positive + 1
+        return np.where(requests > 0, np.maximum(lowest, requests * self.most // positive), 0)
 
     def forwarded(self, level: Array, arrivals: Array, room: Array | None = None) -> Array:
         return np.asarray(-(-level * arrivals // self.most))
@@ -129,13 +138,15 @@ class Shares(Levels):
 
 
 class Keeps(Levels):
-    """Levels of what stays: 0 keeps all, level k >= 1 keeps (k - 1) * unit of the arrivals, or what
-    the node can still hold where that is less. One level above that is legal."""
+    """Levels of kept requests: 0 keeps all arrivals, level k >= 1 keeps (k - 1) * unit of them.
+
+    A node keeps at most its room c + Q - q. Exactly one level at or above the room is legal.
+    """
 
     by_room = True
 
     def __init__(self, most: float, max_level: int) -> None:
-        """``most``: capacity and queue, the most that a node can hold."""
+        """``most``: capacity plus queue limit, the most requests that a node can hold."""
         self.unit = max(1, math.ceil(most / max_level))
         self.count = math.ceil(most / self.unit) + 2
 
@@ -143,15 +154,18 @@ class Keeps(Levels):
         return 1 + -(-arrivals // self.unit)
 
     def level(self, requests: Array, arrivals: Array) -> Array:
-        """Return the level that keeps the most without keeping more than all but ``requests``."""
+        """Return the level that keeps the nearest number to arrivals - ``requests``.
+
+        Returns 0, which keeps all, if ``requests`` is 0.
+        """
         return np.where(requests > 0, self.of_keep(np.maximum(arrivals - requests, 0)), 0)
 
     def of_keep(self, keep: Array) -> Array:
-        """Return the level that keeps as many, or the nearest number, the smaller of two."""
+        """Return the level that keeps the number nearest to ``keep``, in a tie the smaller."""
         return 1 + (keep + (self.unit - 1) // 2) // self.unit
 
     def kept(self, level: Array, room: Array) -> Array:
-        """Return how many arrivals a level above 0 keeps."""
+        """Return the number of arrivals that a level above 0 keeps."""
         return np.asarray(np.minimum((level - 1) * self.unit, room))
 
     def forwarded(self, level: Array, arrivals: Array, room: Array | None = None) -> Array:
@@ -160,14 +174,14 @@ class Keeps(Levels):
 
     def said(self) -> tuple[str, Array]:
         kept = np.arange(-1, self.count - 1) * float(self.unit)
-        kept[0] = kept[-1] + self.unit  # all, which is more than a node can hold
+        kept[0] = kept[-1] + self.unit  # level 0 keeps all, more than a node can hold
         return "requests kept", kept
 
 
 class Requests(Levels):
-    """Actions that are numbers of requests: any up to the arrivals of a node with neighbours.
+    """Actions that are numbers of requests, up to the arrivals of a node with neighbors.
 
-    A mask has two entries, however large the load: to forward nothing, and to forward any.
+    A mask has two entries for any load: forward nothing, and forward any number.
     """
 
     unit = 1
@@ -195,39 +209,40 @@ class Requests(Levels):
 
 
 class Choices:
-    """Actions that say how much and to whom: 0 forwards nothing, 1 + (k - 1) * m + d forwards level
-    k to a node's neighbour d, m the largest number of neighbours (``degree`` [N]) of any node.
+    """Actions that name a level and a neighbor.
 
-    Raises ValueError where there are more actions than a mask may have entries.
+    Let m be the largest number of neighbors (``degree`` [N]) of any node. Action 0 forwards
+    nothing. Action 1 + (k - 1) * m + d forwards level k to neighbor d.
+
+    Raises ValueError if a mask would have too many entries.
     """
 
     def __init__(self, levels: int, degree: Sequence[int], ranks: int | None = None) -> None:
-        """``ranks``: neighbours that an action may name, whatever the nodes; default: all."""
+        """``ranks``: number of neighbors that an action can name, for any node. None: all."""
         self.levels = levels
         self.most = max(1, *degree) if ranks is None else ranks  # m
         self.degree = np.minimum(np.array(degree, dtype=np.int64), self.most)
         self.count = 1 + (levels - 1) * self.most
         if self.count > LARGEST_MASK:
             fits = (LARGEST_MASK - 1) // self.most
-            lower = f'max_level={fits} or less (amount="quantile" makes most of few levels), or '
+            lower = f'max_level={fits} or less (amount="quantile" suits few levels), or '
             raise ValueError(
-                f'route="choose": {levels - 1:,} levels to each of {self.most:,} neighbours make '
-                f"{self.count:,} actions, and a mask may have {LARGEST_MASK:,} entries; give "
+                f'route="choose": {levels - 1:,} levels for each of {self.most:,} neighbors make '
+                f"{self.count:,} actions, more than the limit of {LARGEST_MASK:,}; give "
                 f'{lower if fits else ""}observation="summary"'
             )
 
     def split(self, action: Array) -> tuple[Array, Array]:
-        """Return the level and the neighbour of each action; any neighbour with level 0."""
+        """Return the level and the neighbor of each action; any neighbor for level 0."""
         above = action + (self.most - 1)
         return above // self.most, above % self.most
 
     def action(self, level: Array, neighbour: Array) -> Array:
-        """Return the action that forwards a level to a neighbour."""
+        """Return the action that forwards a level to a neighbor."""
         return np.where(level > 0, 1 + (level - 1) * self.most + neighbour, 0)
 
     def read(self, action: Array, highest: Array) -> tuple[Array, Array, Array]:
-        """Return the level of each action [B, N], whether it is illegal, and which neighbour it
-        names."""
+        """Return the level of each action [B, N], whether it is illegal, and its neighbor."""
         level, neighbour = self.split(action)
         illegal = (level > 0) & ((level > highest) | (neighbour >= self.degree))
         return level, illegal, neighbour
@@ -250,13 +265,13 @@ class Choices:
 def levels_in(
     trace: Trace, amount: str | Sequence[int], load_scale: float, max_level: int, rows: Section
 ) -> Array:
-    """Return the requests of each level, int64 [A], for those who train on ``rows`` of the trace.
+    """Return the requests of each level, int64 [A], for training on ``rows`` of the trace.
 
-    ``amount`` is the argument of that name. Raises ValueError where it is none.
+    ``amount`` is the environment argument. Raises ValueError if it is invalid.
     """
     largest = math.ceil(load_scale)
     if not isinstance(amount, str):
-        return _given(amount, largest, max_level)
+        return _listed(amount, largest, max_level)
     kinds = ("unit", "quantile", "keep", "share")
     if one_of("amount", amount, kinds) == "quantile" and largest > max_level:
         return _quantiles(trace.arrivals[slice(*rows)], largest, max_level)
@@ -265,11 +280,11 @@ def levels_in(
 
 
 def _quantiles(arrivals: Array, largest: int, max_level: int) -> Array:
-    """Return levels that are quantiles of the load, in which every request counts once: k of
-    max_level equal parts of all requests arrive with no more than level k at once.
+    """Return levels that are quantiles of the load, weighted by requests.
 
-    Quantiles by steps would leave few levels to the peaks, where most of a heavy tail's requests
-    are. Levels that fall together make room for the smallest amounts that are missing.
+    At least k / max_level of all requests arrive in loads up to quantile k. Unweighted quantiles of
+    the steps would leave few levels to the peaks, which hold most requests of a heavy tail. If
+    quantiles coincide, the smallest missing amounts complete the table.
     """
     positive = np.sort(arrivals[arrivals > 0])
     total = positive.cumsum()
@@ -281,8 +296,8 @@ def _quantiles(arrivals: Array, largest: int, max_level: int) -> Array:
     return np.union1d(table, missing[: max_level + 1 - len(table)])
 
 
-def _given(amount: Sequence[int], largest: int, max_level: int) -> Array:
-    """Return the list ``amount`` as a table. Raises ValueError where it is none of levels."""
+def _listed(amount: Sequence[int], largest: int, max_level: int) -> Array:
+    """Return the list ``amount`` as a table of levels. Raises ValueError if it is not valid."""
     try:
         table = np.array(amount)
         whole = table.ndim == 1 and len(table) > 1 and table.dtype.kind in "iu"
@@ -290,16 +305,16 @@ def _given(amount: Sequence[int], largest: int, max_level: int) -> Array:
         whole = False
     if not whole:
         raise ValueError(
-            f'amount={amount!r}: give "unit", "quantile", "keep", "share" or a list of requests, '
+            f'amount={amount!r}: give "unit", "quantile", "keep", "share" or a list of requests '
             "such as [0, 1, 5]"
         )
     shown = f"amount=[{', '.join(map(str, amount[:4]))}{', ...' if len(table) > 4 else ''}]"
     if table[0] != 0 or not (np.diff(table) > 0).all():
-        raise ValueError(f"{shown}: give whole numbers from 0, each larger than the one before")
+        raise ValueError(f"{shown}: give whole numbers from 0, each larger than the previous one")
     if table[-1] < largest:
         raise ValueError(
-            f"{shown}: the last is {table[-1]}, and a node may have to forward {largest}; append "
-            f"{largest}"
+            f"{shown}: the last amount is {table[-1]}, but a node may have to forward {largest}; "
+            f"append {largest}"
         )
     if len(table) > max_level + 1:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Arguments of dfaas_v0 that the trace completes, capacity and scales; and rewards of one's own."""
+"""Arguments of dfaas_v0 that depend on the trace (capacity and scales), and custom rewards."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ __all__ = [
 
 
 def with_capacity(trace: Trace, capacity: int | str | None, rows: Section | None) -> Trace:
-    """Return the trace with that capacity, or its own. Raises TraceError where there is none."""
+    """Return the trace with ``capacity``, or with its recorded capacity if that is None.
+
+    Raises TraceError if both are missing.
+    """
     if capacity is None and trace.capacity is None:
         rule = "has no capacity column; pass capacity=, a number or a text such as '1.25x'"
         raise TraceError([Fault(file=trace.name, rule=rule)])
@@ -42,17 +45,19 @@ def measured_on(
     capacity_rows: Section | None,
     capacity_scale: float | None,
 ) -> dict[str, Any]:
-    """Return which arguments differ in training on those rows: of a capacity such as "1.25x" its
-    mean is over them, unless other rows are given."""
+    """Return the arguments that change for training on ``rows``.
+
+    A capacity such as "1.25x" is then measured on these rows, unless ``capacity_rows`` is set.
+    """
     if not isinstance(capacity, str) or capacity_rows is not None:
         return {}
     levels = trace.with_capacity(capacity, rows).capacity
-    found = scale("capacity_scale", capacity_scale, levels)
-    return {"capacity_rows": rows, "capacity_scale": found}
+    scaled = scale("capacity_scale", capacity_scale, levels)
+    return {"capacity_rows": rows, "capacity_scale": scaled}
 
 
 def scale(name: str, value: float | None, numbers: Array | None) -> float:
-    """Return the scale of ``numbers`` [T, N]. Raises ScaleError where they exceed ``value``."""
+    """Return the scale of ``numbers`` [T, N]. Raises ScaleError if they exceed ``value``."""
     assert numbers is not None
     largest = max(1, int(numbers.max()))
     if value is None:
@@ -60,33 +65,37 @@ def scale(name: str, value: float | None, numbers: Array | None) -> float:
     if nonnegative_float(name, value) < 1:
         raise ValueError(f"{name}={value!r}: give a finite number, 1 or more")
     if value < largest:
-        what = f"{name.removesuffix('_scale')} of {largest}"
-        raise ScaleError(f"{name}={value:g}, but the trace has a {what}; pass {name}={largest}")
+        maximum = f"{name.removesuffix('_scale')} of {largest}"
+        raise ScaleError(f"{name}={value:g}, but the trace has a {maximum}; pass {name}={largest}")
     return value
 
 
-def last_counts(given: int | None, arrivals: str, report_delay: int) -> int:
-    """Return how many of its own past counts a node observes. Raises ValueError where ``arrivals``
-    are unknown and something that a node observes would tell them."""
+def last_counts(requested: int | None, arrivals: str, report_delay: int) -> int:
+    """Return the number of past arrivals that a node observes.
+
+    Raises ValueError if ``arrivals`` are unknown but reports would reveal them.
+    """
     if arrivals == "unknown" and report_delay == 0:
         raise ValueError(
-            "report_delay=0 with arrivals='unknown': reports of this step tell its arrivals; give "
-            "report_delay=1 or more"
+            "report_delay=0 with arrivals='unknown': reports of this step reveal its arrivals; "
+            "give report_delay=1 or more"
         )
-    least = int(arrivals == "unknown")
-    return least if given is None else nonnegative_int("last_counts", given, least)
+    minimum = int(arrivals == "unknown")
+    return minimum if requested is None else nonnegative_int("last_counts", requested, minimum)
 
 
-def reward_function(given: Any, reward: str) -> NamedFunction | None:
-    """Return ``reward_fn`` as it is kept. Raises ValueError where it is none, or ``reward`` would
-    be ignored."""
-    if given is not None and reward != "own":
-        raise ValueError(f"reward={reward!r} and reward_fn: the function alone says what is paid")
-    return None if given is None else NamedFunction.of("reward_fn", given)
+def reward_function(function: Any, reward: str) -> NamedFunction | None:
+    """Return ``reward_fn`` as a NamedFunction, or None.
+
+    Raises ValueError if it is not a function, or if ``reward`` would be ignored.
+    """
+    if function is not None and reward != "own":
+        raise ValueError(f"reward={reward!r} has no effect with reward_fn; give only one of them")
+    return None if function is None else NamedFunction.of("reward_fn", function)
 
 
 def cost_of(rules: Any, info: Mapping[str, Array]) -> Array:
-    """Return the cost of steps with ``info``, in requests; two steps of waiting count twice."""
+    """Return the cost of steps with ``info``, in requests. Waiting counts once per step."""
     cost: Array = info["lost"]
     if rules.forward_cost:
         cost = cost + rules.forward_cost * info["forwarded"]
@@ -96,29 +105,30 @@ def cost_of(rules: Any, info: Mapping[str, Array]) -> Array:
 
 
 def built_in_reward(rules: Any, info: Mapping[str, Array]) -> Array:
-    """Return what a step with ``info`` pays without ``reward_fn``: float32 [B, N]."""
+    """Return the reward of a step with ``info`` without ``reward_fn``: float32 [B, N]."""
     cost = cost_of(rules, info)
     if rules.reward == "team":
         cost = np.broadcast_to(cost.mean(axis=1, keepdims=True), cost.shape)
-    return np.asarray(0.0 - cost / rules.load_scale, dtype=np.float32)  # 0.0 -: no minus zero
+    return np.asarray(0.0 - cost / rules.load_scale, dtype=np.float32)  # "0.0 -" avoids -0.0
 
 
 def reward_of(rules: Any, info: Mapping[str, Array]) -> Array:
-    """Return what the ``reward_fn`` of the rules pays for a step with ``info``: float32 [B, N].
+    """Return the reward that ``reward_fn`` of the rules computes from ``info``: float32 [B, N].
 
-    Raises ValueError where that is of another shape or dtype, or is not finite.
+    Raises ValueError for another shape or dtype, and for values that are not finite.
     """
     function, shape = rules.reward_fn, info["lost"].shape
-    paid = function({key: values.copy() for key, values in info.items()}, rules)
-    wanted = f"reward_fn {function} must return a float32 array of shape {shape} = [B, N]"
-    if not isinstance(paid, np.ndarray):
-        raise ValueError(f"{wanted}, not {type(paid).__name__}")
-    if (paid.shape, paid.dtype) != (shape, np.float32):
-        raise ValueError(f"{wanted}, not {paid.dtype} of shape {paid.shape}")
-    if not np.isfinite(paid).all():
-        env, node = np.argwhere(~np.isfinite(paid))[0].tolist()
-        seen = ", ".join(f"{key} {values[env, node]}" for key, values in info.items())
+    reward = function({key: values.copy() for key, values in info.items()}, rules)
+    rule = f"reward_fn {function} must return a float32 array of shape {shape} = [B, N]"
+    if not isinstance(reward, np.ndarray):
+        raise ValueError(f"{rule}, not {type(reward).__name__}")
+    if (reward.shape, reward.dtype) != (shape, np.float32):
+        raise ValueError(f"{rule}, not {reward.dtype} of shape {reward.shape}")
+    if not np.isfinite(reward).all():
+        env, node = np.argwhere(~np.isfinite(reward))[0].tolist()
+        counts = ", ".join(f"{key} {values[env, node]}" for key, values in info.items())
         raise ValueError(
-            f"reward_fn {function} returned {paid[env, node]} for {rules.agents[node]}, of {seen}"
+            f"reward_fn {function} returned {reward[env, node]} for {rules.agents[node]} with "
+            f"{counts}; return finite numbers"
         )
-    return paid
+    return reward

@@ -1,8 +1,8 @@
-"""Reference policies of dfaas_v0: what a learned team has to beat.
+"""Reference policies of dfaas_v0: baselines for learned teams.
 
-A baseline decides how much to forward; where it goes is the environment's ``route``. The pair is
-written amount/route: "overflow/equal", "patient/least", "margin/spare", ...
-``corral.envs.dfaas_v0.plain_rules`` has the table of amounts with numbers, such as "backlog=0.75".
+A baseline decides how many requests to forward. The environment's ``route`` decides where they go.
+A pair is written amount/route: "overflow/equal", "patient/least", "margin/spare", ...
+``corral.envs.dfaas_v0.plain_rules`` has the amounts with numbers, such as "backlog=0.75".
 
 | amount | forwards |
 |---|---|
@@ -10,26 +10,26 @@ written amount/route: "overflow/equal", "patient/least", "margin/spare", ...
 | random | a uniformly random legal action |
 | static | 40 % of the arrivals, rounded down |
 | overflow | the arrivals beyond the capacity: max(0, a - c) |
-| threshold | the arrivals beyond 80 % of the capacity (that limit rounded down) |
-| margin | the overflow, but no more than the spare that its neighbours reported |
-| patient | only what the queue will not hold: max(0, q + a - c - queue) |
-| patient-margin | patient, capped like margin |
+| threshold | the arrivals beyond 80 % of the capacity (this limit is rounded down) |
+| margin | the overflow, but at most the spare that its neighbors reported |
+| patient | the arrivals that neither capacity nor queue can take: max(0, q + a - c - queue) |
+| patient-margin | patient, but at most the spare that its neighbors reported |
 
-Each reads nothing but its own observation, so that it plays under the same conditions as a network.
-Where a level of action stands for several requests, amounts are rounded up to the next one: what
-stays beyond the capacity is lost for certain, what is forwarded may find room. In a replay they
-forward to the request, in rules of their own (``DfaasRules.in_requests``); "random" then draws a
-uniformly random number of requests. With ``route="choose"`` all goes to the neighbour that reported
-the largest spare, the first of equal ones in cyclic order.
+A baseline reads only the observation of its node, under the same conditions as a network. If a
+level stands for several requests, amounts are rounded up to the next level: requests beyond the
+capacity are certainly lost if they stay, but may find room elsewhere. In a replay, baselines
+forward exact numbers of requests (``DfaasRules.in_requests``), and "random" draws a uniformly
+random number of requests. With ``route="choose"`` all requests go to the neighbor with the largest
+reported spare, the first in cyclic order in a tie.
 
-With unknown arrivals a rule that keeps a number plays it exactly where levels keep
-(``amount="keep"``); elsewhere the count of the last step stands for this one's. In a replay rules
-are carried out as plans, exactly, see ``corral.envs.dfaas_v0.plans``.
+With unknown arrivals, a rule that keeps a fixed number is exact only if levels keep requests
+(``amount="keep"``). Otherwise it uses the count of the last step instead of the current arrivals.
+In a replay, rules are carried out exactly as plans, see ``corral.envs.dfaas_v0.plans``.
 
-A summary (``observation="summary"``) tells ratios alone. What a player adds is its node's capacity,
-the mean over the rows: where that is the same in all rows, the ratios are whole requests again, and
-the amounts those above; where it varies, they are exact to about a request, but for the room of the
-queue. More than 4 times the capacity looks like 4 times.
+A summary (``observation="summary"``) contains only ratios. A baseline for it also knows the mean
+capacity of its node over the rows. If all rows have this capacity, the baseline recovers whole
+requests and the amounts above are exact. Otherwise they are exact to about one request, except for
+the room of the queue. Loads of more than 4 times the capacity look like 4 times the capacity.
 """
 
 from __future__ import annotations
@@ -79,84 +79,91 @@ PAIRS = (
     "patient/least",
     "patient-margin/spare",
 )
-"""The pairs that a replay compares by default."""
+"""Pairs that a replay compares by default."""
 
 OF_AMOUNT = {
     "local": "nothing",
-    "random": "a random number of its requests",
-    "static": "40 % of what arrives",
-    "backlog": "what exceeds its capacity and {} times its queue, less what is queued",
-    "capacity": "what exceeds {} times its capacity",
-    "share": "a share of {} of what arrives",
-    "overflow": "what exceeds its capacity",
-    "threshold": "what exceeds 80 % of its capacity",
-    "margin": "what exceeds its capacity, but no more than the others reported to have room for",
-    "patient": "what neither its capacity nor its queue has room for",
-    "patient-margin": "what neither its capacity nor its queue has room for, but no more than the "
-    "others reported to have room for",
+    "random": "a random number of its arrivals",
+    "static": "40 % of its arrivals",
+    "backlog": "arrivals beyond its capacity plus {} times its queue limit minus its queued "
+    "requests",
+    "capacity": "arrivals beyond {} times its capacity",
+    "share": "a share of {} of its arrivals",
+    "overflow": "arrivals beyond its capacity",
+    "threshold": "arrivals beyond 80 % of its capacity",
+    "margin": "arrivals beyond its capacity, but at most the spare capacity that its neighbors "
+    "reported",
+    "patient": "arrivals that neither its capacity nor its queue can take",
+    "patient-margin": "arrivals that neither its capacity nor its queue can take, but at most the "
+    "spare capacity that its neighbors reported",
 }
 OF_ROUTE = {
-    "equal": "in equal parts to the others",
-    "capacity": "to the others in proportion to their capacity",
-    "spare": "to the others in proportion to the spare capacity that they reported",
-    "shortest": "all to the node that reported the most spare capacity",
-    "two": "all to the better of two others drawn at random: the one that reported more spare "
+    "equal": "in equal parts to its neighbors",
+    "capacity": "to its neighbors in proportion to their capacity",
+    "spare": "to its neighbors in proportion to the spare capacity that they reported",
+    "shortest": "all to the neighbor that reported the most spare capacity",
+    "two": "all to the better of two randomly drawn neighbors, the one that reported more spare "
     "capacity",
-    "choose": "all to the node that it chooses",
-    "weighted": "each to the node that got the fewest for its capacity",
-    "least": "each to the node with the most reported spare capacity, less what it was sent",
-    "two-choices": "each to the better of two nodes drawn at random: the one with more reported "
-    "spare capacity, less what it was sent",
-    "fill": "to one node up to its limit, then to the next, the most reported spare capacity first",
+    "choose": "all to the neighbor that it chooses",
+    "weighted": "each to the neighbor with the fewest forwarded requests per unit of capacity",
+    "least": "each to the neighbor with the most reported spare capacity, minus requests already "
+    "sent to it",
+    "two-choices": "each to the better of two randomly drawn neighbors, the one with more reported "
+    "spare capacity, minus requests already sent to it",
+    "fill": "to one neighbor up to its limit, then to the next, most reported spare capacity first",
 }
-"""Amounts and routes in the words of ``meaning``."""
+"""Descriptions of amounts and routes for ``meaning``."""
 
 
 def meaning(pair: str) -> str:
-    """Return what a pair does, in plain words: "a node forwards what exceeds its capacity, in equal
-    parts to the others"."""
+    """Return a description of a pair in words.
+
+    For example "a node forwards arrivals beyond its capacity, in equal parts to its neighbors".
+    """
     rule = PlainRule.of(pair)
     if rule.amount == "local":
-        return "a node forwards nothing, and serves what it can itself"
+        return "a node forwards nothing and serves its own requests"
     number = "" if rule.number is None else f"{rule.number:g}"
     amount = OF_AMOUNT[rule.amount].format(number)
     if rule.margin is not None:
-        amount += f", to each at most {rule.margin:g} times the spare capacity that it reported"
+        amount += f", to each neighbor at most {rule.margin:g} times its reported spare capacity"
     if rule.within_links:
-        amount += ", no more than the links carry"
+        amount += ", at most as many as the links carry"
     return f"a node forwards {amount}, {OF_ROUTE[rule.route]}"
 
 
 def split_pair(pair: str) -> tuple[str, Route]:
-    """Return ("overflow", "two") of "overflow/two"; the route is "equal" where none is given."""
+    """Return ("overflow", "two") for "overflow/two". Without a route, it is "equal"."""
     rule = PlainRule.of(pair)
     return rule.amount_text, rule.route
 
 
 def arguments_of(team: str) -> dict[str, str]:
-    """Return the arguments of dfaas_v0 that a team's name says: the route of "overflow/two"."""
+    """Return the environment arguments in the name of a team: the route of "overflow/two"."""
     return {"route": split_pair(team)[1]} if "/" in team else {}
 
 
 class Baseline(Heuristic):
-    """One amount of the table above, for a node of dfaas_v0; with ``route="choose"`` for that
-    ``agent`` alone, which default is the first."""
+    """A reference policy with an amount of the table above, for a node of dfaas_v0.
+
+    With ``route="choose"`` it plays only ``agent``; the default is the first agent.
+    """
 
     def __init__(self, amount: str, rules: DfaasRules, agent: str | None = None) -> None:
-        """``agent``: whom it plays; needed where the rules give a summary."""
+        """``agent``: the agent that it plays; required for rules with a summary."""
         self.rule = PlainRule.of(amount)
         self.amount = self.rule.amount
-        most = None
+        limit = None
         if self.rule.within_links and rules.link_limit is not None:
-            most = rules.link_limit * max(rules.network.degree)
-        self.within = most
+            limit = rules.link_limit * max(rules.network.degree)
+        self.within = limit
         self.queue = rules.queue
         self.levels = rules.levels_of
         self.choices = rules.actions if isinstance(rules.actions, Choices) else None
         self.read: _Every | _Summary = _Every(rules, agent)
         if rules.observation == "summary":
             if agent is None:
-                raise ValueError("a summary is read as the node that it is of: give agent=")
+                raise ValueError("a baseline for a summary plays one node: give agent=")
             self.read = _Summary(rules, agent)
 
     def choose(self, observation: Observation, rng: np.random.Generator | None) -> Array:
@@ -164,7 +171,7 @@ class Baseline(Heuristic):
         features, mask = np.asarray(observation[OBSERVATION]), np.asarray(observation[MASK])
         if self.amount == "random":
             if rng is None:
-                raise ValueError("the random policy needs rng=, a numpy Generator")
+                raise ValueError("the random policy draws actions: pass rng=, a numpy Generator")
             if self.choices is not None:
                 return sample_legal(np.atleast_2d(mask), rng).reshape(mask.shape[:-1])
             return rng.integers(self._most(features, mask) + 1)
@@ -174,8 +181,10 @@ class Baseline(Heuristic):
         return self.choices.action(level, self.read.largest_spare(features))
 
     def _level(self, features: Array, mask: Array) -> Array:
-        """Return the level that forwards the amount, or the highest legal one; of levels that keep,
-        the one that keeps as many."""
+        """Return the level that forwards the amount, or the highest legal level.
+
+        For ``Keeps``, return the level that keeps the requests of the rule.
+        """
         if isinstance(self.levels, Keeps):
             _, c, q = self.read.load(features)
             keep = self.rule.keep(c, q, self.queue)
@@ -187,10 +196,10 @@ class Baseline(Heuristic):
 
     def _most(self, features: Array, mask: Array) -> Array:
         """Return the highest legal level."""
-        most = highest(mask)  # legal are 0 .. most
+        level = highest(mask)  # legal levels are 0 .. level
         if isinstance(self.levels, Requests):
-            return np.asarray(most * self.read.load(features)[0])
-        return most if self.choices is None else self.choices.split(most)[0]
+            return np.asarray(level * self.read.load(features)[0])
+        return level if self.choices is None else self.choices.split(level)[0]
 
     def extra(self, observation: Observation) -> dict[str, Array]:
         legal = np.asarray(observation[MASK]) != 0
@@ -198,14 +207,14 @@ class Baseline(Heuristic):
             return {"choices": legal}
         if not self.read.repeats or self.choices is not None:
             return {}
-        # Levels that forward as many requests are as good.
+        # Levels that forward the same number of requests are equally good.
         arrivals = self.read.load(np.asarray(observation[OBSERVATION]))[0][..., None]
         amounts = self.levels.forwarded(np.arange(legal.shape[-1]), arrivals)
         level = self.choose(observation, None)[..., None]
         return {"choices": legal & (amounts == np.take_along_axis(amounts, level, axis=-1))}
 
     def _forwarded(self, features: Array) -> Array:
-        """Return the requests to forward, from the features [..., F] of dfaas_v0."""
+        """Return the number of requests to forward, from features [..., F] of dfaas_v0."""
         a, c, q = self.read.load(features)
         if self.amount == "static":
             return np.asarray(a * 2 // 5)
@@ -219,15 +228,15 @@ class Baseline(Heuristic):
 
 
 class _Every:
-    """Reads requests out of the features of every other node."""
+    """Reads requests from an observation with features of every other node."""
 
     repeats = False  # whether several levels may forward the same
 
     def __init__(self, rules: DfaasRules, agent: str | None) -> None:
         self.scales = rules.load_scale, rules.capacity_scale, max(rules.queue, 1)
         node = 0 if agent is None else rules.agents.index(agent)
-        self.others = slice(3, rules.features.plain)
-        self.places = np.flatnonzero(rules.network.linked[node])  # of its neighbours
+        self.other_features = slice(3, rules.features.plain)
+        self.places = np.flatnonzero(rules.network.linked[node])  # of its neighbors
 
     def load(self, features: Array) -> tuple[Array, Array, Array]:
         """Return arrivals, capacity and queue: int64 [...] each."""
@@ -235,30 +244,32 @@ class _Every:
         return a, c, q
 
     def spare(self, features: Array) -> Array:
-        """Return what all neighbours have reported as spare: int64 [...]."""
+        """Return the sum of the spare that all neighbors reported: int64 [...]."""
         return np.asarray(
-            _requests(features[..., self.others][..., ::2], self.scales[1]).sum(axis=-1)
+            _requests(features[..., self.other_features][..., ::2], self.scales[1]).sum(axis=-1)
         )
 
     def lost(self, features: Array) -> Array:
-        """Return what all neighbours have reported as lost: int64 [...]."""
+        """Return the sum of the lost requests that all neighbors reported: int64 [...]."""
         return np.asarray(
-            _requests(features[..., self.others][..., 1::2], self.scales[0]).sum(axis=-1)
+            _requests(features[..., self.other_features][..., 1::2], self.scales[0]).sum(axis=-1)
         )
 
     def largest_spare(self, features: Array) -> Array:
-        """Return which neighbour has reported the largest spare, for ``Choices``: int64 [...]."""
+        """Return the neighbor with the largest reported spare, for ``Choices``: int64 [...]."""
         if not len(self.places):
             return np.zeros(features.shape[:-1], dtype=np.int64)
-        return np.asarray(features[..., self.others][..., ::2][..., self.places].argmax(axis=-1))
+        return np.asarray(
+            features[..., self.other_features][..., ::2][..., self.places].argmax(axis=-1)
+        )
 
 
 class _Summary:
-    """Reads requests out of a node's summary, as if it had its mean capacity in every row."""
+    """Reads requests from a node's summary, assuming its mean capacity in every row."""
 
     def __init__(self, rules: DfaasRules, agent: str) -> None:
         node = rules.agents.index(agent)
-        assert rules.trace.capacity is not None  # the rules have seen to it
+        assert rules.trace.capacity is not None  # with_capacity ensures it
         capacity = rules.trace.capacity[slice(*rules.rows), node]
         self.capacity = round(float(capacity.mean()))
         self.scale = max(self.capacity, 1)
@@ -271,28 +282,31 @@ class _Summary:
         return a, np.full_like(a, self.capacity), q
 
     def spare(self, features: Array) -> Array:
-        """Return what all neighbours have reported as spare: int64 [...]."""
+        """Return the sum of the spare that all neighbors reported: int64 [...]."""
         return _requests(features[..., 4], self.scale * self.degree)
 
     def lost(self, features: Array) -> Array:
-        """Return what all neighbours have reported as lost: int64 [...]."""
+        """Return the sum of the lost requests that all neighbors reported: int64 [...]."""
         return _requests(features[..., 10], self.scale * self.degree)
 
     def largest_spare(self, features: Array) -> Array:
-        """Return which neighbour has reported the largest spare, for ``Choices``: int64 [...]."""
-        return np.zeros(features.shape[:-1], dtype=np.int64)  # they are ranked by it
+        """Return the neighbor with the largest reported spare, for ``Choices``: int64 [...]."""
+        return np.zeros(features.shape[:-1], dtype=np.int64)  # neighbors are ranked by spare
 
 
 def baseline_team(amount: str, rules: DfaasRules) -> dict[str, Policy]:
-    """Return a team with the same baseline at every node, but for whom they read and call."""
+    """Return a team in which every node plays the same baseline."""
     if rules.route == "choose" or rules.observation == "summary":
         return {agent: Baseline(amount, rules, agent) for agent in rules.agents}
     return dict.fromkeys(rules.agents, Baseline(amount, rules))
 
 
 class Teams(dict[str, dict[str, Policy]]):
-    """The reference teams of dfaas_v0 by amount. A pair such as "overflow/two" names one as well,
-    where "two" is the route of the rules; ValueError tells of any other route."""
+    """The reference teams of dfaas_v0 by amount.
+
+    A pair such as "overflow/two" is also a name if "two" is the route of the rules. Another route
+    raises ValueError.
+    """
 
     def __init__(self, rules: DfaasRules) -> None:
         super().__init__({amount: baseline_team(amount, rules) for amount in AMOUNTS})
@@ -302,8 +316,8 @@ class Teams(dict[str, dict[str, Policy]]):
         amount, route = split_pair(pair)
         if "/" in pair and route != self.route:
             raise ValueError(
-                f"{pair}: the environment was made with route={self.route!r}; make it with "
-                f"route={route!r}, or give {amount!r}"
+                f"{pair}: the environment has route={self.route!r}; make it with route={route!r}, "
+                f"or give {amount!r}"
             )
         if amount not in self:
             self[amount] = baseline_team(amount, self.rules)
@@ -311,7 +325,7 @@ class Teams(dict[str, dict[str, Policy]]):
 
 
 def teams_of(rules: DfaasRules) -> Teams:
-    """Return the teams by name; each is made when it is first asked for."""
+    """Return the teams by name. Each team is made at its first use."""
     return Teams(rules)
 
 
@@ -320,6 +334,6 @@ def players_of(rules: DfaasRules, agent: str) -> Makers:
 
 
 def _requests(share: Array, scale: float) -> Array:
-    """Return the whole requests behind a float32 feature; exact up to eight million requests."""
+    """Return the whole requests of a float32 feature; exact up to eight million requests."""
     requests: Array = np.rint(share.astype(np.float64) * scale).astype(np.int64)
     return requests

@@ -1,8 +1,9 @@
-"""What a node of dfaas_v0 observes, beside its mask: features [B, N, F]; and how it decides.
+"""Observations and decisions of nodes in dfaas_v0: features [B, N, F] and ``Deciding``.
 
-All features begin with the own load. ``Every`` is the default, a pair of numbers for each other
-node; ``Summary`` has one size whatever the number of nodes. ``Deciding`` is the part of the rules
-that a node plays by, be it in an episode or in production: what becomes of it is not its affair.
+All observations begin with features of the node itself. ``Every``, the default, has a pair of
+features for each other node. ``Summary`` has the same size for any number of nodes. ``Deciding`` is
+the part of the rules that turns observations and actions into offers. It serves episodes and
+production.
 """
 
 from __future__ import annotations
@@ -27,23 +28,23 @@ __all__ = ["Deciding", "Every", "OwnLoad", "Summary", "ranked", "scaled_reports"
 Load = Recorded | Augmented
 
 RANKS = 3
-"""Neighbours that a summary tells one by one."""
+"""Number of neighbors with separate features in a summary."""
 
 LARGEST = 4.0
-"""What a summary clips its features at, in capacities."""
+"""Upper limit of the features of a summary, in multiples of the capacity."""
 
 BY_CAPACITY = ("capacity", "weighted")
-"""Routes that go by the neighbours' capacity; others go by their reports, or by neither."""
+"""Routes that use the capacity of neighbors. The other routes use reports, or neither."""
 
 MANY = 16
-"""Nodes from which it is quicker to sort all of them once than to compare each with its own."""
+"""Number of nodes from which one sort of all nodes is faster than a search for each node."""
 
 
 @dataclass(frozen=True)
 class OwnLoad:
-    """What a node knows of its own arrivals, beside those of the present step."""
+    """Features of a node's own arrivals, in addition to those of the current step."""
 
-    now: Array | None = None  # [B, N] in the place of the present step's; None: these are known
+    now: Array | None = None  # [B, N] in place of the current arrivals; None: these are known
     more: Sequence[Array] = ()  # [B, N] each, further counts and means
 
 
@@ -51,10 +52,13 @@ KNOWN = OwnLoad()
 
 
 class Every:
-    """The own a, c and q, then spare and lost of every other node, in cyclic order, then ``more``
-    of the own load; all scaled."""
+    """Features of every other node.
 
-    ranks = None  # an action may name any neighbour
+    The node's a, c and q; then spare and lost of every other node in cyclic order; then ``more``
+    features of the node's load. All are scaled.
+    """
+
+    ranks = None  # an action may name any neighbor
 
     def __init__(
         self, network: Network, queue: int, scales: tuple[float, float], more: int = 0
@@ -77,8 +81,10 @@ class Every:
         lost: Array,
         own: OwnLoad = KNOWN,
     ) -> tuple[Array, Array]:
-        """Return features float32 [B, N, F], and the highest legal levels [B, N]; ``row`` [B] comes
-        next, ``spare`` and ``lost`` [B, N] are as nodes report them."""
+        """Return features float32 [B, N, F], and the highest legal levels [B, N].
+
+        ``row`` [B] is the row of the next step. ``spare`` and ``lost`` [B, N] are as reported.
+        """
         scaled, highest = load.observed(state, row)  # [B, N, 2]
         reported = scaled_reports(spare, lost, self.scales)
         b, n = spare.shape
@@ -96,24 +102,28 @@ class Every:
         return features, highest
 
     def neighbour(self, rank: Array, spare: Array) -> Array:
-        """Return the nodes that are meant by neighbours 0, 1, ... in cyclic order: int64 [B, N]."""
+        """Return the nodes for the neighbors 0, 1, ... in cyclic order: int64 [B, N]."""
         return self.network.neighbour(rank)
 
 
 class Summary:
-    """The own a, q, spare and lost; then of the neighbours' spare, and of their lost, the mean, the
-    largest, the smallest, and those of the three with the most spare; then ``more`` of the own
-    load: as multiples of the own c.
+    """Features of all neighbors together, as multiples of the node's capacity.
+
+    The node's a, q, spare and lost. Then, first of the neighbors' spare and then of their lost:
+    mean, largest, smallest, and the values of the three neighbors with the most spare. Then
+    ``more`` features of the node's load.
     """
 
     plain = 4 + 2 * (3 + RANKS)
-    ranks = RANKS  # an action names one of so many
+    ranks = RANKS  # number of neighbors that an action can name
 
     def __init__(self, network: Network, more: int = 0) -> None:
         self.network = network
         self.size = self.plain + more
         self.degree = np.array(network.degree)  # [N]
-        self.links = network.links.T.astype(np.float64)  # [N of, N to]; sums are exact to 2^53
+        self.links = network.links.T.astype(
+            np.float64
+        )  # [neighbor, node]; sums are exact up to 2^53
 
     def space(self) -> spaces.Box:
         return spaces.Box(0.0, LARGEST, (self.size,), np.float32)
@@ -145,14 +155,18 @@ class Summary:
         return np.minimum(features, LARGEST, out=features).astype(np.float32), highest
 
     def neighbour(self, rank: Array, spare: Array) -> Array:
-        """Return the nodes that are meant by neighbours 0, 1, ... ranked by their reported spare:
-        int64 [B, N], as ``Network.neighbour``."""
+        """Return the nodes for neighbors 0, 1, ... in the order of reported spare: int64 [B, N].
+
+        See ``Network.neighbour``.
+        """
         place = rank % np.clip(self.degree, 1, RANKS)
         return np.take_along_axis(ranked(self.network, spare), place[..., None], -1)[..., 0]
 
     def _ends(self, values: Array) -> tuple[Array, Array]:
-        """Return the largest and the smallest of each node's neighbours, 0 where it has none: both
-        [B, N] like ``values``."""
+        """Return the largest and the smallest value of each node's neighbors, or 0.
+
+        Both have the shape [B, N] of ``values``. They are 0 for nodes without neighbors.
+        """
         n = values.shape[1]
         if n == 1 or not self.degree.any():
             return np.zeros_like(values), np.zeros_like(values)
@@ -162,7 +176,7 @@ class Summary:
             largest = np.where(near, places, -1).max(axis=-1)
             smallest = np.where(near, places, np.iinfo(np.int64).max).min(axis=-1)
             return np.maximum(largest, 0), np.where(self.degree > 0, smallest, 0)
-        # Of all nodes the first or, for the node that has it, the second.
+        # The extreme value of all nodes, or the second one for the node with the extreme value.
         last = sorted({0, 1, n - 2, n - 1})
         ends = np.partition(values, last, axis=1)[:, [0, 1, n - 2, n - 1], None]  # [B, 4, 1]
         largest = np.where(values == ends[:, 3], ends[:, 2], ends[:, 3])
@@ -170,85 +184,91 @@ class Summary:
 
 
 def scaled_reports(spare: Array, lost: Array, scales: tuple[float, float]) -> Array:
-    """Return reports [B, N] as shares of the ``scales`` of a load: float32 [B, N, 2]."""
+    """Return reports [B, N] divided by the ``scales`` of a load: float32 [B, N, 2]."""
     scaled = np.empty((*spare.shape, 2), dtype=np.float32)
     np.divide(spare, scales[1], out=scaled[..., 0])
-    # At most 1 by itself: a node never loses more than arrived.
+    # At most 1: a node never loses more than its arrivals.
     np.divide(lost, scales[0], out=scaled[..., 1])
     return scaled
 
 
 def ranked(network: Network, spare: Array) -> Array:
-    """Return each node's three neighbours with the largest ``spare`` [B, N], the largest first,
-    ties in cyclic order: int64 [B, N, 3]; -1 where there are fewer."""
+    """Return each node's three neighbors with the largest ``spare`` [B, N]: int64 [B, N, 3].
+
+    The largest comes first, ties in cyclic order. -1 if there are fewer neighbors.
+    """
     if network.complete and spare.shape[1] >= MANY:
         return _ranked_among_all(spare)
     b, n = spare.shape
-    found = np.full((b, n, RANKS), -1, dtype=np.int64)
-    left = np.where(network.near, spare[:, network.nearest], -1)  # [B, N, D]
-    for rank in range(min(RANKS, left.shape[2])):
-        place = left.argmax(axis=-1)[..., None]  # the first of equals, in cyclic order
-        some = np.take_along_axis(left, place, axis=-1) >= 0
+    ranking = np.full((b, n, RANKS), -1, dtype=np.int64)
+    remaining = np.where(network.near, spare[:, network.nearest], -1)  # [B, N, D]
+    for rank in range(min(RANKS, remaining.shape[2])):
+        place = remaining.argmax(axis=-1)[..., None]  # the first of equals, in cyclic order
+        valid = np.take_along_axis(remaining, place, axis=-1) >= 0
         node = np.take_along_axis(network.nearest[None], place, axis=-1)
-        found[..., rank] = np.where(some, node, -1)[..., 0]
-        np.put_along_axis(left, place, -1, axis=-1)
-    return found
+        ranking[..., rank] = np.where(valid, node, -1)[..., 0]
+        np.put_along_axis(remaining, place, -1, axis=-1)
+    return ranking
 
 
 def _ranked_among_all(spare: Array) -> Array:
-    """Return ``ranked`` of a complete graph, without [B, N, N-1] numbers.
+    """Return ``ranked`` of a complete graph, without arrays [B, N, N-1].
 
-    All nodes of an environment see the same values, but for their own. So the value at a rank is
-    one of the ``RANKS`` + 1 largest; who has it is, among the nodes of that value in the order of
-    their numbers, the next one after the node that looks.
+    All nodes compare the same values, but each leaves out its own value. So the value at a rank is
+    one of the ``RANKS`` + 1 largest. Several nodes may have this value. The node with the rank is
+    then the next of them in the cyclic order of the comparing node.
     """
     b, n = spare.shape
-    order = np.argsort(-spare, axis=1, kind="stable")  # [B, N] equals by their numbers
+    order = np.argsort(-spare, axis=1, kind="stable")  # [B, N] ties by node number
     best = np.take_along_axis(spare, order[:, : RANKS + 1], axis=1)  # [B, 4]
-    has = spare[:, None] == best[..., None]  # [B, 4, N]
-    own = np.where(has.any(axis=1), has.argmax(axis=1), RANKS)  # [B, N] the entry to leave out
-    before = (spare[:, None] > best[..., None]).sum(axis=2)  # [B, 4] nodes with more
-    count = has.sum(axis=2)  # [B, 4] nodes with as much
-    passed = has.cumsum(axis=2)  # [B, 4, N] of these, up to the node that looks
+    equal = spare[:, None] == best[..., None]  # [B, 4, N]
+    own = np.where(equal.any(axis=1), equal.argmax(axis=1), RANKS)  # [B, N] entry to leave out
+    larger = (spare[:, None] > best[..., None]).sum(axis=2)  # [B, 4] number of nodes with more
+    count = equal.sum(axis=2)  # [B, 4] number of nodes with equal values
+    passed = equal.cumsum(axis=2)  # [B, 4, N] number of these up to the node
     rows, nodes = np.arange(b)[:, None], np.arange(n)
-    found = np.empty((b, n, RANKS), dtype=np.int64)
-    again = np.full((b, n), -1)  # ranks before this one with the same value
+    ranking = np.empty((b, n, RANKS), dtype=np.int64)
+    repeats = np.full((b, n), -1)  # ranks before this one with the same value
     previous = best[rows, (own == 0).astype(np.int64)]
     for rank in range(RANKS):
         at = rank + (own <= rank)  # [B, N]
         value = best[rows, at]
-        again = np.where(value == previous, again + 1, 0)
+        repeats = np.where(value == previous, repeats + 1, 0)
         previous = value
-        turn = (passed[rows, at, nodes] + again) % count[rows, at]
-        found[..., rank] = order[rows, before[rows, at] + turn]
-    return found
+        turn = (passed[rows, at, nodes] + repeats) % count[rows, at]
+        ranking[..., rank] = order[rows, larger[rows, at] + turn]
+    return ranking
 
 
 def step_keys(drawn: Array, t: Array) -> Array:
-    """Return a key for each sender at step ``t`` [B], made of the two numbers int32 [B, N, 2] that
-    were drawn for it when the episode began: uint64 [B, N]."""
+    """Return a key for each sender at step ``t`` [B]: uint64 [B, N].
+
+    ``drawn`` int32 [B, N, 2] are two numbers for each sender, from the start of the episode.
+    """
     high, low = (drawn[..., k].astype(np.uint32).astype(np.uint64) for k in (0, 1))
     key = (high << np.uint64(32)) | low
     return mixed(key + t.astype(np.uint64)[:, None] * np.uint64(GOLDEN))
 
 
 def drawn_pairs(key: Array, degree: Sequence[int]) -> Array:
-    """Return two ranks among the neighbours of each sender, drawn by ``key`` uint64 [B, N]: int64
-    [B, N, 2]."""
+    """Return two ranks among the neighbors of each sender, drawn from ``key`` uint64 [B, N].
+
+    The ranks are int64 [B, N, 2].
+    """
     drawn = mixed(key + np.uint64(GOLDEN))
     halves = np.stack([drawn >> np.uint64(32), drawn & np.uint64(0xFFFFFFFF)], axis=-1)
-    many = np.maximum(degree, 1).astype(np.uint64)[:, None]
-    return ((halves * many) >> np.uint64(32)).astype(np.int64)
+    degrees = np.maximum(degree, 1).astype(np.uint64)[:, None]
+    return ((halves * degrees) >> np.uint64(32)).astype(np.int64)
 
 
 # --- Decisions -----------------------------------------------------------------------------------
 
 
 class Deciding(ABC):
-    """From a state to what nodes observe and may do, and from actions to who offers what to whom.
+    """Decisions of nodes: from a state to observations and masks, and from actions to offers.
 
-    It stands on NumPy alone: the rules of an episode are one, ``corral.loads.export``
-    makes another, of the present numbers. ``row`` int64 [B] is that of the load.
+    It needs only NumPy. The rules of an episode are a subclass. ``corral.loads.export`` makes
+    another one for current numbers in production. ``row`` int64 [B] is the row of the load.
     """
 
     network: Network
@@ -262,15 +282,18 @@ class Deciding(ABC):
     route: Route
     report_delay: int
     arrivals: Literal["known", "unknown"]
-    last_counts: int  # own counts that a node observes, of the steps that are over
-    daily_mean: Array | None  # [slots of a day, N] observed as well
-    caps: Caps  # of what learned actions forward
-    _masks: Array  # all that there are, see ``Levels.masks``
-    _linked: Array  # bool [N] which nodes have neighbours
+    last_counts: int  # number of past arrivals that a node observes
+    daily_mean: Array | None  # [slots of a day, N] mean load that a node observes
+    caps: Caps  # limits for the requests that actions forward
+    _masks: Array  # all possible masks, see ``Levels.masks``
+    _linked: Array  # bool [N] which nodes have neighbors
 
     def _prepare_actions(self, requests: Array | str, max_level: int) -> None:
-        """Set what is observed, and what actions mean. ``requests`` int64 [A] are their levels, or
-        "keep" or "share" says what these are."""
+        """Set the features and the meaning of actions.
+
+        ``requests`` int64 [A] are the requests of the levels; or "keep" or "share" selects the kind
+        of levels.
+        """
         known = self.arrivals == "known"
         more = self.last_counts - (not known) + (self.daily_mean is not None)
         self.features = Every(self.network, self.queue, self.scales, more)
@@ -298,10 +321,10 @@ class Deciding(ABC):
         return features, self._masks.take(self.actions.row(highest), axis=0)
 
     def offered(self, state: Any, action: Array) -> Array:
-        """Return the requests that i offers to j first, by legal actions [B, N]: int64 [B, N, N].
+        """Return the first offer from i to j, for legal actions [B, N]: int64 [B, N, N].
 
-        A step goes on from here: neighbours take what they have room for, the rest may be offered
-        once more.
+        In a step, neighbors then accept requests up to their room, and the rest may be offered once
+        more.
         """
         arrivals, capacity, highest = self.load.at(state, self._row(state))
         room = self._room(state, capacity)
@@ -311,14 +334,14 @@ class Deciding(ABC):
 
     @abstractmethod
     def _row(self, state: Any, back: int = 0) -> Array:
-        """Return the row of the load that comes next, or of the step so many before it: [B]."""
+        """Return the row of the load for the next step, or for ``back`` steps before it: [B]."""
 
     def _expected(self, state: Any, row: Array) -> Array:
         """Return the mean load at the time of day of ``row`` [B]: [B, N]."""
-        raise AssertionError("there is no table of means")
+        raise AssertionError("the table of means is missing")
 
     def _own_load(self, state: Any, row: Array) -> OwnLoad:
-        """Return what nodes observe of their own load, beside the present step's."""
+        """Return the features of the nodes' own load, in addition to those of the current step."""
         if not self.last_counts and self.daily_mean is None:
             return KNOWN
         counts = [
@@ -331,37 +354,40 @@ class Deciding(ABC):
         return OwnLoad(now, counts)
 
     def _room(self, state: Any, capacity: Array) -> Array:
-        """Return how many requests nodes can still serve or hold, c + Q - q: int64 [B, N]."""
+        """Return the number of requests that nodes can serve or hold, c + Q - q: int64 [B, N]."""
         return np.asarray(capacity + self.queue - state.queue)
 
     def _highest(self, room: Array, by_arrivals: Array | None = None) -> Array:
-        """Return the highest legal levels, [B, N], where these do not follow from arrivals."""
+        """Return the highest legal levels [B, N]: by room, or ``by_arrivals`` for other levels."""
         if not self.levels_of.by_room:
             assert by_arrivals is not None
             return by_arrivals
         return np.where(self._linked, self.levels_of.highest(room), 0)
 
     def _within(self, forwarded: Array) -> Array:
-        """Return how many requests are forwarded within the caps."""
-        most = self.network.room(self.caps)
-        return forwarded if most is None else np.minimum(forwarded, most)
+        """Return the number of forwarded requests, limited by the caps."""
+        limit = self.network.room(self.caps)
+        return forwarded if limit is None else np.minimum(forwarded, limit)
 
     def _chosen(
         self, state: Any, action: Array, highest: Array
     ) -> tuple[Array, Array, Array | None]:
-        """Return levels, whether they are illegal, and who is named, see ``Network.forward``."""
+        """Return levels, which actions are illegal, and ``named`` for ``Network.forward``."""
         level, illegal, neighbour = self.actions.read(action, highest)
         if neighbour is not None:
             return level, illegal, self.features.neighbour(neighbour, self._reported(state)[0])
         return level, illegal, self._drawn(state, self.route)
 
     def _drawn(self, state: Any, route: Route) -> Array | None:
-        """Return what was drawn for the route in this step, see ``Network.forward``.
+        """Return the draws of the route in this step, see ``named`` in ``Network.forward``.
 
-        Raises ValueError for a route that draws, if the episode began by one that does not.
+        Raises ValueError for a route with draws if the episode began with a route without them.
         """
         if route in ("two", "two-choices") and not state.draws.shape[1]:
-            raise ValueError(f'route {route!r}: begin the episode with route="two-choices"')
+            raise ValueError(
+                f"route {route!r} needs random numbers from the start of the episode; begin the "
+                'episode with route="two-choices"'
+            )
         if route == "two" and self.route == "two-choices":
             return drawn_pairs(step_keys(state.draws[:, 0], state.t), self.network.degree)
         if route == "two":  # [B, N, 2]
@@ -371,11 +397,11 @@ class Deciding(ABC):
         return None
 
     def _basis(self, state: Any, capacity: Array) -> Array:
-        """Return what the route weighs neighbours by, int64 [B, N]."""
+        """Return the weights of neighbors for the route, int64 [B, N]."""
         return capacity if self.route in BY_CAPACITY else self._reported(state)[0]
 
     def _reported(self, state: Any) -> tuple[Array, Array]:
-        """Return spare and lost as nodes know them of others before a step: int64 [B, N] each."""
+        """Return the spare and lost that nodes report before a step: int64 [B, N] each."""
         if self.report_delay == 1:
             return state.spare, state.lost
         if self.report_delay:

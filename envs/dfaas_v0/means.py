@@ -1,4 +1,4 @@
-"""The mean load of each node by time of day, which a node of dfaas_v0 may observe."""
+"""The mean load of each node by time of day, as a feature of dfaas_v0."""
 
 from __future__ import annotations
 
@@ -19,18 +19,20 @@ SECONDS_PER_DAY = 86_400
 def table_of_means(
     given: bool | Sequence[Sequence[float]] | Array, trace: Trace, rows: Section
 ) -> Array | None:
-    """Return the mean arrivals at each step of a day, midnight first: float64 [S, N]; None for
-    False. True: of the ``rows``; a time of day that these do not have gets the mean of all rows.
+    """Return the mean arrivals at each step of a day, from midnight: float64 [S, N].
 
-    Raises ArgumentError where the trace's clock has no days, or a table is of another shape.
+    ``given`` selects the table. True: the means over ``rows``; a time of day without rows gets the
+    mean of all rows. False: None is returned. Otherwise ``given`` is the table.
+
+    Raises ArgumentError if the trace has no days, or if a table has another shape.
     """
     if given is False:
         return None
     steps = trace.steps_per_day
     if steps is None:
         raise ArgumentError(
-            f"daily_mean: {trace.name} has no days (its clock counts steps, or a step does not "
-            "divide a day); leave it out"
+            f"daily_mean: {trace.name} has no days (its clock counts steps, or its step does not "
+            "divide a day); leave daily_mean out"
         )
     shape = steps, len(trace.nodes)
     if given is True:
@@ -47,8 +49,8 @@ def table_of_means(
         table = np.empty(0)
     if table.shape != shape or not np.isfinite(table).all() or (table < 0).any():
         raise ArgumentError(
-            f"daily_mean: give True, or a table of {shape[0]} steps of a day and {shape[1]} nodes, "
-            f"of numbers 0 or more; this one has the shape {table.shape}"
+            f"daily_mean: the table has the shape {table.shape}; give True, or a table of "
+            f"{shape[0]} steps of a day and {shape[1]} nodes with finite numbers of 0 or more"
         )
     return table
 
@@ -59,6 +61,6 @@ def means_by_row(table: Array, section: Trace) -> Array:
 
 
 def _slots(section: Trace, steps: int) -> Array:
-    """Return which of so many steps of a day each row is, from 0 at midnight UTC: int64 [L]."""
-    step = SECONDS_PER_DAY // steps  # of one row alone the section does not know
+    """Return the step of the day of each row, from 0 at midnight UTC: int64 [L]."""
+    step = SECONDS_PER_DAY // steps  # a section of one row does not have its step
     return np.asarray(section.times % SECONDS_PER_DAY // step, dtype=np.int64)

@@ -1,34 +1,36 @@
-"""The clairvoyant optimum of ``dfaas_v0``: what no policy can beat, even knowing the whole window.
+"""The clairvoyant optimum of ``dfaas_v0``: a bound for all policies, even with future knowledge.
 
-Over a window of T steps and N nodes, a play costs
+Over a window of T steps and N nodes, a sequence of actions costs
 
     lost + forward_cost * forwarded + wait_cost * waiting      (sums over all nodes and steps)
 
-with queues that start empty; what still waits at the end is not lost. ``optimum`` gives the least
-cost that any policy, route, unit or order of play can reach: the row of a table that says how much
-there was to win, not a policy. It is exact for the closed form (some play reaches it, with
-``unit`` 1 and ``second_offer``) and a lower bound for the linear program.
+Queues start empty. Requests that still wait at the end are not lost. ``optimum`` returns the least
+cost for any policy, route, unit and order of senders. It is a row of a table, for comparison, and
+not a policy. The closed form is exact: some policy reaches it with ``unit`` 1 and ``second_offer``.
+The linear program is a lower bound.
 
 The linear program
 ------------------
-x_ij(t) requests go from i to its neighbour j and are served there, q_i(t) <= queue wait at the
-end of step t, lost_i(t) are lost, s_i(t) are served where they arrived:
+Node i forwards x_ij(t) requests to its neighbor j, which serves them. It serves s_i(t) requests
+itself and loses lost_i(t). q_i(t) requests wait at the end of step t, at most ``queue``:
 
     q_i(t-1) + a_i(t) = s_i(t) + sum_j x_ij(t) + lost_i(t) + q_i(t)        every request counts once
     s_i(t) + sum_j x_ji(t) <= c_i(t)                                       capacity
     sum_j x_ij(t) <= a_i(t)                          only arrivals of this step can be forwarded
     x_ij(t) <= link_limit
 
-Every play of the environment is a point of it, so its least cost is never above that of a play.
-Let x be the *accepted* forwards: served by j at the same step out of what its own work left
-(hence capacity, whatever the order of the senders), within the limit of the link over both
-offers, and part of the f_i <= a_i that i sent away. Refused forwards and what the queue cannot hold
-are lost_i; the queue obeys its bound; what else left node i was served there. The play pays
-forward_cost for all f_i, the program only for the accepted part of it.
+Each episode of the environment is a feasible point of this program, so that the least cost is never
+above the cost of an episode. Let x be the *accepted* forwards. Node j serves them in the same step
+with the capacity that remains after its own work, for any order of the senders. They obey the link
+limit over both offers, and are part of the f_i <= a_i that i forwards. Refused forwards, and
+requests that do not fit into the queue, are lost_i. The queue obeys its limit. All other requests
+that leave node i are served there. An episode pays forward_cost for all f_i, the program only for
+accepted forwards.
 
-The program may do what the rules forbid: let a node with work of its own serve another's
-first. That is where the bound can lie below the best play. Its matrix is that of a network
-(totally unimodular), so whole numbers in give whole requests out, at any vertex.
+The program allows one thing that the rules forbid: a node with work may serve requests of another
+node first. In this case the bound can lie below the best policy. The matrix of the program is that
+of a network (totally unimodular). With whole numbers as input, every vertex thus consists of whole
+requests.
 """
 
 from __future__ import annotations
@@ -50,40 +52,39 @@ Links = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Optimum:
-    """The least cost of a window, in requests, and the make-up of one solution that has it.
+    """The least cost of a window, in requests, and the parts of one solution with this cost.
 
-    Where several solutions cost the same, ``lost``, ``forwarded`` and ``waiting`` are those of one
-    of them; only ``cost`` is unique, and without a queue that of each step. Forwarding that is free
-    may be needless.
+    If several solutions have the least cost, ``lost``, ``forwarded`` and ``waiting`` are those of
+    one solution. Only ``cost`` is unique; without a queue also the cost of each step. If forwarding
+    is free, a solution may forward more than necessary.
     """
 
     cost: float
     """lost + forward_cost * forwarded + wait_cost * waiting."""
     lost: float
     forwarded: float
-    """Requests forwarded and accepted."""
+    """Requests that were forwarded and accepted."""
     waiting: float
     """Requests in the queues at the end of a step, summed over steps: request-steps."""
     method: Literal["closed form", "linear program"]
     cost_by_step: Floats = field(compare=False, repr=False)
-    """float64 [T] the cost of each step of that solution."""
+    """float64 [T] cost of each step in this solution."""
 
 
 def has_closed_form(
     *, queue: float = 0, link_limit: float | None = None, links: npt.ArrayLike | None = None
 ) -> bool:
-    """Return whether ``optimum`` needs no solver: no queue or link limit, all nodes linked."""
+    """Return True if ``optimum`` needs no solver: no queue, no link limit, all nodes linked."""
     return queue == 0 and link_limit is None and _is_complete(links)
 
 
 def reached_by(*, unit: int, second_offer: bool, forward_cost: float) -> str | None:
-    """Return the reference policy whose cost is that of the closed form, whatever the load; None:
-    there is none.
+    """Return the reference policy with the cost of the closed form for any load, or None.
 
-    Without costs, forwarding the overflow to the request loses max(0, sum a - sum c), by any route,
-    if what is refused is offered to all others. It forwards more than finds room, so that with a
-    price on forwarding it pays too much in overload. At a price of 1 or more the optimum forwards
-    nothing, as "local" does.
+    Without costs, exact forwarding of the overflow loses max(0, sum a - sum c) by any route, if
+    refused requests are offered to all other nodes. In overload it forwards more than other nodes
+    accept. It thus pays too much if forwarding has a cost. With a cost of 1 or more, the optimum
+    forwards nothing, like "local".
     """
     if forward_cost >= 1:
         return "local"
@@ -100,20 +101,22 @@ def optimum(
     link_limit: float | None = None,
     links: npt.ArrayLike | None = None,
 ) -> Optimum:
-    """The least cost of the window ``arrivals``, ``capacity`` ([T, N] each, requests per step).
+    """Return the least cost of the window ``arrivals``, ``capacity`` ([T, N] each, in requests).
 
-    ``queue`` bounds what may wait at each node, ``link_limit`` what each directed link carries
-    per step (None: no limit). ``links`` is bool [N, N]: node i may forward to node j where
-    ``links[i, j]`` (None: to every other; the diagonal is not read).
+    Args:
+        queue: most requests that can wait at a node.
+        link_limit: most requests that a directed link takes per step. None: no limit.
+        links: bool [N, N]: node i may forward to node j if ``links[i, j]``; the diagonal is
+            ignored. None: every node may forward to all others.
 
-    Raises ValueError for arguments out of range, MissingExtraError where a linear program is
-    needed and scipy is not installed, and OptimumError should the solver fail.
+    Raises ValueError for arguments out of range. Raises MissingExtraError if a linear program is
+    needed and scipy is not installed, and OptimumError if the solver fails.
     """
     load = _counts("arrivals", arrivals)
     room = _counts("capacity", capacity)
     if load.shape != room.shape:
         raise ValueError(
-            f"arrivals have shape {load.shape}, capacity {room.shape}: give equal ones"
+            f"arrivals have shape {load.shape}, capacity {room.shape}: give equal shapes"
         )
     costs = {"forward_cost": forward_cost, "wait_cost": wait_cost}
     limits = {"queue": queue} | ({} if link_limit is None else {"link_limit": link_limit})
@@ -140,7 +143,7 @@ def _counts(name: str, values: npt.ArrayLike) -> Floats:
         )
     wrong = array[~((array >= 0) & np.isfinite(array))]
     if wrong.size:
-        raise ValueError(f"{name} hold {wrong[0]}: every number must be finite, 0 or more")
+        raise ValueError(f"{name} contain {wrong[0]}: give finite numbers, 0 or more")
     return array.astype(np.float64)
 
 
@@ -152,18 +155,18 @@ def _is_complete(links: npt.ArrayLike | None) -> bool:
 
 
 def _closed_form(arrivals: Floats, capacity: Floats, forward_cost: float) -> Optimum:
-    """No queue, no limit, complete graph: every step stands alone.
+    """Return the optimum without queue and limits, on a complete graph: steps are independent.
 
-    At most min(sum a, sum c) are served, and of node i's own arrivals at most c_i at home; so
-    lost >= max(0, sum a - sum c) and lost + forwarded >= sum_i max(0, a_i - c_i). Both hold with
-    equality at once when nodes forward their overflow as far as there is room. One forward saves
-    one loss, so from forward_cost 1 on it pays to forward nothing.
+    At most min(sum a, sum c) requests are served, and at most c_i of node i's arrivals at node i.
+    So lost >= max(0, sum a - sum c), and lost + forwarded >= sum_i max(0, a_i - c_i). Both are
+    equal if nodes forward their overflow as far as there is room. One forward saves one loss. With
+    a forward_cost of 1 or more, it is therefore best to forward nothing.
     """
     overflow = np.maximum(0, arrivals - capacity).sum(axis=1)  # [T]
     excess = np.maximum(0, arrivals.sum(axis=1) - capacity.sum(axis=1))
-    each = excess if forward_cost < 1 else overflow
-    by_step = each + forward_cost * (overflow - each)
-    lost = float(each.sum())
+    lost_by_step = excess if forward_cost < 1 else overflow
+    by_step = lost_by_step + forward_cost * (overflow - lost_by_step)
+    lost = float(lost_by_step.sum())
     forwarded = float(overflow.sum()) - lost
     cost = lost + forward_cost * forwarded
     return Optimum(cost, lost, forwarded, 0.0, "closed form", by_step)
@@ -178,15 +181,16 @@ def _linear_program(
     link_limit: float | None,
     links: Links | None,
 ) -> Optimum:
-    """The program of the module's docstring over (x, lost, q), with s eliminated.
+    """Solve the program of the module's docstring over (x, lost, q), with s eliminated.
 
-    With out_i = sum_j x_ij, in_i = sum_j x_ji and hold = q(t) - q(t-1), node i has a - out - hold
-    to serve or to lose and c - in to serve it with; s is the smaller of the two. Hence the rows
+    Let out_i = sum_j x_ij, in_i = sum_j x_ji and hold = q(t) - q(t-1). Node i then has a - out -
+    hold requests to serve or lose, and capacity c - in to serve them. s is the smaller of the two.
+    This gives the rows
 
         in - out - lost - hold <= c - a,   out + hold <= a,   in <= c,   out <= a
 
-    All costs are >= 0, so that doing nothing is dual feasible, and the dual simplex has only the
-    overloaded steps to mend.
+    All costs are >= 0. So zero actions are dual feasible, and the dual simplex has to repair only
+    overloaded steps.
     """
     purpose = "compute the optimum of this setting"
     sparse: Any = require("scipy.sparse", extra="optimum", purpose=purpose)
@@ -195,19 +199,19 @@ def _linear_program(
     steps, nodes = arrivals.shape
     hub = link_limit is None and _is_complete(links)
     if hub:
-        # Without limits the N (N - 1) links of a complete graph can meet in one point: N ways in,
-        # N ways out. What a node would send itself through it, it serves better at home.
+        # Without limits, one hub can replace the N (N - 1) links of a complete graph: N links in,
+        # N links out. Sending to itself through the hub never beats serving locally.
         sends = np.hstack([np.eye(nodes), np.zeros((nodes, nodes))])  # [N, E]
         takes = np.hstack([np.zeros((nodes, nodes)), np.eye(nodes)])
-        most = np.hstack([arrivals, capacity])  # [T, E]
+        upper = np.hstack([arrivals, capacity])  # [T, E]
     else:
         graph = np.ones((nodes, nodes), dtype=np.bool_) if links is None else links
         source, target = np.nonzero(graph & ~np.eye(nodes, dtype=np.bool_))
         sends = (np.arange(nodes)[:, None] == source).astype(np.float64)  # [N, E]
         takes = (np.arange(nodes)[:, None] == target).astype(np.float64)
-        most = np.minimum(arrivals[:, source], capacity[:, target])  # [T, E]
+        upper = np.minimum(arrivals[:, source], capacity[:, target])  # [T, E]
         if link_limit is not None:
-            most = np.minimum(most, link_limit)
+            upper = np.minimum(upper, link_limit)
 
     each_step = sparse.eye(steps)
     out, into = (sparse.kron(each_step, ends, format="csr") for ends in (sends, takes))
@@ -216,9 +220,9 @@ def _linear_program(
     rows = [[into - out, -one, -hold], [out, None, hold], [into, None, None], [out, None, None]]
     need, room = arrivals.ravel(), capacity.ravel()
     price = np.tile(forward_cost * sends.sum(axis=0), steps)  # [T * E]
-    most_of_all = [most.ravel(), np.full(need.size, np.inf), np.full(need.size, float(queue))]
+    upper_bounds = [upper.ravel(), np.full(need.size, np.inf), np.full(need.size, float(queue))]
     balance, nothing = None, None
-    if hub:  # at every step as much leaves the meeting point as enters it
+    if hub:  # in every step as many requests leave the hub as enter it
         through = sparse.kron(each_step, (sends - takes).sum(axis=0, keepdims=True))
         rest = sparse.csr_matrix((steps, 2 * need.size))
         balance, nothing = sparse.hstack([through, rest], format="csc"), np.zeros(steps)
@@ -229,12 +233,12 @@ def _linear_program(
         b_ub=np.concatenate([room - need, need, room, need]),
         A_eq=balance,
         b_eq=nothing,
-        bounds=np.stack([np.zeros(price.size + 2 * need.size), np.concatenate(most_of_all)], 1),
+        bounds=np.stack([np.zeros(price.size + 2 * need.size), np.concatenate(upper_bounds)], 1),
         method="highs-ds",  # HiGHS, dual simplex: ends at a vertex
     )
     if result.status != 0:
         raise OptimumError(
-            f"HiGHS found no optimum over {steps} steps x {nodes} nodes: "
+            f"HiGHS did not find an optimum for {steps} steps x {nodes} nodes: "
             f"status {result.status}, {result.message}"
         )
     x, lost_part, q = np.split(result.x, [price.size, price.size + need.size])

@@ -1,13 +1,12 @@
-"""What the state of dfaas_v0 keeps of past steps: reports that come late, and since when requests
-wait.
+"""State of dfaas_v0 about past steps: delayed reports, and the age of queued requests.
 
-Where a node knows what others reported k steps ago, k > 1, the state holds the reports of the k - 1
-steps before the last, in a ring: step s of the episode has place s mod (k - 1). So the oldest, of
-step t - k, stands where that of step t - 1 goes when step t is played.
+With ``report_delay`` = k > 1 the state holds the reports of the k - 1 steps before the last step,
+in a ring buffer. Step s of the episode has place s mod (k - 1). Before step t the oldest report, of
+step t - k, is at the place of step t - 1. Playing step t replaces it by the report of step t - 1.
 
-Of the requests that wait, the state counts those that came 2 or more steps ago, 3 or more, and so
-on: these counts tell how long those waited that are served, oldest first. In memory age comes
-first, so that all environments and nodes of one age lie side by side.
+The state counts the queued requests that came 2 or more steps ago, 3 or more, and so on. From these
+counts follows how long served requests waited, oldest first. In memory the age is the first axis,
+so that all environments and nodes of one age are contiguous.
 """
 
 from __future__ import annotations
@@ -26,8 +25,11 @@ __all__ = ["keep_reports", "last_frame", "late_reports", "no_past", "serve_waiti
 
 
 def no_past(num_envs: int, nodes: int, delay: int, queue: int, steps: int) -> dict[str, Array]:
-    """Return both at the start of episodes of so many steps: ``reports``, int64 [B, K, N, 2], and
-    ``aged``, int64 [B, K, N], whose K is 0 where nobody waits for two steps."""
+    """Return the arrays ``reports`` and ``aged`` at the start of episodes of ``steps`` steps.
+
+    ``reports`` is int64 [B, K, N, 2], and ``aged`` is int64 [B, K, N]. K is 0 if no request can
+    wait for two steps.
+    """
     ages = max(steps - 2, 0) if queue else 0
     return {
         "reports": np.zeros((num_envs, max(delay - 1, 0), nodes, 2), dtype=np.int64),
@@ -45,22 +47,22 @@ def late_reports(reports: Array, t: Array) -> tuple[Array, Array]:
 
 
 def keep_reports(reports: Array, t: Array, spare: Array, lost: Array) -> None:
-    """Put what step ``t`` - 1 ended with in the place of the oldest."""
+    """Replace the oldest report by the end of step ``t`` - 1."""
     if reports.shape[1]:
         reports[np.arange(len(t)), (t - 1) % reports.shape[1]] = np.stack([spare, lost], axis=-1)
 
 
-# --- Requests that wait --------------------------------------------------------------------------
+# --- Queued requests -----------------------------------------------------------------------------
 
 
 def serve_waiting(aged: Array, queue: Array, served: Array) -> Array:
-    """Return how many steps the requests that nodes serve of their own waited, summed: [B, N].
+    """Return the sum of waiting steps over the requests that nodes serve themselves: [B, N].
 
-    A step serves ``served`` requests (int64 [B, N]), first those of the ``queue`` before it, oldest
-    first. ``aged`` [B, K, N], of the queue those that came k + 2 or more steps ago, is brought to
-    the next step. A request that waited for w steps is counted once for each of them.
+    A step serves ``served`` requests (int64 [B, N]), first those in the ``queue`` before the step,
+    oldest first. ``aged`` [B, K, N] counts the queued requests that came k + 2 or more steps ago;
+    it is updated for the next step. A request that waited for w steps counts w times.
     """
-    waited = np.minimum(queue, served)  # those that waited for a step or more
+    waited = np.minimum(queue, served)  # requests that waited for one or more steps
     if aged.size:
         ages = aged.transpose(1, 0, 2)  # [K, B, N]
         depth = 0
@@ -78,7 +80,7 @@ def serve_waiting(aged: Array, queue: Array, served: Array) -> Array:
 def last_frame(
     rules: Any, state: DfaasState, info: Mapping[str, Array], counts: Sequence[str]
 ) -> Frame:
-    """Return the last step of environment 0; before the first step, the load to come."""
+    """Return the last step of environment 0; before the first step, its arrivals."""
     t = int(state.t[0])
     before = replace(state, t=np.maximum(state.t - 1, 0))
     row = rules._row(before)

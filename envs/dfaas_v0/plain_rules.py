@@ -1,25 +1,25 @@
-"""Plain rules of dfaas_v0 as plans: counters and shares that an operator writes in one line.
+"""Plain rules of dfaas_v0: counters and shares that fit into one line of a configuration.
 
-A rule is written amount/route: "backlog=0.75/least". With c the capacity of the step, q the queue
-and Q its limit:
+A rule is written amount/route: "backlog=0.75/least". Let c be the capacity of the step, q the
+queued requests and Q the queue limit:
 
-| amount | keeps, before any request is forwarded |
+| amount | requests that stay before any is forwarded |
 |---|---|
 | local | all |
 | overflow | c |
 | threshold | 80 % of c, rounded down |
-| margin | c; forwards no more than the spare that its neighbours reported together |
-| patient | c + Q - q: what it can serve and hold |
-| patient-margin | as patient, with the bound of margin |
-| static | forwards 40 % of the arrivals: rounded down where they are known, else up |
-| random | forwards a uniformly random number, with unknown arrivals a uniformly random share |
+| margin | c; forwards at most the sum of the spare that its neighbors reported |
+| patient | c + Q - q: the requests that it can serve and hold |
+| patient-margin | as patient, with the limit of margin |
+| static | forwards 40 % of the arrivals, rounded down; rounded up if they are unknown |
+| random | forwards a uniformly random number; a random share if arrivals are unknown |
 | backlog=x | max(0, floor(c + x Q) - q) |
 | capacity=w | floor(w c) |
 | share=s | forwards ceil(s a) of a arrivals |
 
-The last three forward no more than the links carry. Each may add "+margin=y": then a neighbour is
-sent no more than floor(y times the spare that it reported). A comma does as well as the plus, where
-rules are not in a list.
+The last three forward at most as many requests as the links carry. Each accepts "+margin=y": then
+it forwards to a neighbor at most floor(y times its reported spare). A comma may replace the plus,
+unless rules are in a list.
 """
 
 from __future__ import annotations
@@ -56,18 +56,18 @@ AMOUNTS = (
     "patient-margin",
 )
 TUNED = ("backlog", "capacity", "share")
-"""Amounts with a number, such as "backlog=0.75"."""
+"""Amounts that need a number, such as "backlog=0.75"."""
 
 STATIC = 0.4
-"""The share that "static" forwards."""
+"""Share of the arrivals that "static" forwards."""
 
 ROUNDING = 1e-9
-"""A product that is whole but for rounding is that number."""
+"""Tolerance for products that are whole numbers except for rounding errors."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What rules go by in a step of B environments with N nodes; int64 [B, N] each."""
+    """Inputs of rules in a step of B environments with N nodes; int64 [B, N] each."""
 
     capacity: Array
     queue: Array
@@ -78,7 +78,7 @@ class Seen:
     arrivals: Array | None = None  # None: unknown
 
     def rows(self, part: slice) -> Seen:
-        """Return that of some environments."""
+        """Return the inputs for a slice of the environments."""
         arrivals = None if self.arrivals is None else self.arrivals[part]
         return dataclasses.replace(
             self,
@@ -91,40 +91,45 @@ class Seen:
 
 @dataclass(frozen=True)
 class PlainRule:
-    """A rule of the table of this module."""
+    """A rule with an amount of the table of this module."""
 
     amount: str  # without its numbers: "overflow", "backlog", ...
     route: Route = "equal"
     number: float | None = None  # of a tuned amount
-    margin: float | None = None  # of a tuned amount; None: neighbours may be sent any number
+    margin: float | None = None  # of a tuned amount; None: no limit per neighbor
 
     @classmethod
     def of(cls, text: str) -> PlainRule:
-        """Return the rule that is written so; the route is "equal" if none is given. Raises
-        UnknownNameError, ArgumentError."""
+        """Return the rule for ``text``. Without a route, it is "equal".
+
+        Raises UnknownNameError, ArgumentError.
+        """
         written, _, route = text.strip().partition("/")
-        found = canonical_route(route or "equal")
+        rule_route = canonical_route(route or "equal")
         first, *more = written.replace(",", "+").split("+")
         name, _, number = first.partition("=")
         if name in AMOUNTS and not number and not more:
-            return cls(name, found)
+            return cls(name, rule_route)
         if name not in TUNED:
-            known = [*AMOUNTS, *(f"{each}=NUMBER" for each in TUNED)]
+            known = [*AMOUNTS, *(f"{amount}=NUMBER" for amount in TUNED)]
             raise UnknownNameError.of("reference policy", written, known)
-        most = 1.0 if name == "share" else math.inf
+        limit = 1.0 if name == "share" else math.inf
         margin = None
         for part in more:
             key, _, value = part.partition("=")
             if key != "margin" or margin is not None:
-                raise ArgumentError(f"{text}: {part!r}: give one margin=NUMBER")
+                raise ArgumentError(f"{text}: {part!r} is not valid; give one margin=NUMBER")
             margin = _number(text, key, value, math.inf)
-        return cls(name, found, _number(text, name, number, most), margin)
+        return cls(name, rule_route, _number(text, name, number, limit), margin)
 
     def keep(
         self, capacity: Array, queue: Array, queue_limit: int, number: Any = None
     ) -> Array | None:
-        """Return how many arrivals stay before any is forwarded, int64 like ``queue``; None for an
-        amount that depends on how many arrive. ``number``: numbers in place of its own."""
+        """Return the number of arrivals that stay before any is forwarded, int64 like ``queue``.
+
+        Returns None for an amount that depends on the arrivals. ``number`` replaces the number of
+        the rule.
+        """
         number = self.number if number is None else number
         if self.amount == "local":
             return np.full_like(queue, KEEP_ALL)
@@ -142,17 +147,17 @@ class PlainRule:
         return None
 
     def places(self, queue_limit: int) -> int:
-        """Return how many places in a queue a backlog takes."""
+        """Return the number of queue places that a backlog uses."""
         return math.floor((self.number or 0.0) * queue_limit + ROUNDING)
 
     @property
     def within_links(self) -> bool:
-        """Whether it forwards no more than the links carry."""
+        """Whether it forwards at most as many requests as the links carry."""
         return self.amount in TUNED
 
     @property
     def amount_text(self) -> str:
-        """The amount as it is written."""
+        """The amount as text, with its numbers."""
         if self.number is None:
             return self.amount
         more = "" if self.margin is None else f"+margin={self.margin:g}"
@@ -162,35 +167,35 @@ class PlainRule:
         return f"{self.amount_text}/{shown_route(self.route)}"
 
 
-def _number(rule: str, name: str, text: str, most: float) -> float:
+def _number(rule: str, name: str, text: str, maximum: float) -> float:
     try:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not (0 <= value <= most and math.isfinite(value)):
-        bound = "0 or more" if most == math.inf else f"from 0 to {most:g}"
-        raise ArgumentError(f"{rule}: {name}={text!r} must be a number {bound}")
+    if not (0 <= value <= maximum and math.isfinite(value)):
+        bound = "0 or more" if maximum == math.inf else f"from 0 to {maximum:g}"
+        raise ArgumentError(f"{rule}: {name}={text!r}: give a number {bound}")
     return value
 
 
 def plans_of(
     rules: Sequence[PlainRule], seen: Seen, rngs: Sequence[np.random.Generator] = ()
 ) -> Plans:
-    """Return the plans of rules that share a route, each in a block of as many environments.
+    """Return the plans of rules with one route, each for a block of environments.
 
     Args:
-        rules: R of them; environment b follows rule b * R // B.
-        rngs: a generator for each node, for "random" alone.
+        rules: R rules; environment b follows rule b * R // B.
+        rngs: one generator for each node, only for "random".
     """
     (route,) = {rule.route for rule in rules}
     b = len(seen.queue)
     assert b % len(rules) == 0, f"{b} environments for {len(rules)} rules"
     size = b // len(rules)
     parts, row = [], 0
-    for _, found in itertools.groupby(rules, lambda rule: (rule.amount, rule.margin is None)):
-        alike = [*found]
-        rows = slice(row, row + size * len(alike))
-        parts.append(_plan(alike, seen.rows(rows), rngs))
+    for _, group in itertools.groupby(rules, lambda rule: (rule.amount, rule.margin is None)):
+        same_kind = [*group]
+        rows = slice(row, row + size * len(same_kind))
+        parts.append(_plan(same_kind, seen.rows(rows), rngs))
         row = rows.stop
     if len(parts) == 1:
         return parts[0]
@@ -204,13 +209,16 @@ def plans_of(
 
 
 def _joined(values: Sequence[Array | None], parts: Sequence[Plans], default: float) -> Any:
-    """Return arrays one below the other, ``default`` for those that are missing; None for none."""
-    if all(each is None for each in values):
+    """Return ``values`` as one array; None if all are missing.
+
+    Single missing arrays are filled with ``default``.
+    """
+    if all(array is None for array in values):
         return None
     return np.concatenate(
         [
-            np.full(part.keep.shape, default) if each is None else each
-            for each, part in zip(values, parts, strict=True)
+            np.full(part.keep.shape, default) if array is None else array
+            for array, part in zip(values, parts, strict=True)
         ]
     )
 
@@ -229,12 +237,12 @@ def _joined_caps(parts: Sequence[Plans], n: int) -> Any:
     return caps
 
 
-def _plan(alike: Sequence[PlainRule], seen: Seen, rngs: Sequence[np.random.Generator]) -> Plans:
-    """Return the plans of rules that differ in their numbers alone."""
-    rule, share, most = alike[0], None, None
-    number = _column([each.number for each in alike], len(seen.queue))
+def _plan(rules: Sequence[PlainRule], seen: Seen, rngs: Sequence[np.random.Generator]) -> Plans:
+    """Return the plans of rules that differ only in their numbers."""
+    rule, share, most = rules[0], None, None
+    number = _column([r.number for r in rules], len(seen.queue))
     keep = rule.keep(seen.capacity, seen.queue, seen.queue_limit, number)
-    if keep is None:  # the arrivals say how many go
+    if keep is None:  # the amount depends on the arrivals
         keep = np.zeros_like(seen.queue)
         if rule.amount == "share":
             share = np.broadcast_to(np.asarray(number, dtype=np.float64), keep.shape)
@@ -246,21 +254,21 @@ def _plan(alike: Sequence[PlainRule], seen: Seen, rngs: Sequence[np.random.Gener
             most = seen.arrivals * 2 // 5
     if rule.amount.endswith("margin"):
         most = seen.spare @ seen.links.T.astype(np.int64)
-    margin = _column([each.margin for each in alike], len(seen.queue))
+    margin = _column([r.margin for r in rules], len(seen.queue))
     return Plans(rule.route, keep, share, most, _caps(rule, margin, seen))
 
 
 def _column(numbers: Sequence[float | None], rows: int) -> Any:
-    """Return numbers as a column of so many rows, each repeated; one alone as it is."""
+    """Return numbers as a column of ``rows`` rows, each repeated; a single number unchanged."""
     if len(numbers) == 1 or numbers[0] is None:
         return numbers[0]
     return np.repeat(np.array(numbers, dtype=np.float64), rows // len(numbers))[:, None]
 
 
 def _random(seen: Seen, rngs: Sequence[np.random.Generator]) -> tuple[Any, Any]:
-    """Return random shares [B, N] where arrivals are unknown, else random numbers of requests."""
+    """Return random shares [B, N] for unknown arrivals, otherwise random numbers of requests."""
     if len(rngs) != len(seen.links):
-        raise ValueError("the random policy needs rng=, a numpy Generator")
+        raise ValueError("the random policy draws actions: pass rng=, a numpy Generator")
     near = seen.links.any(axis=1)
     if seen.arrivals is None:
         return np.stack([rng.random(len(seen.queue)) for rng in rngs], axis=1), None

@@ -1,7 +1,8 @@
-"""Rules of dfaas_v0 in which nodes follow plans, for whoever plays episodes by actions.
+"""Rules of dfaas_v0 in which nodes follow plans, for code that plays episodes by actions.
 
-``by_plans`` makes rules whose actions mean nothing: every step asks a planner what nodes do. So
-rules and policies that plan are replayed, shown and counted by the same loops as learned teams.
+``by_plans`` makes rules with a single action that has no meaning. In every step a planner provides
+the plans of all nodes. Thus rules and policies with plans are replayed, shown and counted by the
+same loops as learned teams.
 """
 
 from __future__ import annotations
@@ -27,25 +28,25 @@ __all__ = ["PlanPolicy", "Planner", "RulePlanner", "View", "ViewPlanner", "by_pl
 
 
 class Planner(Protocol):
-    """Says what all nodes do in each step of B environments."""
+    """Provides the plans of all nodes in each step of B environments."""
 
     @property
     def route(self) -> Route | None:
-        """The route of all plans; None: it follows from the plans."""
+        """The route of all plans. None: it follows from the plans."""
         ...
 
     def begun(self, seed: int, nodes: int) -> Planner:
-        """Return one that draws from generators of that seed."""
+        """Return a planner that draws from generators with this seed."""
         ...
 
     def plans(self, rules: DfaasRules, state: DfaasState) -> Plans:
-        """Return the plans of the step that comes next."""
+        """Return the plans of the next step."""
         ...
 
 
 def by_plans(rules: DfaasRules, planner: Planner) -> DfaasRules:
-    """Return ``rules`` with one action, which lets nodes follow the plans of ``planner``."""
-    # Keys of "two-choices" serve any route that draws.
+    """Return ``rules`` with one action; in each step nodes follow the plans of ``planner``."""
+    # The random numbers of "two-choices" serve any random route.
     route = planner.route or "two-choices"
     if route != rules.route:
         rules = changed(rules, route=route, network=rules.network.by(route))
@@ -76,7 +77,7 @@ def _observe(
 
 
 def seen_by(rules: DfaasRules, state: DfaasState) -> Seen:
-    """Return what plain rules go by in the step that comes next."""
+    """Return the inputs of plain rules in the next step."""
     arrivals, capacity, _ = rules.load.at(state, rules._row(state))
     return Seen(
         capacity=capacity,
@@ -91,10 +92,10 @@ def seen_by(rules: DfaasRules, state: DfaasState) -> Seen:
 
 @dataclass(frozen=True)
 class RulePlanner:
-    """Plain rules by one route, each in a block of as many environments."""
+    """Plain rules with one route, each for a block of environments."""
 
     rules: Sequence[PlainRule]
-    rngs: Sequence[np.random.Generator] = ()  # of each node, for "random"
+    rngs: Sequence[np.random.Generator] = ()  # one per node, for "random"
 
     @property
     def route(self) -> Route:
@@ -107,38 +108,41 @@ class RulePlanner:
         return plans_of(self.rules, seen_by(rules, state), self.rngs)
 
 
-# --- Policies of one's own -----------------------------------------------------------------------
+# --- Custom policies -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class View:
-    """What a node knows before a step; counts are whole requests."""
+    """Everything that a node knows before a step. Counts are whole requests."""
 
     node: str  # its name in the trace
     capacity: int  # of this step
     queue: int
-    last_counts: Sequence[int]  # its arrivals in the steps that are over, newest first
-    spare: Mapping[str, int]  # neighbour -> spare as it reported it
-    lost: Mapping[str, int]  # neighbour -> requests lost, the same
-    capacities: Mapping[str, int]  # neighbour -> capacity of this step
+    last_counts: Sequence[int]  # its arrivals in past steps, newest first
+    spare: Mapping[str, int]  # neighbor -> reported spare
+    lost: Mapping[str, int]  # neighbor -> reported lost requests
+    capacities: Mapping[str, int]  # neighbor -> capacity of this step
     queue_limit: int
     link_limit: int | None
-    step: int  # of the episode
-    time: str  # of the step, as the trace's clock has it
+    step: int  # of the episode, from 0
+    time: str  # of the step, as text of the trace's clock
     arrivals: int | None = None  # of this step; None: unknown
 
 
 @runtime_checkable
 class PlanPolicy(Protocol):
-    """A policy of one's own: ``plan(view) -> Plan``. With known arrivals it may also have
-    ``split(view, f)``, which returns neighbour -> requests for the ``f`` that the plan forwards."""
+    """A custom policy: ``plan(view) -> Plan``.
+
+    With known arrivals it may also have ``split(view, f)``. It returns neighbor -> requests for the
+    ``f`` requests that the plan forwards.
+    """
 
     def plan(self, view: View) -> Plan: ...
 
 
 @dataclass(frozen=True)
 class ViewPlanner:
-    """Asks a ``PlanPolicy`` for each node and environment."""
+    """Calls a ``PlanPolicy`` for each node and environment."""
 
     policy: PlanPolicy
     label: str = "policy"
@@ -151,12 +155,15 @@ class ViewPlanner:
         return self
 
     def plans(self, rules: DfaasRules, state: DfaasState) -> Plans:
-        """Raises ActionError, with node and step, for whatever the policy raises, and for what is
-        no plan of the node."""
+        """Return the plans of the policy for the next step.
+
+        Raises ActionError, with node and step, for any error of the policy, and for a result that
+        is not a valid plan of the node.
+        """
         views = views_of(rules, state)
-        found: list[list[Plan]] = []
+        plan_rows: list[list[Plan]] = []
         for nodes in views:
-            found.append([])
+            plan_rows.append([])
             for view in nodes:
                 try:
                     plan: Any = self.policy.plan(view)
@@ -166,9 +173,9 @@ class ViewPlanner:
                     raise ActionError(
                         f"{view.node}, step {view.step}: {type(error).__name__}: {error}"
                     ) from error
-                found[-1].append(plan)
+                plan_rows[-1].append(plan)
         try:
-            plans = Plans.of(rules, found)
+            plans = Plans.of(rules, plan_rows)
             if rules.arrivals == "known" and hasattr(self.policy, "split"):
                 return self._split(rules, plans, views)
         except ValueError as error:
@@ -176,7 +183,7 @@ class ViewPlanner:
         return plans
 
     def _split(self, rules: DfaasRules, plans: Plans, views: Sequence[Sequence[View]]) -> Plans:
-        """Return plans that forward as ``split`` of the policy says. Raises ValueError."""
+        """Return plans that forward the requests from the policy's ``split``. Raises ValueError."""
         arrivals = np.array([[view.arrivals for view in nodes] for nodes in views], dtype=np.int64)
         forwarded = plans.forwarded(arrivals, rules.network)
         offers = np.zeros((*forwarded.shape, len(rules.agents)), dtype=np.int64)
@@ -185,31 +192,34 @@ class ViewPlanner:
                 parts: Any = self.policy.split(view, int(forwarded[b, i]))  # type: ignore[attr-defined]
                 for name, count in parts.items():
                     if type(count) is not int or count < 0:
-                        raise ValueError(f"{view.node}: split gives {name!r} {count!r} requests")
+                        raise ValueError(
+                            f"{view.node}: split gives {name!r} {count!r} requests; give an int, 0 "
+                            "or more"
+                        )
                     offers[b, i, neighbour_of(name, rules, i)] = count
         total = offers.sum(axis=-1)
         if plans.caps is not None and (offers > plans.caps).any():
             b, i, j = np.argwhere(offers > plans.caps)[0].tolist()
             raise ValueError(
                 f"{views[b][i].node}: split gives {rules.trace.nodes[j]} {offers[b, i, j]} "
-                "requests, more than the plan's cap"
+                "requests; give at most the plan's cap"
             )
         if (total > forwarded).any():
             b, i = np.argwhere(total > forwarded)[0].tolist()
             raise ValueError(
-                f"{views[b][i].node}: split gives {total[b, i]} requests to others, and the plan "
-                f"forwards {forwarded[b, i]}"
+                f"{views[b][i].node}: split gives {total[b, i]} requests in total; give at most "
+                f"{forwarded[b, i]}, the number that the plan forwards"
             )
         keep = np.zeros_like(total)
         return Plans("given", keep, most=total, caps=plans.caps, offers=offers)
 
 
 MEMORY = 8
-"""Counts of past steps in a ``View``."""
+"""Number of past steps with counts in a ``View``."""
 
 
 def views_of(rules: DfaasRules, state: DfaasState) -> list[list[View]]:
-    """Return what each node knows before the step that comes next, by environment."""
+    """Return the views of all nodes before the next step, by environment."""
     row = rules._row(state)
     arrivals, capacity, _ = rules.load.at(state, row)
     spare, lost = rules._reported(state)

@@ -1,15 +1,15 @@
-"""A plan: what a node of dfaas_v0 decides for a step, without knowing how many requests will come.
+"""Plans: decisions of a node of dfaas_v0 for a step, before it knows the number of requests.
 
-A proxy carries a plan out as requests come. Of the arrivals the first ``keep`` stay; with ``share``
-s in its place the m-th arrival goes if it raises ceil(s m). The next ones go by the route, passing
-over neighbours whose cap is reached, until ``most`` requests went or all caps are reached. The rest
-stay as well: they queue if there is room, else they are lost, at no forwarding cost. So of ``a``
-arrivals
+A proxy carries out a plan while requests arrive. The first ``keep`` arrivals stay. With a ``share``
+s instead, the m-th arrival is forwarded if it raises ceil(s m). The next arrivals are forwarded by
+the route, which skips neighbors at their cap. Forwarding stops after ``most`` requests, or if all
+caps are reached. The remaining arrivals stay too: they queue if there is room, and are lost
+otherwise, at no forwarding cost. So of ``a`` arrivals
 
     f = min(max(0, a - keep), most, sum of caps)
 
-are forwarded. A cap bounds both offers to a neighbour together. Without caps, what neither offer
-places is lost by the sender, with its cost of forwarding.
+are forwarded. A cap limits both offers to a neighbor together. Without caps, the sender loses the
+requests that are refused in both offers, and pays for forwarding them.
 """
 
 from __future__ import annotations
@@ -27,47 +27,48 @@ from corral.envs.dfaas_v0.routes import UNBOUNDED, Route, canonical_route
 __all__ = ["KEEP_ALL", "Plan", "Plans", "neighbour_of", "shared"]
 
 KEEP_ALL = UNBOUNDED
-"""``keep`` of a node that forwards nothing."""
+"""Value of ``keep`` for a node that forwards nothing."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What one node does with the arrivals of a step; the module says how it is carried out.
+    """The plan of one node for a step, see the docstring of the module.
 
-    Raises ValueError for a number that is out of range, and for an unknown route.
+    Raises ValueError for a number out of range and for an unknown route.
     """
 
     keep: int | None = None
-    """Arrivals that stay before any is forwarded; None: all, unless ``share`` is given."""
+    """Number of arrivals that stay before any is forwarded. None: all, unless ``share`` is set."""
     share: float | None = None
-    """Share of the arrivals that is forwarded, 0 to 1, spread evenly over them."""
+    """Share of the arrivals that is forwarded, 0 to 1, evenly spread over the arrivals."""
     most: int | None = None
-    """Most arrivals that are forwarded; None: any number."""
+    """Largest number of forwarded arrivals. None: no limit."""
     caps: Mapping[str, int] | None = None
-    """Most requests by name of the neighbour; a neighbour that is absent is sent nothing. None: any
-    number."""
+    """Name of a neighbor -> most requests to it; 0 for a missing neighbor. None: no limits."""
     route: str = "equal"
-    """How each further request finds its neighbour."""
+    """Route of the forwarded requests."""
     order: Sequence[str] | None = None
-    """With route "fill": the neighbours in the order in which they are filled."""
+    """With route "fill": names of the neighbors in the order of filling."""
 
     def __post_init__(self) -> None:
         if self.keep is not None and self.share is not None:
-            raise ValueError(f"keep={self.keep}, share={self.share}: give one of them")
+            raise ValueError(f"keep={self.keep}, share={self.share}: give only one of them")
         for name in ("keep", "most"):
             _require_count(name, getattr(self, name))
         if self.share is not None and not (_is_number(self.share) and 0 <= self.share <= 1):
             raise ValueError(f"share={self.share!r}: give a number from 0 to 1")
         if self.caps is not None:
             if not isinstance(self.caps, Mapping):
-                raise ValueError(f"caps={self.caps!r:.80}: give a mapping, neighbour -> requests")
+                raise ValueError(f"caps={self.caps!r:.80}: give a mapping, neighbor -> requests")
             for neighbour, cap in self.caps.items():
                 _require_count(f"caps[{neighbour!r}]", cap, optional=False)
         route = canonical_route(self.route)
         if route == "choose":
-            raise ValueError('route="choose" is of actions: give order=[neighbour], route="fill"')
+            raise ValueError(
+                'route="choose" is only for actions; give order=[neighbor], route="fill"'
+            )
         if self.order is not None and route != "fill":
-            raise ValueError(f'order= is of route="fill", and this plan has route={self.route!r}')
+            raise ValueError(f'order= needs route="fill", but this plan has route={self.route!r}')
         object.__setattr__(self, "route", route)
 
 
@@ -85,12 +86,12 @@ def _require_count(name: str, value: object, optional: bool = True) -> None:
 
 @dataclass(frozen=True)
 class Plans:
-    """The plans of N nodes in B environments, as arrays; all by one route.
+    """The plans of N nodes in B environments as arrays, with one route for all nodes.
 
-    ``keep`` int64 [B, N], ``share`` float64 [B, N] where it is not NaN in place of keep, ``most``
-    int64 [B, N], ``caps`` as ``Network.forward`` takes them. ``weights`` [B, N, N] take the place
-    of what the route weighs neighbours by: the order of route "fill". ``offers`` [B, N, N] are the
-    requests from i to j where route is "given".
+    ``keep`` is int64 [B, N]. ``share`` is float64 [B, N] and replaces ``keep``, except for NaN.
+    ``most`` is int64 [B, N]. ``caps`` are as in ``Network.forward``. ``weights`` [B, N, N] replace
+    the weights of the route, as the order of route "fill". ``offers`` [B, N, N] are the requests
+    from i to j for route "given".
     """
 
     route: Route
@@ -103,14 +104,14 @@ class Plans:
 
     @classmethod
     def of(cls, rules: Any, plans: Sequence[Sequence[Plan]]) -> Plans:
-        """Return the plans of all nodes (inner sequence) in each environment (outer one).
+        """Return the plans of all nodes (inner sequence) in each environment (outer sequence).
 
-        Raises ValueError for plans by several routes, a cap above the link limit, and names that
-        are no neighbours of the node.
+        Raises ValueError for plans with different routes, for a cap above the link limit, and for
+        names that are not neighbors of the node.
         """
         routes = {plan.route for nodes in plans for plan in nodes}
         if len(routes) != 1:
-            raise ValueError(f"routes {sorted(routes)}: all nodes follow one route in a step")
+            raise ValueError(f"routes {sorted(routes)}: give all nodes the same route in a step")
         (route,) = routes
         shape = len(plans), len(rules.agents)
         if any(len(nodes) != shape[1] for nodes in plans):
@@ -138,7 +139,7 @@ class Plans:
         if ordered and not all(
             plan.order is not None for nodes in plans for plan in np.array(nodes, object)[near]
         ):
-            raise ValueError("order= is given for some nodes only: give it for all of them")
+            raise ValueError("order= is missing for some nodes; give it for all nodes")
         return cls(
             canonical_route(route),
             keep,
@@ -149,50 +150,52 @@ class Plans:
         )
 
     def forwarded(self, arrivals: Array, network: Network) -> Array:
-        """Return how many of ``arrivals`` int64 [B, N] each node forwards."""
+        """Return the number of ``arrivals`` int64 [B, N] that each node forwards."""
         if self.keep.shape != arrivals.shape:
-            raise ValueError(f"plans of shape {self.keep.shape}, and a step of {arrivals.shape}")
+            raise ValueError(
+                f"plans have shape {self.keep.shape}, but the step needs {arrivals.shape}"
+            )
         go = np.maximum(arrivals - self.keep, 0)
         if self.share is not None:
             share = np.where(np.isnan(self.share), 0, self.share)
             go = np.where(np.isnan(self.share), go, shared(share, arrivals))
         if self.most is not None:
             go = np.minimum(go, self.most)
-        if not all(network.degree):  # without neighbours all stay
+        if not all(network.degree):  # all arrivals stay at nodes without neighbors
             go = np.where(np.array(network.degree) > 0, go, 0)
         room = network.room(self.caps)
         return np.asarray(go if room is None else np.minimum(go, room))
 
 
 def shared(share: Array | float, arrivals: Array) -> Array:
-    """Return ceil(share * arrivals), int64. A product that is whole but for rounding is that."""
+    """Return ceil(share * arrivals), int64, with a tolerance for rounding errors."""
     return np.ceil(np.asarray(share) * arrivals - 1e-9).astype(np.int64)
 
 
 def _caps_of(caps: Mapping[str, int], rules: Any, i: int) -> Array:
-    found = np.zeros(len(rules.agents), dtype=np.int64)
+    limits = np.zeros(len(rules.agents), dtype=np.int64)
     for name, cap in caps.items():
         if rules.link_limit is not None and cap > rules.link_limit:
             raise ValueError(
-                f"{rules.trace.nodes[i]}: caps[{name!r}]={cap}, but a link takes "
-                f"link_limit={rules.link_limit} requests in a step"
+                f"{rules.trace.nodes[i]}: caps[{name!r}]={cap}; give at most "
+                f"link_limit={rules.link_limit}, the requests that a link takes in a step"
             )
-        found[neighbour_of(name, rules, i)] = cap
-    return found
+        limits[neighbour_of(name, rules, i)] = cap
+    return limits
 
 
 def _weights_of(order: Sequence[str], rules: Any, i: int) -> Array:
-    """Return falling numbers for the neighbours in ``order``; those that are absent come last."""
-    found = np.zeros(len(rules.agents), dtype=np.int64)
+    """Return decreasing numbers for the neighbors in ``order``; missing neighbors come last."""
+    weights = np.zeros(len(rules.agents), dtype=np.int64)
     if len(set(order)) < len(order):
-        raise ValueError(f"{rules.trace.nodes[i]}: order={list(order)} names a neighbour twice")
+        raise ValueError(f"{rules.trace.nodes[i]}: order={list(order)} names a neighbor twice")
     for place, name in enumerate(order):
-        found[neighbour_of(name, rules, i)] = len(order) - place
-    return found
+        weights[neighbour_of(name, rules, i)] = len(order) - place
+    return weights
 
 
 def neighbour_of(name: str, rules: Any, i: int) -> int:
-    """Return the number of the neighbour of node ``i`` that is called so. Raises ValueError."""
+    """Return the index of the neighbor ``name`` of node ``i``. Raises ValueError."""
     for names in (rules.agents, rules.trace.nodes):
         if name in names:
             j: int = names.index(name)
@@ -200,4 +203,5 @@ def neighbour_of(name: str, rules: Any, i: int) -> int:
                 return j
     nodes = rules.trace.nodes
     near = ", ".join(nodes[j] for j in np.flatnonzero(rules.network.links[i]))
-    raise ValueError(f"{nodes[i]}: {name!r} is none of its neighbours: {near or 'it has none'}")
+    remedy = f"give one of {near}" if near else "this node has no neighbors"
+    raise ValueError(f"{nodes[i]}: {name!r} is not a neighbor; {remedy}")

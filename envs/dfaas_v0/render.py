@@ -1,11 +1,12 @@
-"""Pictures of one step of dfaas_v0: nodes, their load, the flows between them, what is lost.
+"""Pictures of a step of dfaas_v0: nodes, their load, the flows between them, and lost requests.
 
-Every node shows two bars to one scale: the load that arrived, its lost part in red, above the
-capacity, filled with the requests served (its own, then those of others). Arrows are
-forwarded requests that another node served. Up to 12 nodes stand in a ring; more stand in a grid
-without arrows, ever smaller, down to one heat-map field per node.
+Every node has two bars of the same scale. The upper bar is the arrived load, with lost requests in
+red. The lower bar is the capacity, filled with the served requests: first the node's own, then
+those of other nodes. Arrows are forwarded requests that another node served. Up to 12 nodes form a
+ring. More nodes form a grid without arrows, with smaller and smaller cards, down to one heat-map
+field per node.
 
-Shares are of the requests that were there to be served: those served, lost and left waiting.
+Percentages refer to all requests of the step: served, lost and waiting.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ from corral.envs.render.columns import columns_of, cut, padded
 
 __all__ = ["Frame", "ansi", "draw"]
 
-RING = 12  # as many nodes as are drawn with arrows
+RING = 12  # largest number of nodes that are drawn with arrows
 COLUMNS = 80  # of the text picture
-LABEL, BAR = 24, 18  # the most columns of a name in it, the least of a bar unless numbers are huge
-LABELS = 36  # as many arrows as carry their number: the largest; the others are pale
-DIGITS = 4  # of a number on a card or an arrow; more are written like 12.3k
-FLOWS = 5  # as many flows per node as the text picture lists beyond RING nodes
+LABEL, BAR = 24, 18  # most columns of a name; least columns of a bar, unless numbers are huge
+LABELS = 36  # number of arrows with a label, the largest flows; other arrows are pale
+DIGITS = 4  # most digits of a number on a card or arrow; larger numbers look like 12.3k
+FLOWS = 5  # number of flows per node in the text picture of more than RING nodes
 
 OWN, OTHERS, LOST, WAITING = BLUE, "#009e73", RED, ORANGE
 LOAD, FREE = "#8b95a1", "#e9edf1"
@@ -50,15 +51,15 @@ CARD_SIZE = (190.0, 112.0)  # at scale 1
 
 @dataclass(frozen=True)
 class Frame:
-    """One step of one copy, in plain numbers; every tuple has one entry per node.
+    """One step of one environment copy, in plain numbers. All tuples have one entry per node.
 
-    At t = 0 nothing has happened yet: arrivals are those of the coming step, the rest is 0.
+    At t = 0 arrivals are those of the first step, and all other counts are 0.
     """
 
     t: int
     max_cycles: int | None
-    clock: str  # "" or for instance "2026-01-05 08:35"
-    names: tuple[str, ...]  # for instance "node_0 lyon"; the first word is the short name
+    clock: str  # "" or for example "2026-01-05 08:35"
+    names: tuple[str, ...]  # for example "node_0 lyon"; the first word is the short name
     arrivals: tuple[int, ...]
     capacity: tuple[int, ...]
     served_local: tuple[int, ...]
@@ -66,9 +67,9 @@ class Frame:
     forwarded: tuple[int, ...]
     lost: tuple[int, ...]
     waiting: tuple[int, ...]
-    queue: int  # the most requests that may wait at a node
+    queue: int  # largest number of requests that can wait at a node
     flow: tuple[tuple[int, ...], ...] | None
-    """flow[i][j]: requests of i that j served in this step; None: the rules kept no such record."""
+    """flow[i][j]: requests of i that j served in this step. None: the rules did not record them."""
     load_scale: float
     capacity_scale: float
 
@@ -78,17 +79,17 @@ class Frame:
 
     @property
     def offered(self) -> int:
-        """Requests that were there to be served in this step."""
+        """Number of requests in this step: served, lost or waiting."""
         return self.served + sum(self.lost) + sum(self.waiting)
 
     @property
     def free(self) -> tuple[int, ...]:
         parts = zip(self.capacity, self.served_local, self.served_remote, strict=True)
-        return tuple(max(0, c - own - others) for c, own, others in parts)
+        return tuple(max(0, c - local - remote) for c, local, remote in parts)
 
 
 def _tag(name: str) -> str:
-    """The short name of a node: the first word of ``name``."""
+    """Return the short name of a node: the first word of ``name``."""
     return (name.split() or ["?"])[0]
 
 
@@ -96,7 +97,7 @@ def _tag(name: str) -> str:
 
 
 def ansi(frame: Frame) -> str:
-    """The step as plain text of at most 80 columns."""
+    """Return the step as plain text of at most 80 columns."""
     step = f"{step_text(frame.t, frame.max_cycles)}   {frame.clock}".rstrip()
     table: dict[str, tuple[int, ...]] = {
         "arrived" if frame.t else "arriving": frame.arrivals,
@@ -164,7 +165,7 @@ def _text_bar(frame: Frame, i: int, room: int) -> str:
 
 
 def _text_flows(frame: Frame, i: int) -> str:
-    if frame.flow is None:  # how much was sent is known, and not who took it
+    if frame.flow is None:  # only the total is known
         return f"sent {short_count(frame.forwarded[i], 7)}" if frame.forwarded[i] else ""
     flows = sorted(((n, -j) for j, n in enumerate(frame.flow[i]) if n > 0 and j != i), reverse=True)
     shown = flows if len(frame.names) <= RING else flows[:FLOWS]
@@ -185,9 +186,10 @@ def _text_flows(frame: Frame, i: int) -> str:
 
 
 def draw(frame: Frame, *, width: int = 960, height: int = 640) -> npt.NDArray[np.uint8]:
-    """The step as a picture, uint8 [height, width, 3]; the same frame gives the same bytes.
+    """Return the step as a picture, uint8 [height, width, 3].
 
-    Raises MissingExtraError without Pillow (extra ``[render]``).
+    The same frame gives the same bytes. Raises MissingExtraError without Pillow (extra
+    ``[render]``).
     """
     canvas, k = scaled(width, height)
     _header(canvas, frame, k)
@@ -225,7 +227,7 @@ def _header(canvas: Canvas, frame: Frame, k: float) -> None:
     x = right
     for text, color in reversed(texts):
         x -= canvas.text((x, y + 1 * k), text, 19 * k, fill=color, anchor="rm") + 24 * k
-    start = margin + used + 18 * k  # the clock takes the room in between
+    start = margin + used + 18 * k  # the clock fills the room in between
     canvas.text((start, y + 2 * k), frame.clock, 17 * k, fill=FAINT, width=x - start)
     strip = (margin, 62 * k, right, 72 * k)
     canvas.box(strip, FREE, radius=2 * k)
@@ -259,12 +261,12 @@ def _legend(canvas: Canvas, frame: Frame, k: float) -> None:
 
 
 def _scale(frame: Frame) -> float:
-    """Requests in a bar as wide as its card: the same in every step."""
+    """Return the number of requests for a full bar: the same in every step."""
     return max(1.0, frame.load_scale, frame.capacity_scale)
 
 
 def _bars(canvas: Canvas, frame: Frame, i: int, load: Box, capacity: Box, numbers: float) -> None:
-    """The two bars of node i, in boxes as wide as the scale."""
+    """Draw the two bars of node i, in boxes of full width."""
     scale = _scale(frame)
     lost = min(frame.lost[i], frame.arrivals[i])
     canvas.stack(load, [(frame.arrivals[i] - lost, LOAD), (lost, LOST)], scale)
@@ -279,7 +281,7 @@ def _bars(canvas: Canvas, frame: Frame, i: int, load: Box, capacity: Box, number
 
 
 def _card(canvas: Canvas, frame: Frame, i: int, box: Box, s: float, *, sent: bool) -> None:
-    """Node i in full; ``sent`` also says what it forwarded, where no arrow does."""
+    """Draw the full card of node i. ``sent``: show forwarded requests instead of used capacity."""
     left, top, right, _ = box
     lost = frame.lost[i]
     canvas.box(box, CARD, outline=LOST if lost else LINE, stroke=2.0 if lost else 1.0, radius=8 * s)
@@ -335,8 +337,8 @@ def _ring(canvas: Canvas, frame: Frame, area: Box, k: float) -> None:
     for place, (amount, curve) in enumerate(arrows[:LABELS]):
         text = short_count(amount, DIGITS)
         half = canvas.text_width(text, size, bold=True) / 2 + 5 * k
-        others = curves[:place] + curves[place + 1 :]
-        spot = label_box(curve, half, 9 * k, taken=boxes, avoid=others)
+        other_curves = curves[:place] + curves[place + 1 :]
+        spot = label_box(curve, half, 9 * k, taken=boxes, avoid=other_curves)
         if spot is not None:
             boxes.append(spot)
             canvas.box(spot, CARD, outline=OTHERS, radius=9 * k)
@@ -372,7 +374,7 @@ def _grid(canvas: Canvas, frame: Frame, area: Box, k: float) -> None:
 
 
 def _field(canvas: Canvas, frame: Frame, i: int, box: Box) -> None:
-    """Node i in little room: number, bars, and red the deeper, the more of its load is lost."""
+    """Draw node i in a small field: number, bars, and a deeper red for a larger lost share."""
     left, top, right, bottom = box
     lost, high = frame.lost[i], bottom - top
     heat = min(1.0, lost / max(1, frame.arrivals[i]))

@@ -1,9 +1,9 @@
-"""How a sender of dfaas_v0 splits what it forwards over its neighbours, request by request.
+"""Routes of dfaas_v0 that split forwarded requests one by one.
 
-Each function returns what ``requests`` int64 [b] come to, sent one after the other, without the
-loop over them: int64 [P, b], for the P other nodes of the sender in its cyclic order and b copies.
-``caps`` int64 [P, b] are the most that each neighbour is sent, 0 for nodes that are none. No more
-is sent than all caps together.
+Each function returns the requests sent to each neighbor: int64 [P, b], for the P other nodes of the
+sender in its cyclic order and b copies. The result equals sending ``requests`` int64 [b] one after
+the other, but is computed without this loop. ``caps`` int64 [P, b] limit the requests to each
+neighbor; they are 0 for nodes that are not neighbors. At most the sum of all caps is sent.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Route = Literal[
     "fill",
     "given",
 ]
-"""How requests are split; "given" is of a policy that says so itself, and no argument."""
+"""Route names. "given" is for policies that split requests themselves; it is not an argument."""
 
 ROUTES: tuple[Route, ...] = (
     *("equal", "capacity", "spare", "shortest", "two", "choose"),
@@ -59,15 +59,16 @@ SHOWN = {"shortest": "all-to-shortest", "two": "all-to-two"}
 ROUTE_NAMES = (*ROUTES, *ALIASES)
 
 PER_REQUEST: tuple[Route, ...] = ("equal", "weighted", "least", "two-choices", "fill")
-"""Routes that a proxy carries out as requests come, one by one. So are "shortest" and "two", which
-send all of a step to one node; "capacity" and "spare" split a number that must be known before."""
+"""Routes that a proxy can carry out request by request. It can also carry out "shortest" and
+"two", which send all requests of a step to one node. For "capacity" and "spare" it must know the
+number of requests in advance."""
 
 UNBOUNDED = 2**40
-"""A cap that no number of requests reaches; a thousand of them still fit int64."""
+"""A cap that requests never reach. The sum of a thousand such caps fits int64."""
 
 
 def canonical_route(name: object) -> Route:
-    """Return the route that ``name`` or one of its aliases means. Raises UnknownNameError."""
+    """Return the route for ``name``, which may be an alias. Raises UnknownNameError."""
     for route in ROUTES:
         if name == route or (isinstance(name, str) and ALIASES.get(name) == route):
             return route
@@ -75,31 +76,33 @@ def canonical_route(name: object) -> Route:
 
 
 def shown_route(route: Route) -> str:
-    """Return the name of a route for tables: one that says where all requests of a step go."""
+    """Return the name of a route for tables. It says if all requests of a step go to one node."""
     return SHOWN.get(route, route)
 
 
 def round_robin(requests: Array, caps: Array) -> Array:
-    """Send each request to the next neighbour in cyclic order whose cap is not reached."""
+    """Send each request to the next neighbor in cyclic order that is below its cap."""
     return water_fill(requests, np.zeros_like(caps), caps)
 
 
 def water_fill(requests: Array, level: Array, caps: Array) -> Array:
-    """Send each request to the neighbour with the largest ``level`` int64 [P, b] less what it was
-    sent, ties in cyclic order, going on below 0.
+    """Send each request to the neighbor with the largest ``level`` - sent; ties in cyclic order.
 
-    Request by request the highest levels sink to one value: the lowest for which no more requests
-    are needed than there are. The rest go one each to neighbours at that value, in cyclic order.
+    ``level`` is int64 [P, b]; the difference may go below 0.
+
+    Request by request the highest levels sink to one value: the lowest value that does not need
+    more requests than there are. The remaining requests go one each to neighbors at this value, in
+    cyclic order.
     """
     busy = np.flatnonzero(requests)
-    if len(busy) < len(requests):  # often most copies send nothing
+    if len(busy) < len(requests):  # often most copies send no requests
         sent = np.zeros((len(level), len(requests)), dtype=np.int64)
         if len(busy):
-            values, bounds = (np.broadcast_to(each, sent.shape)[:, busy] for each in (level, caps))
+            values, bounds = (np.broadcast_to(part, sent.shape)[:, busy] for part in (level, caps))
             sent[:, busy] = water_fill(requests[busy], values, bounds)
         return sent
     requests = np.minimum(requests, caps.sum(axis=0))
-    high = level.max(axis=0) - requests // len(level)  # all at once could not need more
+    high = level.max(axis=0) - requests // len(level)  # needs at most all requests
     low = np.maximum(level.min(axis=0) - requests, (level - caps).min(axis=0)) - 1
     while np.any(high - low > 1):
         middle = (low + high) >> 1
@@ -113,12 +116,14 @@ def water_fill(requests: Array, level: Array, caps: Array) -> Array:
 
 
 def weighted(requests: Array, capacity: Array, caps: Array) -> Array:
-    """Send each request to the neighbour with the smallest (sent + 1) / ``capacity`` int64 [P, b],
-    ties in cyclic order; to those of capacity 0 last, in turn.
+    """Send each request to the neighbor with the smallest (sent + 1) / ``capacity``.
 
-    That is D'Hondt's apportionment. It gives each neighbour at least its proportion, rounded down,
-    so that fewer than P requests are left to go one by one. Neighbours whose cap is below their
-    proportion are filled, and the others share what is left in the same way.
+    ``capacity`` is int64 [P, b]. Ties go in cyclic order. Neighbors of capacity 0 come last, in
+    turn.
+
+    This is D'Hondt's apportionment. It gives each neighbor at least its proportion, rounded down,
+    so that fewer than P requests remain to be sent one by one. Neighbors with a cap below their
+    proportion are filled. The other neighbors share the remaining requests in the same way.
     """
     busy = np.flatnonzero(requests)
     if len(busy) < len(requests):
@@ -129,18 +134,18 @@ def weighted(requests: Array, capacity: Array, caps: Array) -> Array:
         return sent
     caps = np.broadcast_to(caps, capacity.shape)
     open_caps = np.where(capacity > 0, caps, 0)
-    left = np.minimum(requests, open_caps.sum(axis=0))
+    remaining = np.minimum(requests, open_caps.sum(axis=0))
     full = open_caps == 0
     while True:
         weight = np.where(full, 0, capacity)
-        rest = left - np.where(full, open_caps, 0).sum(axis=0)
+        rest = remaining - np.where(full, open_caps, 0).sum(axis=0)
         share = rest * weight // np.maximum(weight.sum(axis=0), 1)
         reached = ~full & (share >= open_caps)
         if not reached.any():
             break
         full |= reached
     sent = np.where(full, open_caps, share)
-    rest = left - sent.sum(axis=0)
+    rest = remaining - sent.sum(axis=0)
     columns = np.arange(len(requests))
     while np.count_nonzero(rest):
         with np.errstate(divide="ignore"):
@@ -149,12 +154,14 @@ def weighted(requests: Array, capacity: Array, caps: Array) -> Array:
         more = rest > 0
         sent[best, columns] += more
         rest = rest - more
-    return sent + round_robin(requests - left, np.where(capacity > 0, 0, caps))
+    return sent + round_robin(requests - remaining, np.where(capacity > 0, 0, caps))
 
 
 def fill(requests: Array, first: Array, caps: Array) -> Array:
-    """Send requests to one neighbour up to its cap, then to the next: the largest ``first`` [P, b]
-    first, ties in cyclic order."""
+    """Send requests to one neighbor up to its cap, then to the next.
+
+    The order is by ``first`` [P, b], largest first, ties in cyclic order.
+    """
     order = np.argsort(-first, axis=0, kind="stable")
     room = np.take_along_axis(np.broadcast_to(caps, first.shape), order, axis=0)
     before = room.cumsum(axis=0) - room
@@ -164,21 +171,22 @@ def fill(requests: Array, first: Array, caps: Array) -> Array:
 
 
 def best_of_two(requests: Array, level: Array, caps: Array, key: Array) -> Array:
-    """Send each request to the better of two neighbours drawn with replacement among those whose
-    cap is not reached: the larger ``level`` [P, b] less what it was sent, ties to the first drawn.
+    """Send each request to the better of two neighbors drawn with replacement.
 
-    Request m draws from a hash of ``key`` uint64 [b] and m, so that no generator is kept.
+    Draws are among neighbors below their cap. The better one has the larger ``level`` [P, b] -
+    sent; a tie goes to the first drawn. Request m draws from a hash of ``key`` uint64 [b] and m, so
+    that no generator is needed.
     """
     room = np.array(np.broadcast_to(caps, level.shape))
-    left = np.minimum(requests, room.sum(axis=0))
-    most_first = np.argsort(-left, kind="stable")  # who still sends stands in front
-    left, key = left[most_first], key[most_first]
-    room, value = room[:, most_first], level[:, most_first]
-    before, columns = room.copy(), np.arange(len(left))
+    remaining = np.minimum(requests, room.sum(axis=0))
+    order = np.argsort(-remaining, kind="stable")  # copies that still send come first
+    remaining, key = remaining[order], key[order]
+    room, value = room[:, order], level[:, order]
+    before, columns = room.copy(), np.arange(len(remaining))
     free, count = _free(room)
-    steps = np.arange(left.max(initial=0))
-    going = len(left) - np.searchsorted(left[::-1], steps, side="right")
-    for m, k in enumerate(going.tolist()):
+    steps = np.arange(remaining.max(initial=0))
+    active = len(remaining) - np.searchsorted(remaining[::-1], steps, side="right")
+    for m, k in enumerate(active.tolist()):
         if m % AT_ONCE == 0:
             number = np.arange(m + 1, m + 1 + AT_ONCE, dtype=np.uint64)[:, None]
             drawn = mixed(key[:k] + number * np.uint64(GOLDEN))
@@ -194,17 +202,19 @@ def best_of_two(requests: Array, level: Array, caps: Array, key: Array) -> Array
             full = np.flatnonzero(rest == 0)
             free[:, full], count[full] = _free(room[:, full])
     sent = np.empty_like(room)
-    sent[:, most_first] = before - room
+    sent[:, order] = before - room
     return sent
 
 
 AT_ONCE = 32
-"""Requests that are drawn for together."""
+"""Number of requests with draws computed together."""
 
 
 def _free(room: Array) -> tuple[Array, Array]:
-    """Return the places with room, before all others and in cyclic order, [P, b]; and how many
-    there are, uint64 [b]."""
+    """Return the places with room before all others, in cyclic order [P, b], and their number.
+
+    The number is uint64 [b].
+    """
     full = room == 0
     return np.argsort(full, axis=0, kind="stable"), (~full).sum(axis=0).astype(np.uint64)
 
@@ -213,8 +223,10 @@ GOLDEN = 0x9E3779B97F4A7C15
 
 
 def mixed(key: Array) -> Array:
-    """Return a hash of ``key`` uint64: the finalizer of SplitMix64 (Steele, Lea and Flood, 2014),
-    whose inputs differ by multiples of ``GOLDEN``."""
+    """Return a hash of ``key`` uint64: the finalizer of SplitMix64 (Steele, Lea and Flood, 2014).
+
+    The inputs of SplitMix64 differ by multiples of ``GOLDEN``.
+    """
     key = (key ^ (key >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     key = (key ^ (key >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return np.asarray(key ^ (key >> np.uint64(31)))

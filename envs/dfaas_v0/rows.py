@@ -1,8 +1,9 @@
-"""How the rows of a load are divided: to train on, to validate on, and held out.
+"""Division of the rows of a trace into training, validation and held-out rows.
 
-The last rows are held out for the final judgment. Of the rest the last whole windows (an episode
-each) are for validation: to compare policies while they learn, and settings. Training draws its
-windows from what remains, and they wrap within it: it meets no row of the other two.
+The last rows are held out for the final evaluation. Of the other rows, the last whole windows (one
+episode each) are for validation, to compare policies during training, and to compare settings.
+Training draws its windows from the remaining rows, and wraps in them. It never uses rows of the
+other two parts.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from corral.envs.arguments import nonnegative_int
 __all__ = ["Division", "Section", "divide", "section", "start_row"]
 
 Section = tuple[int, int]  # rows low .. high - 1 of a trace
-HELD_OUT = 0.3  # of a trace's rows, the last ones, by default
-VALIDATION = 0.2  # of the rest, the last whole windows, by default
+HELD_OUT = 0.3  # default share of the trace, its last rows
+VALIDATION = 0.2  # default share of the other rows, their last whole windows
 
 
 class Division(NamedTuple):
-    """Which rows are for what."""
+    """Rows for training, validation and the final evaluation."""
 
     train: Section
     validation: Section | None
@@ -35,59 +36,63 @@ def divide(
     validation: float | Section | None = None,
     first: int = 0,
 ) -> Division:
-    """Divide the rows of a trace of that ``length``.
+    """Divide the rows of a trace with ``length`` rows.
 
     Args:
         window: rows of an episode.
-        rows: those to train and validate on; default: all before those held out.
-        held_out: a share of the last rows (default: 0.3), or rows (low, high).
-        validation: a share of the rest, as near to it as whole windows come, one or more; rows
-            (low, high); or 0, none. By default 0.2, or none where the rest holds no window to
-            validate on beside one to train on.
-        first: the first of the rest's rows at which a window of training may begin.
+        rows: rows for training and validation. Default: all rows before the held-out rows.
+        held_out: a share of the rows, the last ones (default: 0.3), or rows (low, high).
+        validation: a share of the other rows, rounded to one or more whole windows; rows (low,
+            high); or 0 for no validation. Default: 0.2, or 0 if the other rows do not hold a window
+            for validation and another one for training.
+        first: the first of these rows at which a training window may begin.
 
-    Raises ValueError where these contradict each other, or leave nothing to train on.
+    Raises ValueError if the arguments contradict each other, or leave no rows for training.
     """
-    rest, judged = _held_out(length, rows, held_out)
+    remaining, held = _held_out(length, rows, held_out)
     if isinstance(validation, tuple | list):
-        train, (low, high) = _apart(rest, validation, window, length)
-        overlaps = low < judged[1] and judged[0] < high
-        if overlaps and not (rest[0] < judged[1] and judged[0] < rest[1]):
+        train, (low, high) = _apart(remaining, validation, window, length)
+        overlaps = low < held[1] and held[0] < high
+        if overlaps and not (remaining[0] < held[1] and held[0] < remaining[1]):
             raise ValueError(
-                f"validation={validation} holds some of the rows held out, {_text(judged)}; give "
-                "others"
+                f"validation={validation} overlaps the held-out rows {_text(held)}; give other rows"
             )
-        return Division(train, (low, high), judged)
+        return Division(train, (low, high), held)
     share = VALIDATION if validation is None else float(validation)
     if not 0 <= share < 1:
         raise ValueError(f"validation={validation}: give a share of 0 or more, below 1, or rows")
-    low, high = rest
-    most = (high - low - first) // window - 1
-    if share == 0 or (most < 1 and validation is None):
-        return Division(rest, None, judged)
-    if most < 1:
+    low, high = remaining
+    max_windows = (high - low - first) // window - 1
+    if share == 0 or (max_windows < 1 and validation is None):
+        return Division(remaining, None, held)
+    if max_windows < 1:
         raise ValueError(
-            f"validation={validation}: rows {_text(rest)} hold no window of {window} steps to "
-            "validate on beside one to train on; give a lower max_cycles, or validation=0"
+            f"validation={validation}: rows {_text(remaining)} do not hold two windows of "
+            f"{window} steps, for training and for validation; give a lower max_cycles, or "
+            "validation=0"
         )
-    windows = min(max(1, int(share * (high - low) / window + 0.5)), most)
+    windows = min(max(1, int(share * (high - low) / window + 0.5)), max_windows)
     cut = high - windows * window
-    return Division((low, cut), (cut, high), judged)
+    return Division((low, cut), (cut, high), held)
 
 
 def _held_out(
     length: int, rows: Section | None, held_out: float | Section | None
 ) -> tuple[Section, Section]:
-    """Return the rows to train and validate on, and those held out."""
+    """Return the rows for training and validation, and the held-out rows."""
     if isinstance(held_out, tuple | list):
         low, high = _pair("held_out", held_out, length)
         if rows is None and low == 0:
-            raise ValueError(f"held_out={held_out} leaves no rows before it; give rows as well")
+            raise ValueError(
+                f"held_out={held_out} leaves no rows before it; give rows as well, to train on"
+            )
         return (0, low) if rows is None else rows, (low, high)
     if rows is not None:
         if held_out is not None:
-            raise ValueError("give rows, or a share that is held_out, not both")
-        # With nothing after them, they are judged on themselves; evaluation says so.
+            raise ValueError(
+                f"rows={rows} with held_out={held_out}: give held_out=(low, high), or leave it out"
+            )
+        # If no rows follow, evaluation uses the training rows, and says so.
         return rows, (rows[1], length) if rows[1] < length else rows
     share = HELD_OUT if held_out is None else float(held_out)
     if not 0 <= share < 1:
@@ -97,17 +102,17 @@ def _held_out(
 
 
 def _apart(rest: Section, validation: Any, window: int, length: int) -> tuple[Section, Section]:
-    """Return rows to train on, the longer part of the rest, beside rows to validate on."""
+    """Return the training rows, the longer part of the rest, and the validation rows."""
     low, high = _pair("validation", validation, length)
     if high - low < window:
         raise ValueError(
-            f"validation={validation} holds no whole window of {window} steps; give more rows, or "
-            "a lower max_cycles"
+            f"validation={validation} is shorter than a window of {window} steps; give more rows, "
+            "or a lower max_cycles"
         )
     parts = (rest[0], min(rest[1], low)), (max(rest[0], high), rest[1])
     train = max(parts, key=lambda part: part[1] - part[0])
     if train[1] <= train[0]:
-        raise ValueError(f"validation={validation} leaves no row of {_text(rest)} to train on")
+        raise ValueError(f"validation={validation} leaves no training rows in {_text(rest)}")
     return train, (low, high)
 
 
@@ -126,7 +131,7 @@ def _text(rows: Section) -> str:
 
 
 def section(rows: Section, length: int, name: str = "rows") -> Section:
-    """Return the argument ``rows``, or another one of its kind, as two ints. Raises ValueError."""
+    """Return the rows (low, high) of an argument as ints. Raises ValueError if they are invalid."""
     try:
         low, high = (operator.index(row) for row in rows)
     except (TypeError, ValueError):
@@ -137,7 +142,7 @@ def section(rows: Section, length: int, name: str = "rows") -> Section:
 
 
 def start_row(start: int | str, rows: Section) -> int | None:
-    """Return the argument ``start``, counted from the rows' first; None: it is drawn."""
+    """Return the argument ``start``, counted from the first of ``rows``; None if it is random."""
     if start == "random":
         return None
     length = rows[1] - rows[0]

@@ -1,4 +1,4 @@
-"""The rules of dfaas_v0 as array code; ``corral.envs.dfaas_v0`` is their manual."""
+"""The rules of dfaas_v0 as array code. The manual is the docstring of ``corral.envs.dfaas_v0``."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from corral.memory import require_memory
 __all__ = ["ROUTES", "DfaasRules", "DfaasState", "Route"]
 
 
-@dataclass(slots=True)  # quicker to make than a frozen one
+@dataclass(slots=True)  # faster to create than a frozen dataclass
 class Sent:
-    """What nodes forward in a step, and how, see ``Network.forward``."""
+    """The requests that nodes forward in a step, with the arguments of ``Network.forward``."""
 
     network: Network
     forwarded: Array  # int64 [B, N]
@@ -54,54 +54,60 @@ INFO = (*COUNTS, "illegal_actions", "waited")
 
 
 class DfaasRules(Deciding):
-    """The rules of dfaas_v0 of B environments; see the manual of the package.
+    """The rules of dfaas_v0 for B environments. The manual is the docstring of the package.
 
     Args:
-        trace: a bundled name ("edge3", "edge8") or the path of a CSV; in Python also a Trace.
-        max_cycles: steps of an episode; one longer than the rows wraps round to the first.
-        rows: (low, high): windows are drawn, and wrap, inside these rows of the trace only.
-        start: "random", or the row (counted from low) at which every episode starts.
-        load_scale: arrivals are divided by this; default: the trace's largest, at least 1.
-        capacity_scale: capacities are divided by this; default: the trace's largest, at least 1.
-        max_level: largest number of units that an action can stand for. Loads above it are
-            forwarded in units of several requests, and the overflow no longer to the request.
-        amount: what levels stand for: "unit", multiples of a unit that are forwarded; "quantile",
-            of the load of the rows; a list of them, from 0 to load_scale or more; "keep", requests
-            that stay before any is forwarded; "share", shares of the arrivals.
+        trace: name of a bundled trace ("edge3", "edge8") or path of a CSV; in Python also a Trace.
+        max_cycles: steps of an episode. An episode longer than the rows wraps round to the first
+            row.
+        rows: (low, high): windows are drawn from rows low .. high - 1 of the trace, and wrap in
+            them. None: all rows.
+        start: "random", or the row, counted from low, at which every episode starts.
+        load_scale: divides arrivals. Default: the largest arrivals of the trace, at least 1.
+        capacity_scale: divides capacities. Default: the largest capacity of the trace, at least 1.
+        max_level: largest number of units that an action can stand for. If load_scale exceeds it, a
+            unit is several requests, and an action can no longer forward the exact overflow.
+        amount: meaning of the levels. "unit": multiples of a unit to forward. "quantile": quantiles
+            of the load in the rows. A list of requests from 0 to load_scale or more. "keep":
+            requests that stay before any is forwarded. "share": shares of the arrivals.
         queue: requests that a node can hold until the next step.
         forward_cost: cost of forwarding one request, in lost requests.
         wait_cost: cost of one request that waits for one step, in lost requests.
-        route: how each forwarded request finds its neighbour: equal (round-robin), weighted, least,
-            two-choices, fill; all of a step by one choice: capacity, spare, all-to-shortest,
-            all-to-two; "choose": the action names the neighbour.
-        second_offer: whether refused requests are offered once more.
-        link_limit: requests that a directed link takes per step; None: any number.
-        neighbours: agent -> agents it can forward to (nobody where absent); None: all others.
-            The names that the trace gives its nodes will do as well.
-        reward: each node its "own", or everyone the "team"'s mean.
-        capacity: replaces the trace's: requests per step, or "1.25x" of each node's mean load.
-        capacity_rows: (low, high), the rows of that mean; None: all. Training sets its own rows.
-        illegal: what an action outside the mask does: "penalise" or "raise".
-        augment: how the load of training differs from the recorded one: numbers by name, such as
-            shift=12,scale=0.2,noise=0.1,mix=0.5, see the manual. None: not at all.
-        keep_flow: whether the state keeps who served whose requests, as pictures need it.
-        report_delay: of how many steps ago the spare and lost are that nodes know of others; 0:
-            the spare that this step's arrivals leave.
-        reward_fn: what pays instead of the reward, see the manual; a function, or the text
+        route: how forwarded requests are split over the neighbors. By request: equal (round-robin),
+            weighted, least, two-choices, fill. By step: capacity, spare, all-to-shortest,
+            all-to-two. "choose": the action names the neighbor.
+        second_offer: whether the sender offers refused requests once more.
+        link_limit: requests that a directed link takes per step. None: no limit.
+        neighbours: mapping of each agent to the agents that it can forward to. A missing agent has
+            no neighbors. None: every agent can forward to all others. Node names of the trace are
+            accepted too.
+        reward: "own": each node gets its own reward. "team": each node gets the mean over all
+            nodes.
+        capacity: replaces the capacity of the trace: requests per step, or "1.25x" for that
+            multiple of each node's mean load.
+        capacity_rows: (low, high): rows over which "1.25x" takes the mean load. None: all rows;
+            training uses its own rows.
+        illegal: treatment of an action outside the mask: "penalise" or "raise".
+        augment: random changes of the training load: numbers by name, such as
+            shift=12,scale=0.2,noise=0.1,mix=0.5; see the manual. None: no change.
+        keep_flow: whether the state records the accepted requests of each link, for pictures.
+        report_delay: age in steps of the reports of other nodes. 0: their spare in this step, after
+            its arrivals.
+        reward_fn: function that replaces the reward, see the manual; or its name as
             "module:function" or "file.py:function".
-        observation: of "every" other node by itself, or a "summary" of the neighbours, with actions
-            that are shares of the arrivals: spaces of one size, whatever the trace.
-        arrivals: whether the requests of a step are "known" to nodes before they choose, or
-            "unknown" until the step is over, as to a gateway.
-        last_counts: how many of its own counts of past steps a node observes; None: 1 with unknown
-            arrivals, in their place, else 0.
-        daily_mean: whether a node observes its mean load at this time of day in these rows; a
-            table [steps of a day][node] fixes it. Training sets that of its own rows.
+        observation: "every": features of every other node. "summary": features of all neighbors
+            together, with shares of the arrivals as actions. The spaces of a summary fit any trace.
+        arrivals: "known": nodes know the arrivals of a step before they choose. "unknown": nodes
+            know them only after the step, like a gateway.
+        last_counts: number of past steps for which a node observes its own arrivals. None: 0, or
+            with unknown arrivals 1, in the place of the arrivals.
+        daily_mean: whether a node observes its mean load at this time of day in the rows. A table
+            [steps of a day][node] sets the means. Training takes them from its own rows.
 
     Raises:
-        TraceError: the trace cannot be read, or has no capacity and none is given.
-        ScaleError: the trace exceeds a given scale.
-        ValueError: any other argument is out of its range.
+        TraceError: the trace cannot be read, or it has no capacity and ``capacity`` is missing.
+        ScaleError: the trace exceeds ``load_scale`` or ``capacity_scale``.
+        ValueError: any other argument is out of range.
     """
 
     name = "dfaas_v0"
@@ -164,7 +170,7 @@ class DfaasRules(Deciding):
 
         self.agents = tuple(f"node_{i}" for i in range(len(self.trace.nodes)))
         nodes = len(self.agents)
-        require_memory(  # of one environment: what a node observes, and what its state keeps
+        require_memory(  # of one environment: the observations of its nodes, and its state
             {
                 f"last_counts={self.last_counts}": 8 * nodes * self.last_counts,
                 f"report_delay={self.report_delay}": 16 * nodes * self.report_delay,
@@ -193,7 +199,7 @@ class DfaasRules(Deciding):
         planned = self.amount in ("keep", "share")
         if self.amount == "keep" and self.observation == "summary":
             raise ValueError(
-                'amount="keep": its levels depend on the capacity; a summary takes amount="share"'
+                'amount="keep" does not work with observation="summary"; give amount="share"'
             )
         shares = self.observation == "summary" and self.arrivals == "unknown"
         self.caps = self.link_limit if planned or shares else None
@@ -201,14 +207,14 @@ class DfaasRules(Deciding):
         self._prepare_section()
 
     def _prepare_section(self) -> None:
-        """Compute all that depends on the row alone."""
+        """Precompute the values that depend only on the row."""
         self._linked: Array = np.asarray(self.network.links.any(axis=1))
         section = self.trace.section(*self.rows)
         recorded = Recorded(section, self.scales, self.levels_of, self._linked)
         self.load = recorded if self.augment is None else Augmented(recorded, self.augment)
         if self.daily_mean is not None:
             self._means = means_by_row(self.daily_mean, section)
-        self.unit = self.levels_of.unit  # requests between two levels, at most
+        self.unit = self.levels_of.unit  # largest difference between two levels
         self.levels = self.actions.count  # number of actions, A
         every_level = not self.levels_of.by_room and self._linked.all()
         self._guarded = not every_level or self.route == "choose"
@@ -216,13 +222,13 @@ class DfaasRules(Deciding):
 
     @property
     def identity(self) -> str:
-        """A digest of the load and of all arguments: equal for rules that play alike."""
+        """A digest of the load and of all arguments; equal for rules of the same game."""
         settings = (
             *(self.trace.digest, self.rows, self.max_cycles, self.start_row, self.load_scale),
             *(self.capacity_scale, self.max_level, self.queue, self.forward_cost, self.wait_cost),
             *(self.route, self.second_offer, self.link_limit, self.reward),
             self.network.links.tolist(),
-            # Later arguments, where they change the game: runs from before them are of these rules.
+            # Newer arguments count only if they are not the default: old runs keep their digest.
             *([f"report_delay {self.report_delay}"] * (self.report_delay != 1)),
             *([f"reward_fn {self.reward_fn}"] * (self.reward_fn is not None)),
             *(() if self.augment is None else map(float, astuple(self.augment))),
@@ -234,7 +240,7 @@ class DfaasRules(Deciding):
         )
         return f"{self.name} {hashlib.sha256(repr(settings).encode()).hexdigest()}"
 
-    # --- What they offer besides, see OptionalRules -----------------------------------------------
+    # --- Optional methods, see OptionalRules ------------------------------------------------------
 
     def split(
         self,
@@ -242,15 +248,17 @@ class DfaasRules(Deciding):
         held_out: float | Section | None,
         validation: float | Section | None = None,
     ) -> Split:
-        """Train on the first rows of the trace, validate on later ones, hold out the last, as
-        ``corral.envs.dfaas_v0.rows.divide`` says; the last two as they were recorded.
+        """Train on the first rows of the trace, validate on later rows, hold out the last rows.
 
-        Scales are fixed here, from the whole trace, so that no later load changes a space; levels
-        that are quantiles, and a capacity such as "1.25x", by the load that is trained on. Raises
-        ValueError where there is nothing to learn, whatever the rows.
+        ``corral.envs.dfaas_v0.rows.divide`` describes the division. Validation and held-out rows
+        are played as recorded. The scales come from the whole trace, so that spaces are the same
+        for all rows. Quantile levels, and a capacity such as "1.25x", come from the training rows.
+        Raises ValueError if actions make no difference in this trace.
         """
         if why := no_choice(self.trace, self.network.links):
-            raise ValueError(f"{self.trace.name}: {why}, so that there is nothing to learn")
+            raise ValueError(
+                f"{self.trace.name}: {why}; policies make no difference, so do not train"
+            )
         window, first = self.max_cycles, self.start_row or 0
         rows = None if rows is None else self.rows
         parts = divide(len(self.trace), window, rows, held_out, validation, first)
@@ -259,57 +267,68 @@ class DfaasRules(Deciding):
         if not isinstance(self.amount, str):
             train["amount"] = self._levels_in(parts.train).tolist()
         if self.daily_mean is not None:
-            given = True if self._means_given is None else self._means_given
-            table = table_of_means(given, self.trace, parts.train)
+            means = True if self._means_given is None else self._means_given
+            table = table_of_means(means, self.trace, parts.train)
             assert table is not None
             train["daily_mean"] = table.tolist()
         train |= arguments.measured_on(self._recorded, parts.train, *self._capacity_given)
-        own = {} if self.start_row is None else {"start": "random"}
-        plain = {} if self.augment is None else {"augment": None}
-        differs = {} if parts.validation is None else {"rows": parts.validation, **own, **plain}
-        return Split(train, {"rows": parts.held_out, **plain}, differs)
+        random_start = {} if self.start_row is None else {"start": "random"}
+        unaugmented = {} if self.augment is None else {"augment": None}
+        changes = (
+            {}
+            if parts.validation is None
+            else {"rows": parts.validation, **random_start, **unaugmented}
+        )
+        return Split(train, {"rows": parts.held_out, **unaugmented}, changes)
 
     def in_windows(self, most: int) -> tuple[DfaasRules, int]:
-        """Return rules whose environments begin the whole windows of the rows, one each."""
+        """Return rules in which each environment begins one of the whole windows of the rows.
+
+        Also returns the number of environments, at most ``most``.
+        """
         count = max(1, (self.rows[1] - self.rows[0]) // self.max_cycles)
         chosen = np.linspace(0, count - 1, min(most, count)).round().astype(np.int64)
         start = functools.partial(self.start_at, chosen * self.max_cycles)
         return changed(self, start=start), len(chosen)
 
     def shares(self, info: Mapping[str, Array]) -> tuple[dict[str, Array], Array]:
-        """Return requests served, lost, forwarded, and the cost; and all arrivals: each [E]."""
+        """Return requests served, lost and forwarded, and the cost; and all arrivals: each [E]."""
         cost = arguments.cost_of(self, info)
         served = info["served_local"] + info["served_remote"]
         amounts = {"served": served, "lost": info["lost"], "forwarded": info["forwarded"]}
         return {**amounts, "cost": cost}, info["arrivals"]
 
     def carried(self) -> dict[str, Any]:
-        """Return what observations and actions depend on, beside the load."""
+        """Return the arguments that determine observations and actions, without the load."""
         names = ["arrivals", "max_level", "observation", "route"]
         if self.observation == "every":
             names += ["amount", "capacity_scale", "load_scale", "neighbours"]
         elif self.amount == "share":
             names += ["amount"]
-        found = {name: getattr(self, name) for name in names}
+        values = {name: getattr(self, name) for name in names}
         if self.last_counts != (self.arrivals == "unknown"):
-            found["last_counts"] = self.last_counts
+            values["last_counts"] = self.last_counts
         if self.daily_mean is not None:
-            found["daily_mean"] = self.daily_mean.tolist()
-        return found
+            values["daily_mean"] = self.daily_mean.tolist()
+        return values
 
     def any_number(self) -> str | None:
         return "observation='summary'" if self.observation == "summary" else None
 
     def amounts(self) -> tuple[str | None, Array | None]:
-        """Return what each level amounts to; a node forwards no more than arrive. Actions that name
-        a neighbour as well are no amounts."""
+        """Return the unit and the amount of each level; None for actions that also name a neighbor.
+
+        A node never forwards more requests than arrive.
+        """
         return (None, None) if isinstance(self.actions, Choices) else self.actions.said()
 
     def in_requests(self) -> DfaasRules:
-        """Return rules whose actions are numbers of requests, for reference policies: see
-        ``Requests``. They forward to the request, whatever the levels of a learner."""
-        each = Requests(self.load_scale)
-        rules = changed(self, levels_of=each, actions=each, illegal="penalise")
+        """Return rules with exact numbers of requests as actions, for reference policies.
+
+        See ``Requests``. The actions do not depend on the levels of a learner.
+        """
+        requests = Requests(self.load_scale)
+        rules = changed(self, levels_of=requests, actions=requests, illegal="penalise")
         rules._prepare_section()
         return rules
 
@@ -321,7 +340,7 @@ class DfaasRules(Deciding):
         return self.arrivals == "unknown"
 
     def places(self, state: DfaasState) -> list[str]:
-        """Return the rows of the trace that come next."""
+        """Return the trace rows of the next step."""
         load = "" if self.augment is None else ", augmented"
         return [f"row {self.rows[0] + row:,}{load}" for row in self._row(state).tolist()]
 
@@ -342,8 +361,11 @@ class DfaasRules(Deciding):
     # --- An episode ------------------------------------------------------------------------------
 
     def start(self, rngs: Sequence[np.random.Generator]) -> DfaasState:
-        """Begin B episodes; each generator draws the first row, then pairs for route "two", then
-        what ``augment`` asks for."""
+        """Begin B episodes.
+
+        Each generator draws the first row, then the numbers of a random route, then those of
+        ``augment``.
+        """
         if self.start_row is None:
             length = self.rows[1] - self.rows[0]
             first = np.array([rng.integers(length) for rng in rngs], dtype=np.int64)
@@ -369,8 +391,11 @@ class DfaasRules(Deciding):
         )
 
     def _draws(self, rngs: Sequence[np.random.Generator], route: Route, steps: int) -> Array:
-        """Return what each generator draws for the route of an episode: int32 [B, K, N, 2]. For
-        "two" the pairs of each step; for "two-choices" two numbers that all of it follows from."""
+        """Return the random numbers for the route of an episode: int32 [B, K, N, 2].
+
+        For "two", the neighbors drawn in each step. For "two-choices", two numbers that determine
+        all draws of the episode.
+        """
         n = len(self.agents)
         if route == "two":
             high = np.maximum(self.network.degree, 1)[:, None]
@@ -392,7 +417,7 @@ class DfaasRules(Deciding):
             highest = self._highest(room)
         level, illegal, named = self._chosen(state, action, highest)
         forwarded = self.levels_of.forwarded(level, arrivals, room)
-        if self._guarded:  # an illegal action forwards all arrivals; else its level does so already
+        if self._guarded:  # illegal actions forward all arrivals; unguarded levels already do so
             forwarded = np.where(illegal, arrivals, forwarded)
         basis = self._basis(state, capacity)
         if self.caps is not None:
@@ -403,8 +428,8 @@ class DfaasRules(Deciding):
     def carry_out(self, state: DfaasState, plans: Plans) -> Outcome[DfaasState]:
         """Play a step in which nodes follow ``plans``, as ``step`` plays actions.
 
-        A state that draws for another route than the plans' has no draws for them: begin it by
-        rules with this route where that is "two" or "two-choices".
+        A plan by route "two" or "two-choices" needs random numbers from the start of the episode.
+        Begin such episodes with rules of this route.
         """
         arrivals, capacity, _ = self.load.at(state, self._row(state))
         network = self.network.by(plans.route)
@@ -419,21 +444,21 @@ class DfaasRules(Deciding):
     def _played(
         self, state: DfaasState, arrivals: Array, capacity: Array, sent: Sent, illegal: Array
     ) -> Outcome[DfaasState]:
-        # 1. Nodes serve their own work first: the queue, and arrivals that were not forwarded.
+        # 1. Nodes first serve their own work: the queue, and the arrivals that they do not forward.
         forwarded = sent.forwarded
         work = state.queue + arrivals - forwarded
         served_local = np.minimum(work, capacity)
-        left = work - served_local
-        queue = np.minimum(left, self.queue)
+        remaining = work - served_local
+        queue = np.minimum(remaining, self.queue)
         spare = capacity - served_local
 
-        # 2. and 3. Neighbours take what is forwarded, as far as capacity is spare.
+        # 2. and 3. Neighbors accept forwarded requests up to their spare capacity.
         first = state.t % len(self.agents)
         flow = state.flow if self.keep_flow else None
         refused, spare_after = sent.network.forward(
             first, forwarded, spare, sent.basis, sent.named, flow, sent.caps
         )
-        lost = left - queue + refused
+        lost = remaining - queue + refused
 
         waited = past.serve_waiting(state.aged, state.queue, served_local)
         past.keep_reports(state.reports, state.t, state.spare, state.lost)
@@ -465,8 +490,10 @@ class DfaasRules(Deciding):
     # --- Parts of a step -------------------------------------------------------------------------
 
     def _row(self, state: DfaasState, back: int = 0) -> Array:
-        """Return the row of the section that comes next, or that of the step so many before it:
-        [B]. Windows wrap in the section."""
+        """Return the row of the section for the next step, or for ``back`` steps before it: [B].
+
+        Windows wrap in the section.
+        """
         return np.asarray((state.start + state.t - back) % (self.rows[1] - self.rows[0]))
 
     def _expected(self, state: DfaasState, row: Array) -> Array:

@@ -1,1 +1,1 @@
-"""Drawing: a canvas, the parts of boards, and a window to show them in."""
+"""Rendering: a canvas, the parts of boards, videos, and a window."""

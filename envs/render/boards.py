@@ -1,6 +1,6 @@
-"""Drawings that boards have in common: colors, the layout, grids, bars and legends.
+"""Common parts of pictures: colors, layout, grids, bars and legends.
 
-Pictures of 960 by 640 pixels have scale k = 1; all others are scaled to fit.
+A picture of 960 by 640 pixels has scale k = 1. Other pictures are scaled to fit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
     "swatch",
 ]
 
-# Okabe and Ito's colors that keep apart for color-blind eyes; red a little deeper than theirs.
+# Okabe and Ito's colors, which color-blind people can distinguish; the red is slightly deeper.
 BLUE, ORANGE, RED = "#0072b2", "#e69f00", "#cc2f10"
 INK, FAINT, LINE, PAPER, CARD = "#1b2530", "#5c6873", "#cdd4db", "#f6f8fa", "#ffffff"
 
@@ -38,7 +38,7 @@ def scaled(width: int, height: int) -> tuple[Canvas, float]:
 
 
 def board_and_panel(width: int, height: int) -> tuple[Canvas, Box, Box, float]:
-    """Return an empty canvas, the areas of a board and of the panel to its right, the scale k."""
+    """Return an empty canvas, the areas of a board and of a panel on its right, and the scale k."""
     canvas, k = scaled(width, height)
     panel, margin = 316 * k, 28 * k
     board = (margin, margin, width - panel - margin, height - margin)
@@ -55,7 +55,7 @@ class Grid:
 
     @classmethod
     def fit(cls, area: Box, rows: int, columns: int, largest: float) -> Grid:
-        """Return the grid in the middle of ``area``, as large as fits, but not over ``largest``."""
+        """Return the largest centered grid in ``area``, with fields of at most ``largest``."""
         size = min((area[2] - area[0]) / columns, (area[3] - area[1]) / rows, largest)
         x, y = center(area)
         return cls(x - size * columns / 2, y - size * rows / 2, size)
@@ -66,7 +66,7 @@ class Grid:
         return x + gap, y + gap, x + self.size - gap, y + self.size - gap
 
     def middle(self, place: tuple[int, int]) -> Point:
-        """Return the middle of a field."""
+        """Return the center of a field."""
         return center(self.field(place))
 
 
@@ -81,7 +81,7 @@ def bar(
     outline: str | None = None,
     stroke: float = 1.0,
 ) -> None:
-    """Draw a bar that is filled to ``share``."""
+    """Draw a bar that is filled up to ``share``."""
     left, top, right, bottom = box
     canvas.box(box, ground, outline=outline, stroke=stroke, radius=radius)
     canvas.box((left, top, left + (right - left) * share, bottom), color, radius=radius)
@@ -90,7 +90,10 @@ def bar(
 def swatch(
     canvas: Canvas, x: float, y: float, fill: str, outline: str | None, k: float, **more: float
 ) -> Box:
-    """Draw a square of 18 k with its left side at ``x``, its middle at ``y``; return its box."""
+    """Draw a square of size 18 k and return its box.
+
+    Its left side is at ``x`` and its vertical center at ``y``.
+    """
     box = (x, y - 9 * k, x + 18 * k, y + 9 * k)
     canvas.box(box, fill, outline=outline, **more)
     return box

@@ -1,8 +1,8 @@
 """Drawing primitives for pictures of environments: bars, cards, fitted text, curved arrows.
 
-Coordinates are pixels of the finished picture, floats allowed, origin at the top left. Everything
-is drawn three times as large and scaled down, which smooths all edges. Pillow (extra
-``[render]``) is imported when a canvas is made, not before.
+Coordinates are pixels of the finished picture; floats are allowed, and the origin is the top left.
+Pictures are drawn three times as large and scaled down, to smooth all edges. Pillow (extra
+``[render]``) is imported when a canvas is created.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ Box = tuple[float, float, float, float]  # left, top, right, bottom
 Curve = npt.NDArray[np.float64]  # [P, 2] points along a curve
 
 OVERSAMPLE = 3
-SHRINK = 0.8  # text that does not fit may shrink to this share of its size, then it is cut
+SHRINK = 0.8  # long text may shrink to this share of its size, then it is cut
 
 
 def mix(first: str, second: str, share: float) -> str:
-    """The colour ``share`` of the way from ``first`` to ``second``, all as ``#rrggbb``."""
+    """Return the color between ``first`` (share 0) and ``second`` (share 1), as ``#rrggbb``."""
     pairs = [(int(first[i : i + 2], 16), int(second[i : i + 2], 16)) for i in (1, 3, 5)]
     return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in pairs)
 
 
 def short_count(number: int, digits: int = 6) -> str:
-    """``number`` in full if it has at most ``digits`` digits, else like ``1.23M``."""
+    """Return ``number`` as text: in full up to ``digits`` digits, otherwise like ``1.23M``."""
     if number < 10**digits:
         return str(number)
     exponent = next(e for e in (3, 6, 9, 12, 15) if number < 999.5 * 10**e or e == 15)
@@ -60,17 +60,20 @@ def short_count(number: int, digits: int = 6) -> str:
 
 
 def step_text(t: int, max_cycles: int | None) -> str:
-    """The step as text, of how many where there is a time limit."""
+    """Return the step as text, with the time limit if there is one."""
     return f"step {t}" if max_cycles is None else f"step {t} of {max_cycles}"
 
 
 def sentence(text: str) -> str:
-    """``text`` with a capital letter, unless it begins with the name of an agent."""
+    """Return ``text`` with a capital first letter, unless it begins with the name of an agent."""
     return text if "_" in text.split(" ", 1)[0] else text[:1].upper() + text[1:]
 
 
 def percent(part: int, whole: int) -> str:
-    """``part`` of ``whole`` as text; never "0 %" for some, nor "100 %" for not quite all."""
+    """Return ``part`` of ``whole`` as a percentage.
+
+    "0 %" and "100 %" are exact; values near them become "<0.1 %" and ">99.9 %".
+    """
     if part in (0, whole):
         return "100 %" if part else "0 %"
     share = 100 * part / whole
@@ -80,7 +83,7 @@ def percent(part: int, whole: int) -> str:
 
 
 def overlap(first: Box, second: Box) -> bool:
-    """Return whether two boxes share any area."""
+    """Return True if two boxes overlap."""
     return (
         first[0] < second[2]
         and second[0] < first[2]
@@ -90,14 +93,14 @@ def overlap(first: Box, second: Box) -> bool:
 
 
 def bend(start: Point, control: Point, end: Point, points: int = 61) -> Curve:
-    """A quadratic Bezier curve from ``start`` to ``end``, as points [P, 2]."""
+    """Return a quadratic Bezier curve from ``start`` to ``end``, as points [P, 2]."""
     t = np.linspace(0.0, 1.0, points)[:, None]
     p0, p1, p2 = np.array(start), np.array(control), np.array(end)
     return np.asarray((1 - t) ** 2 * p0 + 2 * t * (1 - t) * p1 + t**2 * p2)
 
 
 def outside(curve: Curve, box: Box, margin: float = 0.0) -> Curve:
-    """The points of ``curve`` that lie outside ``box`` grown by ``margin``."""
+    """Return the points of ``curve`` outside of ``box``, enlarged by ``margin``."""
     x, y = curve[:, 0], curve[:, 1]
     inside = (x > box[0] - margin) & (x < box[2] + margin)
     inside &= (y > box[1] - margin) & (y < box[3] + margin)
@@ -105,16 +108,18 @@ def outside(curve: Curve, box: Box, margin: float = 0.0) -> Curve:
 
 
 def center(box: Box) -> Point:
-    """The middle of a box."""
+    """Return the center of a box."""
     return (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
 
 
-# --- Graphs: where nodes, arrows and their labels go ---------------------------------------------
+# --- Graphs: positions of nodes, arrows and labels -----------------------------------------------
 
 
 def ring(n: int, area: Box, wide: float, high: float) -> list[Box]:
-    """n boxes in ``area``: side by side up to two, else evenly along a rounded rectangle,
-    clockwise from the top."""
+    """Return n boxes in ``area``, clockwise from the top along a rounded rectangle.
+
+    Up to two boxes are placed side by side.
+    """
     x, y = center(area)
     reach_x, reach_y = (area[2] - area[0] - wide) / 2, (area[3] - area[1] - high) / 2
     if n <= 2:
@@ -132,20 +137,23 @@ def ring(n: int, area: Box, wide: float, high: float) -> list[Box]:
 
 
 def path(boxes: list[Box], i: int, j: int, area: Box, gap: float) -> Curve:
-    """The way of an arrow from box i to box j: to its own right-hand side, so that both
-    directions stay apart, and both bent inwards as far as it takes to pass the other boxes."""
-    others = [box for place, box in enumerate(boxes) if place not in (i, j)]
+    """Return the curve of an arrow from box i to box j.
+
+    It runs on its right-hand side, so that both directions stay apart. Both directions bend inwards
+    until they pass the other boxes.
+    """
+    obstacles = [box for place, box in enumerate(boxes) if place not in (i, j)]
     best: tuple[int, Curve] | None = None
     for pull in (0.3, 0.45, 0.6, 0.75, 0.9, 1.05, 1.2):
-        there, back = (
+        forth, back = (
             _way(boxes[a], boxes[b], center(area), pull, gap) for a, b in ((i, j), (j, i))
         )
-        faults = 0  # points behind other boxes, and arrows too short to be seen
-        for curve in (there, back):
-            faults += sum(len(curve) - len(outside(curve, box, 3 * gap)) for box in others)
+        faults = 0  # points behind other boxes, and arrows that are too short
+        for curve in (forth, back):
+            faults += sum(len(curve) - len(outside(curve, box, 3 * gap)) for box in obstacles)
             faults += 10 * (len(curve) < 2 or math.dist(curve[0], curve[-1]) < 12 * gap)
         if best is None or faults < best[0]:
-            best = (faults, there)
+            best = (faults, forth)
         if not faults:
             break
     assert best is not None
@@ -171,9 +179,9 @@ def _way(first: Box, second: Box, middle: Point, pull: float, gap: float) -> Cur
 def label_box(
     curve: Curve, half_width: float, half_height: float, *, taken: list[Box], avoid: list[Curve]
 ) -> Box | None:
-    """A box on ``curve`` that overlaps none of ``taken`` and as few of ``avoid`` as can be.
+    """Return a box on ``curve`` without overlap with ``taken`` and little with ``avoid``.
 
-    None where every place is taken.
+    Returns None if every place overlaps ``taken``. Crosses as few curves of ``avoid`` as possible.
     """
     best: tuple[int, Box] | None = None
     for share in (0.5, 0.44, 0.56, 0.38, 0.62, 0.32, 0.68, 0.26, 0.74, 0.2):
@@ -194,12 +202,12 @@ def label_box(
 
 @functools.cache
 def _font(size: int) -> Any:
-    """Pillow's own scalable font: the same shapes on every machine."""
+    """Return Pillow's built-in scalable font, which has the same shapes on every machine."""
     return require("PIL.ImageFont", extra="render", purpose="draw pictures").load_default(size)
 
 
 def _printable(text: str) -> str:
-    """``text`` in the letters of the font: accents are dropped, other scripts become ``?``."""
+    """Return ``text`` in letters of the font: accents are dropped, other scripts become ``?``."""
     bare = unicodedata.normalize("NFKD", text)
     bare = "".join(c for c in bare if not unicodedata.combining(c))
     return "".join(c if " " <= c <= "~" or c in "·…" else "?" for c in bare)
@@ -218,7 +226,7 @@ class Canvas:
         self._filter = image.Resampling.LANCZOS
 
     def pixels(self) -> npt.NDArray[np.uint8]:
-        """The finished picture, uint8 [height, width, 3]."""
+        """Return the finished picture, uint8 [height, width, 3]."""
         small = self._image.resize((self.width, self.height), self._filter)
         return np.array(small, dtype=np.uint8)
 
@@ -231,7 +239,7 @@ class Canvas:
         stroke: float = 1.0,
         radius: float = 0.0,
     ) -> None:
-        """A rectangle, with rounded corners where ``radius`` is given."""
+        """Draw a rectangle, with rounded corners if ``radius`` is positive."""
         left, top, right, bottom = (round(value * OVERSAMPLE) for value in box)
         if right <= left or bottom <= top:
             return
@@ -252,9 +260,10 @@ class Canvas:
         numbers: float = 0.0,
         digits: int = 6,
     ) -> None:
-        """Stacked bars (value, colour) in ``box``, as wide as ``scale``; what is not 0 is seen.
+        """Draw stacked bars (value, color) in ``box``; ``scale`` is the value of the full width.
 
-        Where they fit, the values stand in the bars, ``numbers`` large.
+        Values above 0 are always visible. Numbers of size ``numbers`` are written into bars with
+        enough room.
         """
         left, top, right, bottom = box
         total = 0
@@ -272,7 +281,7 @@ class Canvas:
                 self.text(middle, text, numbers, fill="#ffffff", anchor="mm")
 
     def picture(self, box: Box, pixels: npt.NDArray[np.uint8]) -> None:
-        """``pixels`` uint8 [H, W, 3] stretched over ``box``, with sharp edges."""
+        """Draw ``pixels`` uint8 [H, W, 3] stretched over ``box``, with sharp edges."""
         left, top, right, bottom = (round(value * OVERSAMPLE) for value in box)
         if right <= left or bottom <= top:
             return
@@ -288,7 +297,7 @@ class Canvas:
         return float(length) / OVERSAMPLE + (0.7 if bold else 0.0)
 
     def fit(self, text: str, size: float, width: float, *, bold: bool = False) -> tuple[str, float]:
-        """``text`` and its size, shrunk a little, then cut until at most ``width`` wide."""
+        """Return ``text`` and its size: shrunk a little, then cut, to fit into ``width``."""
         text = _printable(text)
         needed = self.text_width(text, size, bold=bold)
         if needed <= width:
@@ -311,9 +320,9 @@ class Canvas:
         bold: bool = False,
         width: float | None = None,
     ) -> float:
-        """Text at ``place``, at most ``width`` wide; returns the width used.
+        """Draw text at ``place``, at most ``width`` wide. Return the width of the text.
 
-        ``anchor``: l, m or r of the text, then a (top), m (middle) or s (baseline).
+        ``anchor``: l, m or r for the horizontal position; then a (top), m (middle) or s (baseline).
         """
         if width is not None:
             text, size = self.fit(text, size, width, bold=bold)
@@ -331,9 +340,9 @@ class Canvas:
     def arrow(
         self, curve: Curve, thickness: float, color: str, *, head: float, halo: str | None = None
     ) -> None:
-        """An arrow along ``curve``, its point at the last point; ``head`` is the length of that.
+        """Draw an arrow along ``curve``, with a tip of length ``head`` at its last point.
 
-        ``halo`` surrounds it, so that crossing arrows stay apart.
+        ``halo`` is the color of a border, which keeps crossing arrows apart.
         """
         if len(curve) < 2:
             return
@@ -353,14 +362,14 @@ class Canvas:
         self._draw.polygon([tuple(p) for p in (point * OVERSAMPLE).tolist()], fill=color)
 
     def line(self, points: Sequence[Point], thickness: float, color: str) -> None:
-        """Straight lines from point to point, with round ends."""
+        """Draw straight lines from point to point, with round ends."""
         self._line(np.array(points, dtype=np.float64), thickness, color)
         for x, y in (points[0], points[-1]):
             half = thickness / 2
             self.box((x - half, y - half, x + half, y + half), color, radius=half)
 
     def polygon(self, points: Sequence[Point], fill: str) -> None:
-        """A filled polygon."""
+        """Draw a filled polygon."""
         self._draw.polygon([(x * OVERSAMPLE, y * OVERSAMPLE) for x, y in points], fill=fill)
 
     def _line(self, points: Curve, thickness: float, color: str) -> None:

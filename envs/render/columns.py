@@ -1,4 +1,4 @@
-"""Names in the columns of a terminal, where some letters take two and some take none."""
+"""Text in terminal columns. Some letters take two columns and some take none."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ __all__ = ["columns_of", "cut", "padded"]
 
 
 def columns_of(text: str) -> int:
-    """Return how many columns ``text`` takes."""
+    """Return the number of columns that ``text`` takes."""
     wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
     return len(text) + wide - sum(unicodedata.category(c) in ("Mn", "Me", "Cf") for c in text)
 
 
 def cut(text: str, most: int) -> str:
-    """Return ``text`` in at most ``most`` columns, 3 or more: its middle is left out, for names
-    often differ at the end; what does not print becomes ``?``."""
+    """Return ``text`` in at most ``most`` columns (3 or more).
+
+    The middle is left out, because names often differ at the end. Unprintable characters become
+    ``?``.
+    """
     text = "".join(c if c.isprintable() else "?" for c in text)
     if columns_of(text) <= most:
         return text
@@ -28,5 +31,5 @@ def cut(text: str, most: int) -> str:
 
 
 def padded(text: str, columns: int) -> str:
-    """Return ``text`` with spaces after it, ``columns`` wide."""
+    """Return ``text`` padded with spaces to ``columns`` columns."""
     return text + " " * (columns - columns_of(text))

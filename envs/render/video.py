@@ -1,7 +1,7 @@
-"""Pictures one after the other as a file: an animated GIF, or a video where ffmpeg is installed.
+"""Write pictures as an animated GIF, or as a video if ffmpeg is installed.
 
-Pictures of games are flat colors of which little changes from step to step. A GIF is written to
-suit that: one palette for all frames, and of each frame only the pixels that change.
+Pictures of games have flat colors and change little from step to step. The GIF uses this: all
+frames share one palette, and a frame has only the pixels that change.
 """
 
 from __future__ import annotations
@@ -27,16 +27,17 @@ SUFFIXES = (".gif", ".mp4")
 Picture = npt.NDArray[np.uint8]  # [H, W, 3]
 
 COLORS = 128
-CLEAR = 255  # the index that leaves a pixel as it was
-SAMPLES = 12  # frames that the palette is made from
-NEAR = 4  # levels by which a pixel may be off before it is drawn anew: text has smooth edges
-LAST = 2.0  # seconds for which the last frame stands longer
+CLEAR = 255  # palette index of an unchanged pixel
+SAMPLES = 12  # number of frames from which the palette is made
+NEAR = 4  # largest color error of a pixel that is not redrawn: text has smooth edges
+LAST = 2.0  # extra seconds for the last frame
 
 
 def encoder_of(path: str | Path) -> str:
-    """Return what writes a file of that name: "pillow", or the path of ffmpeg.
+    """Return the encoder for a file of that name: "pillow", or the path of ffmpeg.
 
-    Raises ValueError for another suffix than ``SUFFIXES``, MissingExtraError where it is missing.
+    Raises ValueError for a suffix that is not in ``SUFFIXES``, and MissingExtraError without an
+    encoder.
     """
     suffix = Path(path).suffix.lower()
     if suffix not in SUFFIXES:
@@ -44,49 +45,49 @@ def encoder_of(path: str | Path) -> str:
     if suffix == ".gif":
         require("PIL", extra="render", purpose="write a GIF")
         return "pillow"
-    if found := shutil.which("ffmpeg"):
-        return found
+    if ffmpeg := shutil.which("ffmpeg"):
+        return ffmpeg
     try:
         return str(require("imageio_ffmpeg", extra="", purpose="").get_ffmpeg_exe())
     except ImportError:
         raise MissingExtraError(
-            f"{path}: no encoder for video is installed. Install ffmpeg, or pip install "
-            "imageio-ffmpeg, which brings one; a .gif needs nothing more"
+            f"{path}: a video encoder is missing. Install ffmpeg, or run pip install "
+            "imageio-ffmpeg, which contains it; or write a .gif, which needs no encoder"
         ) from None
 
 
 def write_video(path: str | Path, pictures: Sequence[Picture], fps: float) -> None:
-    """Write ``pictures``, all of one size, ``fps`` a second; the last one stands a little longer.
+    """Write ``pictures`` of equal size with ``fps`` pictures per second.
 
-    Raises what ``encoder_of`` raises, ValueError without pictures, and CorralError with the words
-    of an encoder that fails.
+    The last picture is shown longer. Raises the errors of ``encoder_of``, ValueError without
+    pictures, and CorralError with the message of an encoder that fails.
     """
     encoder = encoder_of(path)
     if not pictures or fps <= 0:
-        raise ValueError(f"{len(pictures)} pictures at fps={fps}: give one or more, above 0")
+        raise ValueError(
+            f"{len(pictures)} pictures at fps={fps}: give one or more pictures, and fps above 0"
+        )
     if len(sizes := list(dict.fromkeys(picture.shape[:2] for picture in pictures))) > 1:
         first, second = (f"{width} x {height}" for height, width in sizes[:2])
-        raise ValueError(
-            f"the environment draws pictures of {first} and of {second}; a clip takes one size"
-        )
+        raise ValueError(f"the pictures have sizes {first} and {second}; give pictures of one size")
     if encoder == "pillow":
         Path(path).write_bytes(gif(pictures, fps))
         return
     height, width = pictures[0].shape[:2]
     command = [encoder, "-y", "-loglevel", "error", "-f", "rawvideo", "-pix_fmt", "rgb24"]
     command += ["-s", f"{width}x{height}", "-r", f"{fps:g}", "-i", "-"]
-    # What every player plays: 4:2:0, for which width and height must be even.
+    # 4:2:0 works in all video players. It needs an even width and height.
     command += ["-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-pix_fmt", "yuv420p", str(path)]
     frames = [*pictures, *[pictures[-1]] * round(LAST * fps)]
     data = b"".join(np.ascontiguousarray(frame).tobytes() for frame in frames)
     done = subprocess.run(command, input=data, capture_output=True)
     if done.returncode != 0:
-        words = done.stderr.decode(errors="replace").strip() or f"it ended with {done.returncode}"
-        raise CorralError(f"{encoder} could not write {path}: {words}")
+        message = done.stderr.decode(errors="replace").strip() or f"exit status {done.returncode}"
+        raise CorralError(f"{encoder} could not write {path}: {message}")
 
 
 def shrunk(picture: Picture, width: int) -> Picture:
-    """Return ``picture`` with at most ``width`` columns."""
+    """Return ``picture`` scaled down to at most ``width`` pixels width."""
     if picture.shape[1] <= width:
         return picture
     image = require("PIL.Image", extra="render", purpose="resize pictures")
@@ -99,7 +100,7 @@ def shrunk(picture: Picture, width: int) -> Picture:
 
 
 def gif(pictures: Sequence[Picture], fps: float) -> bytes:
-    """Return an animated GIF that repeats for ever, one frame for each picture."""
+    """Return an animated GIF that repeats forever, one frame for each picture."""
     image = require("PIL.Image", extra="render", purpose="write a GIF")
     plugin = require("PIL.GifImagePlugin", extra="render", purpose="write a GIF")
     palette = _palette(pictures)  # [P, 3], P <= COLORS
@@ -119,7 +120,7 @@ def gif(pictures: Sequence[Picture], fps: float) -> bytes:
         frame.putpalette(table.tobytes())
         lasts = 1 / fps + (LAST if number == len(pictures) - 1 else 0)
         about: dict[str, Any] = {"transparency": CLEAR, "duration": round(1000 * lasts)}
-        # Pillow's own saving would merge frames that are alike: here each step has its frame.
+        # Pillow's save() would merge equal frames, but each step needs a separate frame.
         if number == 0:
             _write(file, plugin.getheader(frame, info={"loop": 0, **about})[0])
         _write(file, plugin.getdata(frame, (left, top), disposal=1, **about))
@@ -133,7 +134,7 @@ def _write(file: io.BytesIO, blocks: Iterable[bytes]) -> None:
 
 
 def _bounds(changed: Array) -> tuple[int, int, int, int]:
-    """Return the box of all that changed; one pixel where nothing did."""
+    """Return the bounding box of changed pixels; one pixel if nothing changed."""
     rows, columns = np.flatnonzero(changed.any(axis=1)), np.flatnonzero(changed.any(axis=0))
     if not len(rows):
         return 0, 0, 1, 1
@@ -141,10 +142,13 @@ def _bounds(changed: Array) -> tuple[int, int, int, int]:
 
 
 def _palette(pictures: Sequence[Picture]) -> Array:
-    """Return up to ``COLORS`` colors [P, 3] that occur: the most frequent, then those that would be
-    furthest off without a color of their own, so that small squares of a legend keep theirs."""
-    some = sorted({round(p) for p in np.linspace(0, len(pictures) - 1, SAMPLES).tolist()})
-    codes = np.concatenate([_codes(pictures[number]).reshape(-1) for number in some])
+    """Return up to ``COLORS`` colors of the pictures: [P, 3].
+
+    First the most frequent colors, then the colors with the largest error without a palette entry.
+    So even small squares of a legend keep their color.
+    """
+    sampled = sorted({round(p) for p in np.linspace(0, len(pictures) - 1, SAMPLES).tolist()})
+    codes = np.concatenate([_codes(pictures[number]).reshape(-1) for number in sampled])
     unique, counts = np.unique(codes, return_counts=True)
     order = np.argsort(-counts, kind="stable")
     colors, weight = _parts(unique[order]), np.sqrt(counts[order])
@@ -161,24 +165,26 @@ def _palette(pictures: Sequence[Picture]) -> Array:
 
 
 class _Nearest:
-    """For each color the nearest of a palette; a color is searched for once."""
+    """Finds the nearest palette color, with a cache by color."""
 
     def __init__(self, palette: Array) -> None:
         self.palette = palette
-        self._found = np.full(1 << 24, CLEAR, dtype=np.uint8)  # by code; CLEAR: not yet found
+        self._cache = np.full(
+            1 << 24, CLEAR, dtype=np.uint8
+        )  # by color code; CLEAR: not yet computed
 
     def index(self, picture: Picture) -> Array:
-        """Return the indices in the palette: uint8 [H, W]."""
+        """Return palette indices of a picture: uint8 [H, W]."""
         codes = _codes(picture)
-        new = np.unique(codes[self._found[codes] == CLEAR])
-        for some in np.array_split(new, len(new) // 4096 + 1):
-            away = ((_parts(some)[:, None] - self.palette) ** 2).sum(axis=2)  # [R, P]
-            self._found[some] = away.argmin(axis=1)
-        return np.asarray(self._found[codes])
+        new = np.unique(codes[self._cache[codes] == CLEAR])
+        for part in np.array_split(new, len(new) // 4096 + 1):
+            distance = ((_parts(part)[:, None] - self.palette) ** 2).sum(axis=2)  # [R, P]
+            self._cache[part] = distance.argmin(axis=1)
+        return np.asarray(self._cache[codes])
 
 
 def _codes(picture: Picture) -> Array:
-    """Colours as numbers, int32 [H, W]."""
+    """Return colors as numbers, int32 [H, W]."""
     red, green, blue = np.moveaxis(picture.astype(np.int32), -1, 0)
     return np.asarray(red << 16 | green << 8 | blue)
 

@@ -1,4 +1,4 @@
-"""A window that shows the pictures of any environment: the ``human`` render mode."""
+"""A window that shows pictures of any environment: the ``human`` render mode."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["Window"]
 
 
 class Window:
-    """Shows uint8 RGB arrays [H, W, 3], paced to ``fps`` pictures per second (0: unpaced).
+    """Shows uint8 RGB arrays [H, W, 3] at ``fps`` pictures per second (0: no limit).
 
-    Nothing opens before the first ``show``. Once its user has closed it, it stays closed:
-    ``show`` then does nothing and returns False. pygame-ce (extra ``[render]``) has a single window
-    per process; of several ``Window`` objects the one that shows last has it.
+    The window opens at the first ``show``. After the user has closed it, ``show`` does nothing and
+    returns False. pygame-ce (extra ``[render]``) has one window per process. The ``Window`` object
+    that was shown last owns it.
     """
 
-    _shown: ClassVar[Window | None] = None  # whose picture pygame's window holds
+    _shown: ClassVar[Window | None] = None  # owner of pygame's window
 
     def __init__(self, title: str, fps: float) -> None:
         self.title = title
@@ -33,18 +33,19 @@ class Window:
         self._dismissed = False  # the user closed it
 
     def __getstate__(self) -> dict[str, Any]:
-        """Copies and pickles have a window of their own, not yet open."""
+        """Return the state for copies and pickles: they have a separate window, not yet open."""
         return {**Window(self.title, self.fps).__dict__, "_dismissed": self._dismissed}
 
     def show(self, image: npt.NDArray[np.uint8]) -> bool:
-        """Show ``image`` and wait until it is time for the next; False once closed by its user.
+        """Show ``image`` and wait until the next picture is due.
 
-        Raises ValueError where ``image`` is no uint8 [H, W, 3], CorralError without a display.
+        Returns False if the user closed the window. Raises ValueError if ``image`` is not uint8 [H,
+        W, 3], and CorralError without a display.
         """
         if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
             raise ValueError(
-                f"a picture is uint8 of shape (height, width, 3), got {image.dtype} of shape "
-                f"{image.shape}"
+                f"the picture is {image.dtype} of shape {image.shape}; give uint8 of shape "
+                "(height, width, 3)"
             )
         if self._dismissed:
             return False
@@ -52,8 +53,8 @@ class Window:
         if self._pygame is None:
             self._open()
         pygame = self._pygame
-        ours = Window._shown is self and pygame.display.get_surface() is not None
-        if not ours or self._screen.get_size() != size:
+        owned = Window._shown is self and pygame.display.get_surface() is not None
+        if not owned or self._screen.get_size() != size:
             self._screen = _screen(pygame, size)
             pygame.display.set_caption(self.title)
             Window._shown = self
@@ -90,6 +91,6 @@ def _screen(pygame: Any, size: tuple[int, int]) -> Any:
         return pygame.display.set_mode(size)
     except pygame.error as error:
         raise CorralError(
-            f"no window can be opened here ({error}); on a machine without a display use "
+            f"cannot open a window ({error}); on a machine without a display use "
             "render_mode='rgb_array'"
         ) from error

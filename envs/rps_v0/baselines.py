@@ -1,14 +1,14 @@
-"""Reference players of rps_v0, each of which can be beaten by who watches it.
+"""Reference policies of rps_v0. An opponent that predicts them can beat them, except for random.
 
-| player | shows | the best reply, from the second round on |
+| player | moves | best reply, from the second round on |
 |---|---|---|
-| random | one of the three, uniformly | there is none: any play is worth 0 |
-| always-same | one move, drawn in the first round, all episode | what beats it |
-| copy-last | what the other showed last; rock at first | what beats one's own last move |
-| beat-last | what beats the other's last move; rock at first | what beats that: see below |
+| random | one of the three, uniformly | any move: all are worth 0 |
+| always-same | one move, drawn in the first round, in the whole episode | the move that beats it |
+| copy-last | the opponent's last move; rock at first | the move that beats your last move |
+| beat-last | the move that beats the opponent's last move; rock at first | see below |
 
-Who showed rock meets paper from beat-last, and should show scissors next; after paper rock, after
-scissors paper. Against copy-last and beat-last the first round can be won too, by paper.
+After rock, beat-last plays paper, so that the best reply is scissors. After paper it is rock, and
+after scissors paper. Against copy-last and beat-last, paper wins the first round too.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ NOT_DRAWN = -1
 
 
 class AlwaysSame(PolicyBase):
-    """Shows the same move in every round of an episode.
+    """Plays the same move in every round of an episode.
 
     Args:
-        move: "rock", "paper" or "scissors"; None: drawn with the policy's ``rng`` in the first
-            round of each episode, and is ``Decision.state``.
+        move: "rock", "paper" or "scissors". None: the policy draws a move with ``rng`` in the first
+            round of each episode, and keeps it in ``Decision.state``.
     """
 
     def __init__(self, move: str | None = None) -> None:
@@ -58,24 +58,24 @@ class AlwaysSame(PolicyBase):
         fresh = moves == NOT_DRAWN
         if fresh.any():
             if rng is None:
-                raise ValueError("always-same draws its move: pass rng=, a numpy Generator")
-            # One number for every row, so that what a row draws does not hang on the others.
+                raise ValueError("always-same draws a move: pass rng=, a numpy Generator")
+            # One number for every row, so that the draw of a row is independent of other rows.
             moves = np.where(fresh, rng.integers(len(MOVES), size=len(moves)), moves)
         return Decision(moves.reshape(shape), moves)
 
 
 class LastMove(Heuristic):
-    """Shows what is ``ahead`` moves after the other's last one: 0 copies it, 1 beats it.
+    """Plays the move ``ahead`` places after the opponent's last move: 0 copies it, 1 beats it.
 
-    Before the first round it shows rock.
+    Plays rock in the first round.
     """
 
     def __init__(self, ahead: int) -> None:
         self.ahead = ahead
 
     def choose(self, observation: Observation, rng: np.random.Generator | None) -> Array:
-        other = np.asarray(observation[OBSERVATION])[..., 1 + len(MOVES) :]  # [..., 4]
-        last = other.argmax(axis=-1) - 1  # -1: none yet
+        opponent = np.asarray(observation[OBSERVATION])[..., 1 + len(MOVES) :]  # [..., 4]
+        last = opponent.argmax(axis=-1) - 1  # -1: none yet
         return np.where(last < 0, 0, (last + self.ahead) % len(MOVES))
 
 

@@ -1,7 +1,8 @@
-"""Pictures of rps_v0: what both showed in this round, who won it, and the rounds before.
+"""Pictures of rps_v0: the moves and the winner of the last round, and the rounds before.
 
-The two large cards are the players with what they showed; the winner's is tinted. Below, round by
-round, what each of them showed; a tinted field won the round. Of many rounds the last are drawn.
+Two large cards show the players and their moves; the card of the winner is tinted. Below are the
+moves of each round; a tinted field won its round. If there are many rounds, only the last ones are
+drawn.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from corral.envs.render.canvas import Box, Canvas, Point, center, mix, sentence
 __all__ = ["Frame", "ansi", "draw"]
 
 SHOWN = 12  # rounds in the strip of a picture
-TOLD = 30  # rounds in a line of text
+SHOWN_TEXT = 30  # rounds in a line of text
 
 STONE, SHEET, STEEL = "#7d8791", "#ffffff", "#7d8791"
 
-# A rock in a square from -1 to 1, and its facet that lies in the light.
+# The outline of a rock in a square from -1 to 1, and its light facet.
 BOULDER = (
     *((-1.0, 0.3), (-0.8, -0.3), (-0.3, -0.75), (0.4, -0.7)),
     *((0.9, -0.15), (1.0, 0.4), (0.6, 0.75), (-0.65, 0.75)),
@@ -31,12 +32,12 @@ LIT = ((-0.8, -0.3), (-0.3, -0.75), (0.4, -0.7), (0.1, -0.2), (-0.35, 0.05))
 NAMES = ("player_0", "player_1")
 COLORS = (BLUE, ORANGE)
 MOVES = ("rock", "paper", "scissors")
-VERBS = {0: "blunts", 1: "wraps", 2: "cuts"}  # what a move does to the one that it beats
+VERBS = {0: "blunts", 1: "wraps", 2: "cuts"}  # verb between a move and the move that it beats
 
 
 @dataclass(frozen=True)
 class Frame:
-    """The rounds of one copy so far."""
+    """The rounds of one environment copy so far."""
 
     moves: tuple[tuple[int, int], ...]  # of each round: 0 rock, 1 paper, 2 scissors; both players
     rounds: int  # of the episode
@@ -46,17 +47,17 @@ class Frame:
         return len(self.moves)
 
     def winner(self, index: int) -> int | None:
-        """Who won a round, 0 or 1; None: a draw."""
-        one, other = self.moves[index]
-        return None if one == other else int((one - other) % 3 == 2)
+        """Return the winner of a round, 0 or 1; None for a draw."""
+        first, second = self.moves[index]
+        return None if first == second else int((first - second) % 3 == 2)
 
     def won(self, player: int) -> int:
-        """Rounds won so far."""
+        """Return the number of rounds that a player won so far."""
         return sum(self.winner(i) == player for i in range(self.t))
 
     @property
     def event(self) -> str:
-        """Return the last round in words."""
+        """A description of the last round."""
         if not self.moves:
             return "waiting for the first round"
         winner = self.winner(-1)
@@ -70,8 +71,8 @@ class Frame:
 
 
 def ansi(frame: Frame) -> str:
-    """The rounds as plain text of at most 80 columns; of many, the last."""
-    first = max(0, frame.t - TOLD)
+    """Return the rounds as plain text of at most 80 columns; only the last of many rounds."""
+    first = max(0, frame.t - SHOWN_TEXT)
     lines = [f"round {frame.t} of {frame.rounds}: {frame.event}"]
     for player, name in enumerate(NAMES):
         shown = " ".join("RPS"[pair[player]] for pair in frame.moves[first:])
@@ -80,7 +81,7 @@ def ansi(frame: Frame) -> str:
     marks = " ".join("=" if winner is None else str(winner) for winner in winners)
     lines.append(f"won by    {marks}".rstrip())
     if first:
-        lines.append(f"(the last {TOLD} rounds)")
+        lines.append(f"(the last {SHOWN_TEXT} rounds)")
     lines.append("R rock  P paper  S scissors  0, 1 the player that won  = a draw")
     lines.append(f"rounds won: {frame.won(0)} and {frame.won(1)}")
     return "\n".join(lines)
@@ -90,9 +91,10 @@ def ansi(frame: Frame) -> str:
 
 
 def draw(frame: Frame, *, width: int = 960, height: int = 640) -> npt.NDArray[np.uint8]:
-    """The rounds as a picture, uint8 [height, width, 3]; the same frame gives the same bytes.
+    """Return the rounds as a picture, uint8 [height, width, 3].
 
-    Raises MissingExtraError without Pillow (extra ``[render]``).
+    The same frame gives the same bytes. Raises MissingExtraError without Pillow (extra
+    ``[render]``).
     """
     canvas, k = scaled(width, height)
     left, right = (width - 880 * k) / 2, (width + 880 * k) / 2
@@ -112,7 +114,7 @@ def draw(frame: Frame, *, width: int = 960, height: int = 640) -> npt.NDArray[np
 
 
 def _card(canvas: Canvas, frame: Frame, player: int, winner: bool, box: Box, k: float) -> None:
-    """A player: its name, what it showed, and its score."""
+    """Draw the card of a player: its name, its move, and its score."""
     left, top, right, bottom = box
     color = COLORS[player]
     fill = mix(CARD, color, 0.22) if winner else CARD
@@ -133,13 +135,13 @@ def _card(canvas: Canvas, frame: Frame, player: int, winner: bool, box: Box, k: 
         canvas.text((middle[0], bottom - 50 * k), label, 18 * k, fill=INK, anchor="mm", bold=True)
     else:
         canvas.text(middle, "?", 80 * k, fill=LINE, anchor="mm", bold=True)
-    won, own = frame.won(player), frame.won(player) - frame.won(1 - player)
-    score = f"{won} round{'s' * (won != 1)} won, return {own:+d}" if frame.t else "return 0"
+    won, total = frame.won(player), frame.won(player) - frame.won(1 - player)
+    score = f"{won} round{'s' * (won != 1)} won, return {total:+d}" if frame.t else "return 0"
     canvas.text((middle[0], bottom - 22 * k), score, 14 * k, fill=FAINT, anchor="mm")
 
 
 def _strip(canvas: Canvas, frame: Frame, box: Box, k: float) -> None:
-    """The rounds, one column each."""
+    """Draw the rounds, one column each."""
     left, top, right, _ = box
     count = min(frame.rounds, SHOWN)
     first = max(0, frame.t - count)
@@ -172,7 +174,7 @@ def _strip(canvas: Canvas, frame: Frame, box: Box, k: float) -> None:
 
 
 def _hand(canvas: Canvas, move: int, place: Point, radius: float) -> None:
-    """A stone, a sheet of paper, or a pair of scissors."""
+    """Draw a stone, a sheet of paper, or a pair of scissors."""
     x, y = place
     thin = max(1.0, 0.06 * radius)
     if move == 0:
@@ -186,12 +188,12 @@ def _hand(canvas: Canvas, move: int, place: Point, radius: float) -> None:
             ends = [(x - 0.42 * radius, at), (x + (0.42 if row < 3 else 0.1) * radius, at)]
             canvas.line(ends, thin, STEEL)
     else:
-        for way in (-1, 1):
-            tip = (x + 0.55 * way * radius, y - radius)
-            eye = (x - 0.31 * way * radius, y + 0.4 * radius)
+        for side in (-1, 1):
+            tip = (x + 0.55 * side * radius, y - radius)
+            eye = (x - 0.31 * side * radius, y + 0.4 * radius)
             canvas.line([tip, eye], 0.17 * radius, STEEL)
-        for way in (-1, 1):
-            cx, cy, r = x + 0.46 * way * radius, y + 0.68 * radius, 0.34 * radius
+        for side in (-1, 1):
+            cx, cy, r = x + 0.46 * side * radius, y + 0.68 * radius, 0.34 * radius
             ring = (cx - r, cy - r, cx + r, cy + r)
             canvas.box(ring, outline=INK, stroke=0.14 * radius, radius=r)
         canvas.box(

@@ -1,4 +1,4 @@
-"""The rules of rps_v0 as array code; ``corral.envs.rps_v0`` is their manual."""
+"""The rules of rps_v0 as array code. The manual is the docstring of ``corral.envs.rps_v0``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from corral.envs.rps_v0.render import Frame, ansi, draw
 
 __all__ = ["MOVES", "RpsRules", "RpsState"]
 
-MOVES = ("rock", "paper", "scissors")  # each beats the one before it, the first beats the last
+MOVES = ("rock", "paper", "scissors")  # each beats the previous move; the first beats the last
 NONE = -1
 
 ONE_HOT = np.eye(1 + len(MOVES), dtype=np.float32)  # [4, 4] by last move + 1
@@ -29,19 +29,19 @@ class RpsState:
     """B environments between two rounds."""
 
     t: Array  # int64 [B] rounds played
-    played: Array  # int8 [B, 2, rounds] every move so far, for pictures; -1: not yet
+    played: Array  # int8 [B, 2, rounds] all moves so far; -1: not yet played
 
 
 class RpsRules:
-    """The rules of rps_v0 of B environments; see the manual of the package.
+    """The rules of rps_v0 for B environments. The manual is the docstring of the package.
 
     Args:
-        rounds: of an episode, after which it ends by itself.
-        max_cycles: cuts episodes after so many rounds; None: none is cut.
-        illegal: what an action outside the mask does; there is none in this game.
+        rounds: number of rounds in an episode.
+        max_cycles: time limit in rounds. None: no time limit.
+        illegal: treatment of an action outside the mask. In this game all actions are legal.
 
     Raises:
-        ValueError: an argument is out of its range.
+        ValueError: an argument is out of range.
     """
 
     name = "rps_v0"
@@ -63,7 +63,7 @@ class RpsRules:
 
     @property
     def identity(self) -> str:
-        """Equal for rules that play alike."""
+        """Text that is equal for rules of the same game."""
         return f"{self.name}, {self.rounds} rounds, cut after {self.max_cycles}"
 
     # --- Spaces ----------------------------------------------------------------------------------
@@ -80,7 +80,7 @@ class RpsRules:
     # --- An episode ------------------------------------------------------------------------------
 
     def start(self, rngs: Sequence[np.random.Generator]) -> RpsState:
-        """Begin B episodes; nothing is drawn."""
+        """Begin B episodes. Draws no random numbers."""
         b = len(rngs)
         return RpsState(
             t=np.zeros(b, dtype=np.int64), played=np.full((b, 2, self.rounds), NONE, dtype=np.int8)
@@ -89,12 +89,12 @@ class RpsRules:
     def redraw(
         self, state: RpsState, rngs: Sequence[np.random.Generator], told: bool = False
     ) -> RpsState:
-        """Return the state: there is no chance."""
+        """Return the state: the rules are deterministic."""
         return state
 
     def observe(self, state: RpsState) -> dict[str, Observation]:
         last = ONE_HOT[self._last(state) + 1]  # [B, 2, 4]
-        observation = np.concatenate([last, last[:, ::-1]], axis=2)  # [B, 2, 8] own, the other's
+        observation = np.concatenate([last, last[:, ::-1]], axis=2)  # [B, 2, 8] own, opponent's
         masks = np.repeat(self.acting(state)[:, :, None], len(MOVES), axis=2)
         return agent_views(self.agents, observation, masks.view(np.int8))
 
@@ -102,12 +102,12 @@ class RpsRules:
         return np.repeat((state.t < self.rounds)[:, None], 2, axis=1)
 
     def step(self, state: RpsState, action: Array) -> Outcome[RpsState]:
-        rows = np.flatnonzero(state.t < self.rounds)  # where there is a round to play
+        rows = np.flatnonzero(state.t < self.rounds)  # environments with rounds left to play
         playing = self.acting(state)
         state.played[rows, :, state.t[rows]] = action[rows]
         state.t = state.t + playing[:, 0]
 
-        # 0: the same move; 1: the own move is the one after the other's, and beats it; 2: it loses.
+        # 0: equal moves; 1: the own move is one after the opponent's and beats it; 2: it loses.
         lead = (action - action[:, ::-1]) % len(MOVES)
         won, lost, drawn = (playing & (lead == number) for number in (1, 2, 0))
         reward = won.astype(np.float32) - lost
@@ -124,12 +124,12 @@ class RpsRules:
         return np.concatenate([last, done[:, None]], axis=1)
 
     def _last(self, state: RpsState) -> Array:
-        """Return everybody's last move, int8 [B, 2]; -1 before the first."""
-        # Before the first round it looks at the last one, which is yet to be played as well.
+        """Return the last moves of both players, int8 [B, 2]; -1 before the first round."""
+        # Before the first round, index -1 is the last round, which is -1: not yet played.
         return np.asarray(state.played[np.arange(len(state.t)), :, state.t - 1])
 
     def future(self, state: RpsState) -> Array:
-        """Return rounds played and both last moves: int64 [B, 3]."""
+        """Return the number of rounds played and both last moves: int64 [B, 3]."""
         return np.column_stack([state.t, self._last(state)])
 
     def render(self, state: RpsState, info: dict[str, Array], mode: str) -> Any:

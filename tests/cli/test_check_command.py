@@ -90,7 +90,7 @@ def test_arguments_reach_the_environment() -> None:
         (("dfaas_v1",), "did you mean 'dfaas_v0'"),
         (("no_such_module:env",), "no module named 'no_such_module'"),
         (("support.faulty_envs:Wlak",), "named 'Wlak'; did you mean 'Walk'"),
-        (("support.faulty_envs:__doc__",), "is no function, but a str"),
+        (("support.faulty_envs:__doc__",), "support.faulty_envs:__doc__ is a str"),
         (("arena_v0", "--arg", "widht=3"), "did you mean 'width'"),
         (("arena_v0", "--arg", "width=0"), "give a whole number, 1 or more"),
         (("arena_v0", "--arg", "width"), "give key=value"),

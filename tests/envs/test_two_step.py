@@ -111,7 +111,7 @@ PICTURES = [
             "  game A   [game B]",
             "  7   7     0   1",
             "  7   7     1  [8]",
-            "they played row 1, column 1: the team is paid 8",
+            "row 1 and column 1 were played: the team gets 8",
         ],
     ),
     (
@@ -120,7 +120,7 @@ PICTURES = [
             " [game A]   game B",
             "  7  [7]    0   1",
             "  7   7     1   8",
-            "they played row 0, column 1: the team is paid 7",
+            "row 0 and column 1 were played: the team gets 7",
         ],
     ),
 ]

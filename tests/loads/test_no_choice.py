@@ -28,7 +28,7 @@ def load(nodes: int = 2, steps: int = 40, arrivals: Any = None, capacity: int = 
 
 CASES: list[tuple[Trace, dict[str, Any], tuple[str, ...]]] = [
     (load(nodes=1), {}, ("one node",)),
-    (load(), {"neighbours": {}}, ("2 nodes", "neighbour")),
+    (load(), {"neighbours": {}}, ("2 nodes", "neighbours")),
     (load(arrivals=0), {}, ("no request",)),
     (load(capacity=0), {}, ("capacity", "0")),
     (load(), {"capacity": 0}, ("capacity", "0")),

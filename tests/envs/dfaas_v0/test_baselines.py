@@ -282,6 +282,6 @@ def test_unknown_names_are_answered_with_the_nearest(call: Any, values: tuple[An
 def test_every_amount_and_route_is_told_in_words() -> None:
     assert set(baselines.OF_AMOUNT) == {*baselines.AMOUNTS, *TUNED}
     assert set(baselines.OF_ROUTE) == set(ROUTES)
-    told = "a node forwards what exceeds its capacity, in equal parts to the others"
+    told = "a node forwards arrivals beyond its capacity, in equal parts to its neighbors"
     assert baselines.meaning("overflow/equal") == told
     assert baselines.meaning("local/equal").startswith("a node forwards nothing")

@@ -93,9 +93,9 @@ def test_a_split_of_known_arrivals_is_its_own() -> None:
         (lambda view: 1 // 0, ("site-0", "ZeroDivisionError")),
         (lambda view: 3, ("plan()", "3")),
         (lambda view: Plan(keep=-1), ("site-0", "ValueError", "keep=-1")),
-        (lambda view: Plan(keep=1, caps={view.node: 3}), ("'site-0'", "neighbours")),
+        (lambda view: Plan(keep=1, caps={view.node: 3}), ("'site-0'", "site-1, site-2")),
         (lambda view: Plan(keep=1, caps=dict.fromkeys(view.spare, 99)), ("link_limit=9",)),
-        (lambda view: Plan(keep=1, route="fill", order=["new"]), ("'new'", "neighbours")),
+        (lambda view: Plan(keep=1, route="fill", order=["new"]), ("'new'", "site-1, site-2")),
         (lambda view: Plan(keep=view.arrivals - 1), ("site-0", "TypeError")),
     ],
 )
