@@ -182,7 +182,7 @@ def session(
             progress=progress,
         ),
     )
-    kind, arguments = plan.learning.found.kind, plan.task.arguments()
+    kind, arguments = plan.learning.resolved.kind, plan.task.arguments()
     require_known(session, kind, arguments, env_kwargs or {}, settings)
     return plan.begin(out, dry_run=dry_run)
 
