@@ -408,7 +408,7 @@ def _within(value: Any, metadata: Mapping[str, Any]) -> bool:
 
 def _out_of_range(one: Field[Any], value: Any) -> str:
     low, high = _interval(about(one))
-    allowed = f" of {low} to {high}" if high else f", {low} or more"
+    allowed = f" from {low} to {high}" if high else f", {low} or more"
     if low.startswith("above") and not high:
         allowed = f" {low}"
     is_finite = not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
