@@ -132,7 +132,7 @@ class Learner(nn.Module):
 
     @functools.cached_property
     def optimizer(self) -> torch.optim.Optimizer:
-        """The optimizer, created on first use: creating it makes torch import its compiler (1 s)."""
+        """The optimizer, created on first use because torch then imports its compiler (1 s)."""
         optimizer = self.make_optimizer(_trainable(self), self.settings)
         if self._moments:
             load_moments(optimizer, self._moments)
