@@ -18,17 +18,17 @@ from corral.trainers.opponents.mix import mix_text
 
 __all__ = [
     "Policies",
-    "alike",
     "arguments_of",
     "check_saving",
-    "instead_named",
+    "have_equal_spaces",
     "learning",
-    "named_after",
-    "one_for_all",
-    "played_by_others",
+    "opponent_policy_names",
+    "opponent_texts",
     "policy_of_each",
     "require_init",
     "seed_of",
+    "shared_for_any_number",
+    "suggesting_a_trainer",
     "whole_steps",
 ]
 
@@ -93,7 +93,7 @@ def few_rows(env_config: Any) -> str:
     )
 
 
-# --- Who plays -----------------------------------------------------------------------------------
+# --- Agents and policies -------------------------------------------------------------------------
 
 
 def arguments_of(env: str) -> Collection[str]:
@@ -101,7 +101,7 @@ def arguments_of(env: str) -> Collection[str]:
     return inspect.signature(rules_class(env)).parameters if registered_name(env) else ()
 
 
-def played_by_others(opponents: Any, agents: Sequence[str]) -> dict[str, str]:
+def opponent_texts(opponents: Any, agents: Sequence[str]) -> dict[str, str]:
     """Return untrained agents -> text of their opponents (``opponents.mix``), in the order of
     ``agents``. Raises ValueError."""
     if opponents is not None and not isinstance(opponents, Mapping):
@@ -120,7 +120,7 @@ def played_by_others(opponents: Any, agents: Sequence[str]) -> dict[str, str]:
     return {agent: mix_text(players[agent]) for agent in agents if agent in players}
 
 
-def named_after(opponents: Mapping[str, str], rules: Rules[Any]) -> dict[str, str]:
+def opponent_policy_names(opponents: Mapping[str, str], rules: Rules[Any]) -> dict[str, str]:
     """Return the policy names of opponents: a reference player keeps its name, a run or a mix gets
     "opponent_" and its agent."""
     return {
@@ -129,7 +129,7 @@ def named_after(opponents: Mapping[str, str], rules: Rules[Any]) -> dict[str, st
     }
 
 
-def alike(rules: Rules[Any], agents: Sequence[str]) -> bool:
+def have_equal_spaces(rules: Rules[Any], agents: Sequence[str]) -> bool:
     """Return True if one policy can play all ``agents``: their spaces are equal."""
     spaces = [(rules.observation_space(agent), rules.action_space(agent)) for agent in agents]
     return all(pair == spaces[0] for pair in spaces)
@@ -160,7 +160,7 @@ def policy_of_each(policies: Policies, agents: Sequence[str]) -> dict[str, str]:
     return {agent: policies[agent] for agent in agents}
 
 
-def one_for_all(
+def shared_for_any_number(
     rules: Rules[Any], kind: Any, policies: Policies | None, settings: Mapping[str, Any]
 ) -> tuple[Policies | None, dict[str, Any]]:
     """Return policies and settings for a trainer of class ``kind`` in an environment with any
@@ -191,7 +191,7 @@ def learning(names: Sequence[str] | None, policies: Mapping[str, str]) -> tuple[
 
 
 @contextmanager
-def instead_named(config: Any) -> Iterator[None]:
+def suggesting_a_trainer(config: Any) -> Iterator[None]:
     """Add a command that works to an UnsupportedSpaceError about the environment's spaces."""
     try:
         yield

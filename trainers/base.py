@@ -53,7 +53,7 @@ class Update:
 
     env_steps: int  # since the start of the run, summed over all environment copies
     episodes: Sequence[Episode]  # episodes that ended in this rollout
-    metrics: dict[str, float]  # losses etc.; fewer if a policy had no decisions
+    metrics: dict[str, float]  # losses etc.; fewer if nothing was learned
     seconds: dict[str, float]  # time spent in "env", "inference", "learning"
     rewards: Mapping[str, float] | None = None  # agent -> mean reward per env step of the rollout
 

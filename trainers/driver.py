@@ -22,7 +22,7 @@ from corral.errors import RunError
 from corral.trainers.arguments import (
     Policies,
     check_saving,
-    instead_named,
+    suggesting_a_trainer,
     whole_steps,
 )
 from corral.trainers.base import Algorithm, Trainer
@@ -196,7 +196,7 @@ def _to_its_end(begin: Callable[P, Session], name: str) -> Callable[P, Run]:
         if kwargs.get("dry_run"):
             session.learner.close()
             return Run(Path("."), session.config)
-        with session, instead_named(session.config):
+        with session, suggesting_a_trainer(session.config):
             return session.finish()
 
     train.__name__ = train.__qualname__ = name

@@ -19,18 +19,18 @@ from corral.envs.registry import Api
 from corral.progress import is_quiet
 from corral.trainers.arguments import (
     Policies,
-    alike,
     arguments_of,
     check_saving,
     few_rows,
-    instead_named,
+    have_equal_spaces,
     learning,
-    named_after,
-    one_for_all,
-    played_by_others,
+    opponent_policy_names,
+    opponent_texts,
     policy_of_each,
     require_init,
     seed_of,
+    shared_for_any_number,
+    suggesting_a_trainer,
     whole_steps,
 )
 from corral.trainers.base import Algorithm, FoundTrainer, Trainer, find_trainer, trainers
@@ -177,12 +177,12 @@ class Team:
 
         Raises ValueError, UnknownNameError, RunError and CheckpointError for invalid players.
         """
-        played, runs = pinned(played_by_others(plan.opponents, rules.agents), rules)
+        played, runs = pinned(opponent_texts(plan.opponents, rules.agents), rules)
         learners = [agent for agent in rules.agents if agent not in played]
         if policies is None:
-            policies = "shared" if alike(rules, learners) else "separate"
+            policies = "shared" if have_equal_spaces(rules, learners) else "separate"
         learned = policy_of_each(policies, learners)
-        opponent_names = named_after(played, rules)
+        opponent_names = opponent_policy_names(played, rules)
         if both := set(learned.values()) & set(opponent_names.values()):
             raise ValueError(
                 f"{', '.join(sorted(both))}: name of both a policy and a reference player; rename "
@@ -269,7 +269,9 @@ class Plan:
         if (own_model := learns.own_model) is not None:
             require_no_layers(start.settings)
         rules = env_config.rules()
-        policies, settings = one_for_all(rules, resolved.kind, learns.policies, start.settings)
+        policies, settings = shared_for_any_number(
+            rules, resolved.kind, learns.policies, start.settings
+        )
         defaults = defaults_for(rules, resolved.kind, length.seed, learns.preset)
         notes = []
         if dropped := sorted(defaults.settings.keys() & set(start.without)):
@@ -324,7 +326,7 @@ class Plan:
 
 def begun(config: RunConfig) -> Trainer:
     """Return the trainer at the start of a run, with its requirements checked."""
-    with instead_named(config):
+    with suggesting_a_trainer(config):
         learner = config.make_trainer()
     learner.check()
     return learner

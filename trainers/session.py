@@ -418,8 +418,8 @@ class Session:
         count = max(1, steps // size)
         if count * size == steps or count * size <= learner.env_steps:
             return
-        whole = f"whole rollouts of {size:,}, {learner.rollout_of}"
-        say(folder, f"{count * size:,} env steps are played, not {steps:,}: {whole}")
+        whole = f"whole rollouts of {size:,} ({learner.rollout_of})"
+        say(folder, f"plays {count * size:,} env steps instead of {steps:,}, in {whole}")
 
 
 def statistics_of(config: RunConfig) -> Statistics:
