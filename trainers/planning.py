@@ -65,7 +65,7 @@ class Minutes:
         return cls(float(minutes), time.monotonic())
 
     @property
-    def remaining(self) -> float:
+    def left(self) -> float:
         """Remaining seconds, 0 or more."""
         return max(0.0, self.began + 60 * self.minutes - time.monotonic())
 
@@ -87,10 +87,10 @@ class Minutes:
                 per_step += (time.perf_counter() - clock) / max(evaluate_every, rollout)
         finally:
             learner.close()
-        fit = min(int(self.remaining / per_step), self.most)
+        fit = min(int(self.left / per_step), self.most)
         steps = max(1, fit // rollout) * rollout
         remaining, speed = (
-            max(1.0, self.remaining),
+            max(1.0, self.left),
             f"based on the first rollouts, {1 / per_step:,.0f} steps/s",
         )
         message = f"{steps:,} env steps are planned for {remaining:,.0f} s, {speed}"
@@ -100,7 +100,7 @@ class Minutes:
 
     def watched(self, listeners: Listeners) -> Listeners:
         """Return ``listeners`` with a deadline that ends training if it takes much longer."""
-        deadline = Deadline(SLACK * self.remaining, f"{self.minutes:.3g} minutes are over")
+        deadline = Deadline(SLACK * self.left, f"{self.minutes:.3g} minutes are over")
         listeners.callbacks = callbacks_of([*listeners.callbacks, deadline])
         return listeners
 

@@ -105,7 +105,7 @@ class PolicyIterationSettings(IPPOSettings):
     )
     futures: str = setting(
         "redrawn",
-        "Future of the copies if agents choose before a step's chance (unknown arrivals): "
+        "Future of the copies if agents act before a step's random events (unknown arrivals): "
         "'redrawn' from other data, once per state; 'recorded': the future of the episode.",
         choices=("redrawn", "recorded"),
         common=SHARED_COPIES,
