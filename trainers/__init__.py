@@ -1,26 +1,26 @@
-"""Policies that learn and play, and what is measured of them.
+"""Training, evaluation and runs: policies that learn and play.
 
-| name | is |
+| name | description |
 |---|---|
-| ``train``, ``resume`` | train a team and leave a run behind; go on with one that stopped |
-| ``load_run``, ``Run``, ``RunConfig`` | a run on disk: its policies, and what defines it |
-| ``evaluate``, ``Evaluation``, ``Player`` | judge a run; the result; a team and how it plays |
-| ``evaluate_team``, ``evaluate_players`` | judge any policies in any environment |
-| ``evaluate_seat``, ``evaluate_seats`` | judge players of a zero-sum game, seat by seat |
+| ``train``, ``resume`` | train a team and write a run; continue a run |
+| ``load_run``, ``Run``, ``RunConfig`` | a run on disk; its policies; its configuration |
+| ``evaluate``, ``Evaluation``, ``Player`` | evaluate a run; the result; a team and its play mode |
+| ``evaluate_team``, ``evaluate_players`` | evaluate any policies in any environment |
+| ``evaluate_seat``, ``evaluate_seats`` | evaluate players of a zero-sum game, seat by seat |
 | ``watch`` | show an episode |
-| ``agreement``, ``Agreement`` | how often policies decide as a teacher does |
-| ``compare``, ``taught_by`` | the same of a run, kept with it; the trainer of a teacher in Python |
-| ``replay`` | play policies over the same load of ``dfaas_v0`` |
-| ``trainers``, ``trainer_class`` | the registry of trainers |
-| ``Session``, ``Callback`` | training, update by update; what looks on meanwhile |
-| ``Evaluate``, ``EarlyStop``, ``StopWhen`` | ready callbacks |
-| ``Sink`` | where rows of training go |
-| ``Trainer``, ``Update``, ``Content`` | what a trainer of your own has, yields and saves |
-| ``Capabilities``, ``Seats`` | what it declares that it can do; who plays the other seats |
-| ``setting``, ``check_settings`` | make the ``Settings`` of a trainer of your own |
+| ``agreement``, ``Agreement`` | share of decisions in which policies agree with a teacher |
+| ``compare``, ``taught_by`` | the agreement of a run, stored with it; a trainer with a teacher |
+| ``replay`` | play policies on the same load of ``dfaas_v0`` |
+| ``trainers``, ``trainer_class`` | the trainer registry |
+| ``Session``, ``Callback`` | training, update by update; functions called during training |
+| ``Evaluate``, ``EarlyStop``, ``StopWhen`` | ready-made callbacks |
+| ``Sink`` | a destination for training rows |
+| ``Trainer``, ``Update``, ``Content`` | protocol, update and checkpoint of a custom trainer |
+| ``Capabilities``, ``Seats`` | optional features of a trainer; the players of other seats |
+| ``setting``, ``check_settings`` | define the ``Settings`` of a custom trainer |
 | ``NetworkPolicy`` | a trained policy, of any backend |
 
-Each is imported when it is first asked for.
+Each name is imported on first access.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ _NAMES = {
 }
 
 _REGISTERED = ("replay",)
-"""Names that were in this package once, and stand above it now."""
+"""Names that moved out of this package and are still available here."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,8 +1,8 @@
-"""The protocol of trainers, and the registry of them.
+"""The trainer protocol and the trainer registry.
 
-A trainer is a class that plays an environment and learns from it. ``corral.trainers.train`` drives
-it: it writes the run directory, the checkpoints and the progress, and ends cleanly on a signal.
-Others add a trainer through the entry-point group ``corral.trainers``:
+A trainer is a class that plays an environment and learns from it. ``corral.trainers.train`` runs
+it: it writes the run folder, the checkpoints and the progress, and stops cleanly on a signal.
+Third-party packages add a trainer through the entry-point group ``corral.trainers``:
 
     [project.entry-points."corral.trainers"]
     my_trainer = "my_package:MyTrainer"
@@ -49,39 +49,39 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Update:
-    """One update: the rollout that was played, and the metrics of learning from it."""
+    """Result of one update: the episodes of the rollout, and the training metrics."""
 
-    env_steps: int  # played since the run began, by all environments together
-    episodes: Sequence[Episode]  # that ended in the rollout
-    metrics: dict[str, float]  # losses and the like; fewer where nothing was learned from
-    seconds: dict[str, float]  # spent in "env", "inference", "learning"
-    rewards: Mapping[str, float] | None = None  # agent -> its mean reward per env step of it
+    env_steps: int  # since the start of the run, summed over all environment copies
+    episodes: Sequence[Episode]  # episodes that ended in this rollout
+    metrics: dict[str, float]  # losses etc.; fewer if nothing was learned
+    seconds: dict[str, float]  # time spent in "env", "inference", "learning"
+    rewards: Mapping[str, float] | None = None  # agent -> mean reward per env step of the rollout
 
 
 class Trainer(ABC):
     """Learns policies for the agents of an environment.
 
-    ``Settings`` is a frozen dataclass of JSON values, see ``corral.trainers.settings``: the options
-    of ``corral train`` are made of it. ``capabilities`` say what else the trainer can be given;
-    members with a default here may be left out.
+    ``Settings`` is a frozen dataclass of JSON values, see ``corral.trainers.settings``. It defines
+    the options of ``corral train``. ``capabilities`` declares optional features of the trainer.
+    Members with a default in this class are optional.
     """
 
     name: ClassVar[str]
     Settings: ClassVar[type]
     capabilities: ClassVar[Capabilities] = Capabilities()
     in_place_of: ClassVar[str | None] = None
-    """Name of a registered trainer that this class is, with something given in Python."""
+    """Name of the registered trainer that this class replaces, configured in Python."""
 
     rollout_of: ClassVar[str] = "num_envs x n_steps"
-    """Settings that make ``rollout_steps``."""
+    """The settings that determine ``rollout_steps``, as text."""
     algorithm: ClassVar[Any] = None
-    """The record that it learns by, for trainers that are made of one."""
+    """The algorithm record, for trainers that are built from one."""
     rules: Rules[Any]
     settings: Any
     env_steps: int
-    """Steps played since the run began."""
+    """Env steps since the start of the run."""
     casting: Any = None
-    """Who plays which seat, with ``Seats.pool``: a ``corral.trainers.selfplay.cast.Cast``."""
+    """With ``Seats.pool``: the ``corral.trainers.selfplay.cast.Cast`` that assigns seats."""
 
     @abstractmethod
     def __init__(
@@ -94,20 +94,25 @@ class Trainer(ABC):
         policies_to_train: Sequence[str],
         steps: int,
     ) -> None:
-        """``policies`` names each agent's policy, of all agents but ``Seats.opponents``; those not
-        to train only play. What ``capabilities`` declare may come as further keywords.
+        """Store the arguments; declared ``capabilities`` may add keyword arguments.
 
-        ``steps``: env steps that are planned; what is annealed ends there, and stays at its end.
+        Args:
+            rules: the rules of the environment.
+            settings: a ``Settings`` instance.
+            seed: seed of all random numbers.
+            policies: agent -> name of its policy, without the agents of ``Seats.opponents``.
+            policies_to_train: the trained policies; other policies play but do not learn.
+            steps: planned env steps; annealing ends there, and values stay constant afterwards.
         """
 
     @property
     @abstractmethod
     def policies(self) -> Mapping[str, Policy]:
-        """agent -> its policy, as learned so far."""
+        """agent -> its current policy."""
 
     @property
     def resumes_exactly(self) -> bool:
-        """True where ``load`` restores the very moment; else episodes begin anew."""
+        """True if ``load`` restores the exact state; False if episodes restart."""
         return False
 
     @property
@@ -117,84 +122,87 @@ class Trainer(ABC):
 
     @property
     def remark(self) -> str | None:
-        """A line that a new run says."""
+        """A line to print when a new run starts; None: no line."""
         return None
 
     @property
     def learns_from(self) -> Any:
-        """The ``Run`` that teaches, or None; known after ``check``."""
+        """The teacher ``Run``, or None; available after ``check``."""
         return None
 
     @abstractmethod
     def learn(self, steps: int | None = None) -> Iterator[Update]:
         """Train until ``steps`` env steps are played, and yield after each update.
 
-        Default: all that are planned. In whole rollouts: as many as fit, at least one.
+        Default: the planned steps. Only whole rollouts are played: as many as fit, at least one.
         """
 
     @abstractmethod
     def save(self) -> Content:
-        """Return all that decides how training goes on."""
+        """Return the complete state that training depends on."""
 
     @abstractmethod
     def load(self, content: Content) -> None:
-        """Go on from what ``save`` returned. Raises CheckpointError where it does not fit."""
+        """Restore the state that ``save`` returned. Raises CheckpointError if it does not fit."""
 
     @staticmethod
     def env_kwargs_for(env: Any, env_kwargs: Any, settings: Mapping[str, Any], api: Any) -> Any:
-        """Return the environment's arguments with what ``settings`` say of them."""
+        """Return the environment's arguments, adapted to ``settings``."""
         return env_kwargs
 
-    def check(self) -> None:  # noqa: B027 - nothing is missing, unless a trainer says so
-        """Raise what is missing to learn, before a new run gets its folder."""
+    def check(self) -> None:  # noqa: B027 - optional: most trainers have no requirements
+        """Raise an error for missing requirements, before a new run gets its folder."""
 
     def begin_timing(self) -> None:  # noqa: B027
-        """Get ready for rollouts that are timed and thrown away: like most of a run."""
+        """Prepare for rollouts that are timed and then discarded; make them typical of the run."""
 
     def observe(self, observer: Any) -> Callable[[], None] | None:
-        """Let a ``corral.trainers.observers.Observer`` look on from now; return a function that
-        ends that. None: this trainer shows nothing."""
+        """Register a ``corral.trainers.observers.Observer``; return a function that removes it.
+
+        None: this trainer does not support observers."""
         return None
 
     def callbacks(self) -> Sequence[Any]:
-        """Return callbacks that every run of it has, such as the ``PoolKeeper`` of a casting."""
+        """Return callbacks that this trainer needs in every run, such as ``PoolKeeper``."""
         return ()
 
     def wrap_batches(self, wrap: Callable[[Any], Any]) -> bool:
-        """Play in ``wrap(batch)`` instead of the batch, so that metrics see whole episodes; called
-        before anything is played. False: this trainer plays where no batch is seen."""
+        """Play in ``wrap(batch)`` instead of the batch, so that metrics receive whole episodes.
+
+        Called before the first step. False: this trainer does not use a batch."""
         return False
 
     def export(self, folder: Path) -> list[Path]:
-        """Write the policies in the format of the library behind, into an empty folder."""
-        raise RunError(f"trainer {self.name} has no format of its own to export")
+        """Write the policies in the format of the underlying library, into an empty folder."""
+        raise RunError(f"trainer {self.name} does not support export")
 
     def close(self) -> None:  # noqa: B027
-        """End worker processes, if there are any; may be called again."""
+        """Stop worker processes, if any; safe to call again."""
 
 
 class StepwiseTrainer(Trainer):
-    """A trainer that plays and learns apart, and whose weights can be had: for
-    ``Session.sample``, ``update``, ``weights`` and ``set_weights``."""
+    """A trainer with separate steps for playing and learning, and with accessible weights.
+
+    ``Session.sample``, ``update``, ``weights`` and ``set_weights`` need it."""
 
     rollout: Any
-    """What ``collect`` played."""
+    """The rollout that ``collect`` played."""
 
     @abstractmethod
     def begin(self) -> None:
-        """Begin episodes, or go on where a checkpoint was taken."""
+        """Start episodes, or continue from the loaded checkpoint."""
 
     @abstractmethod
     def collect(self) -> tuple[list[Episode], dict[str, float]]:
-        """Play a rollout; return the episodes that ended, and the seconds."""
+        """Play a rollout; return the episodes that ended and the seconds spent."""
 
     @abstractmethod
     def show_rollout(self) -> None:
-        """Show the rollout that ``collect`` played to the observers."""
+        """Pass the rollout of ``collect`` to the observers."""
 
     @abstractmethod
     def learn_from(self, episodes: list[Episode], seconds: dict[str, float]) -> Update:
-        """Learn from the rollout that ``collect`` played and told so of; return the update."""
+        """Learn from the rollout of ``collect``, with the values it returned; return the update."""
 
     @abstractmethod
     def weights(self) -> dict[str, Array]:
@@ -202,7 +210,7 @@ class StepwiseTrainer(Trainer):
 
     @abstractmethod
     def set_weights(self, weights: Mapping[str, Array]) -> None:
-        """Go on with other ``weights``, as ``weights`` gives them."""
+        """Replace all weights; ``weights`` has the format that ``weights()`` returns."""
 
 
 # --- Registry ------------------------------------------------------------------------------------
@@ -210,22 +218,22 @@ class StepwiseTrainer(Trainer):
 
 @dataclass(frozen=True)
 class TrainerSpec:
-    """An entry of the registry: a trainer of corral, and what it needs. Its class is registered in
+    """A registry entry: a built-in trainer and its requirements. Its class is registered in
     ``corral.registration``."""
 
     name: str
-    needs: tuple[str, str]  # a module, and the extra that brings it
+    needs: tuple[str, str]  # a module, and the extra that installs it
     summary: str
 
     def lacks(self) -> str | None:
-        """Return the extra that learning with it needs and that is not installed; else None."""
+        """Return the extra that is required for learning but not installed; else None."""
         module, extra = self.needs
         both = (module, LEARNS_WITH.get(extra, module))
         return None if all(map(importlib.util.find_spec, both)) else extra
 
 
 LEARNS_WITH = {"rllib": "ray", "benchmarl": "benchmarl"}
-"""Extra -> the module that learns, where another one is enough to play."""
+"""Extra -> the module required for learning, if playing needs only another module."""
 
 
 def _on_policy(name: str, summary: str) -> TrainerSpec:
@@ -238,79 +246,79 @@ BUILT_IN = {
         TrainerSpec(
             "sb3_ppo",
             ("stable_baselines3", "sb3"),
-            "Stable-Baselines3's PPO; its policy reads the mask from the observation",
+            "PPO of Stable-Baselines3; its policy reads the action mask from the observation",
         ),
         TrainerSpec(
             "sb3_maskable_ppo",
             ("sb3_contrib", "sb3"),
-            "sb3-contrib's MaskablePPO, which is handed the masks",
+            "MaskablePPO of sb3-contrib; gets the action masks as a separate input",
         ),
         TrainerSpec(
             "sb3_a2c",
-            ("sb3_contrib", "sb3"),  # its module has MaskablePPO, too
-            "Stable-Baselines3's A2C; its policy reads the mask from the observation",
+            ("sb3_contrib", "sb3"),  # its module also imports MaskablePPO
+            "A2C of Stable-Baselines3; its policy reads the action mask from the observation",
         ),
         TrainerSpec(
             "sb3_dqn",
             ("stable_baselines3", "sb3"),
-            "Stable-Baselines3's DQN; explores and bootstraps with legal actions alone",
+            "DQN of Stable-Baselines3; explores and bootstraps with legal actions only",
         ),
         _on_policy(
             "mappo",
-            "PPO for teams of any kind, with a critic that sees everything; in house",
+            "multi-agent PPO with a centralized critic, implemented in corral",
         ),
-        _on_policy("ippo", "the same with a critic that sees what its agent sees"),
+        _on_policy("ippo", "independent PPO: each critic sees only the observation of its agent"),
         _on_policy(
             "ppo_kl",
-            "ippo with an adaptive penalty on the KL divergence instead of clipping",
+            "ippo with an adaptive KL penalty instead of clipping",
         ),
         _on_policy(
             "a2c",
-            "advantage actor-critic: one step on each rollout, with the critic as baseline",
+            "advantage actor-critic: one optimizer step per rollout, with the critic as baseline",
         ),
         _on_policy(
             "pg",
-            "policy gradient: each decision is weighed by the rewards that come after it",
+            "policy gradient: each decision is weighted by its reward to go",
         ),
         _on_policy(
             "pg_episode",
-            "the same without reward to go: weighed by the return of the whole episode",
+            "policy gradient: each decision is weighted by the return of its whole episode",
         ),
         TrainerSpec(
             "clone",
             ("torch", "mappo"),
-            "masked cross-entropy on the decisions of a teacher; corral clone calls it",
+            "behavior cloning: masked cross-entropy on a teacher's decisions; see corral clone",
         ),
         TrainerSpec(
             "policy_iteration",
             ("torch", "mappo"),
-            "regression on what other actions would have earned, by copies of each moment",
+            "regression on action values, measured by playing each action in a copy of the game",
         ),
         TrainerSpec(
             "rllib_ppo",
-            ("torch", "rllib"),  # to play; to learn, its check() asks for Ray
-            "RLlib's PPO, for clusters: played by processes on any number of machines",
+            ("torch", "rllib"),  # for playing; for learning, check() requires Ray
+            "PPO of RLlib, for clusters: rollouts run in processes on any number of machines",
         ),
-        # To play, they need torch alone; to learn, their check() asks for BenchMARL.
+        # For playing they need only torch; for learning, check() requires BenchMARL.
         TrainerSpec(
             "benchmarl_vdn",
             ("torch", "benchmarl"),
-            "BenchMARL's VDN: values of the agents' actions that add up to the team's",
+            "VDN of BenchMARL: the team value is the sum of the agents' action values",
         ),
         TrainerSpec(
             "benchmarl_qmix",
             ("torch", "benchmarl"),
-            "BenchMARL's QMIX: the same, mixed by a network that sees the global state",
+            "QMIX of BenchMARL: a network with the global state mixes the agents' action values",
         ),
         TrainerSpec(
             "benchmarl_iql",
             ("torch", "benchmarl"),
-            "BenchMARL's IQL: Q-learning, each agent for itself",
+            "IQL of BenchMARL: independent Q-learning for each agent",
         ),
         TrainerSpec(
             "benchmarl_masac",
             ("torch", "benchmarl"),
-            "BenchMARL's MASAC: soft actor-critic with a critic that sees everything",
+            "MASAC of BenchMARL: soft actor-critic with a centralized critic",
         ),
     )
 }
@@ -319,15 +327,15 @@ GROUP = "corral.trainers"
 
 
 def trainers() -> dict[str, str]:
-    """Return a line about each trainer: corral's own, and those of other packages."""
-    found = {name: spec.summary for name, spec in BUILT_IN.items()}
+    """Return a one-line summary of each trainer, built-in and third-party."""
+    summaries = {name: spec.summary for name, spec in BUILT_IN.items()}
     for point in metadata.entry_points(group=GROUP):
-        found.setdefault(point.name, f"of {point.value}")
-    return found
+        summaries.setdefault(point.name, f"of {point.value}")
+    return summaries
 
 
 class Algorithm(Protocol):
-    """A record of ``corral.algorithms``: what makes a trainer of itself."""
+    """A record of ``corral.algorithms``, which can build its trainer class."""
 
     @property
     def name(self) -> str: ...
@@ -337,76 +345,78 @@ class Algorithm(Protocol):
 
 @dataclass(frozen=True)
 class FoundTrainer:
-    """A trainer that a user gave in one of the ways that ``find_trainer`` takes."""
+    """A trainer resolved by ``find_trainer``: its name, class and source."""
 
     name: str
     kind: type[Trainer]
     source: dict[str, str | None] | None
-    """Where it came from, if not from the registry: the "text" that named it, and the "sha256" of
-    the file behind it. Goes into config.json, where nothing is ever imported from."""
+    """None for a registered trainer; else the "text" that named it and the "sha256" of its file.
+    Stored in config.json. Loading a run never imports from it."""
 
 
 def find_trainer(given: Any) -> FoundTrainer:
-    """Return the trainer that is ``given``: a registered name, "file.py:name" or "module:name", a
-    class, or a record of ``corral.algorithms``.
+    """Resolve a trainer from a registered name, "file.py:name", "module:name", a class, or a record
+    of ``corral.algorithms``.
 
-    Raises UnknownNameError, MissingExtraError, and ArgumentError for what is none of these.
+    Raises UnknownNameError, MissingExtraError, and ArgumentError for any other value.
     """
     if isinstance(given, str) and not is_named(given):
         return FoundTrainer(given, trainer_class(given), None)
-    text, found = None, given
+    text, target = None, given
     if isinstance(given, str):
-        text, found = given, named_object(given, "trainer")
-    record = hasattr(found, "as_trainer") and not isinstance(found, type)
-    kind: Any = found.as_trainer() if record else found
+        text, target = given, named_object(given, "trainer")
+    record = hasattr(target, "as_trainer") and not isinstance(target, type)
+    kind: Any = target.as_trainer() if record else target
     if not (isinstance(kind, type) and issubclass(kind, Trainer)):
-        is_a = "a function" if inspect.isfunction(found) else f"of {type(found).__name__}"
-        is_a = "a class that is no trainer" if isinstance(found, type) else is_a
+        is_a = "a function" if inspect.isfunction(target) else f"of {type(target).__name__}"
+        is_a = "a class that is not a trainer" if isinstance(target, type) else is_a
         raise ArgumentError(
-            f"trainer={given!r:.200} is {is_a}: give a name ({', '.join(trainers())}), "
+            f"trainer={given!r:.200} is {is_a}: pass a name ({', '.join(trainers())}), "
             "file.py:name, a record of corral.algorithms, or a subclass of corral.trainers.Trainer"
         )
     name = str(kind.name)
     if name in trainers():
         with contextlib.suppress(ImportError):
-            known = trainer_class(name)
-            if kind.in_place_of == name and issubclass(kind, known):
+            registered = trainer_class(name)
+            if kind.in_place_of == name and issubclass(kind, registered):
                 return FoundTrainer(name, kind, None)
-            if kind is known or (record and known.algorithm is found):
-                return FoundTrainer(name, known, None)
-    return FoundTrainer(name, kind, {"text": text, "sha256": _digest(found, text)})
+            if kind is registered or (record and registered.algorithm is target):
+                return FoundTrainer(name, registered, None)
+    return FoundTrainer(name, kind, {"text": text, "sha256": _digest(target, text)})
 
 
-def _digest(found: Any, text: str | None) -> str | None:
-    """Return the SHA-256 of the file behind a trainer of a user's own; None: there is none."""
+def _digest(target: Any, text: str | None) -> str | None:
+    """Return the SHA-256 of the file that defines a user's trainer; None: no such file."""
     if text is not None:
         place = text.rpartition(":")[0]
         file = place if place.endswith(".py") else getattr(sys.modules[place], "__file__", None)
         return None if file is None else hashlib.sha256(Path(file).read_bytes()).hexdigest()
-    if isinstance(found, type):
-        return source_digest(found)
-    own = [each for each in vars(found).values() if callable(each)]
-    own = [each for each in own if not str(each.__module__).startswith("corral.")]
-    return source_digest(own[0]) if own else None
+    if isinstance(target, type):
+        return source_digest(target)
+    functions = [function for function in vars(target).values() if callable(function)]
+    functions = [
+        function for function in functions if not str(function.__module__).startswith("corral.")
+    ]
+    return source_digest(functions[0]) if functions else None
 
 
 def trainer_class(name: str) -> type[Trainer]:
-    """Return the trainer called ``name``.
+    """Return the class of the trainer ``name``.
 
-    Raises UnknownNameError, and MissingExtraError where what it stands on is not installed.
+    Raises UnknownNameError, and MissingExtraError if its requirements are not installed.
     """
     if name in BUILT_IN:
         spec = BUILT_IN[name]
         module, extra = spec.needs
         require(module, extra=extra, purpose=f"train with {name}")
-        found: type[Trainer] = required_extension(f"trainer.{name}")
-        return found
+        kind: type[Trainer] = required_extension(f"trainer.{name}")
+        return kind
     for point in metadata.entry_points(group=GROUP):
         if point.name == name:
             loaded = point.load()
             if not (isinstance(loaded, type) and issubclass(loaded, Trainer)):
                 raise ArgumentError(
-                    f"{point.value}, registered as trainer {name}, is no subclass of "
+                    f"{point.value}, registered as trainer {name}, is not a subclass of "
                     "corral.trainers.Trainer"
                 )
             return loaded

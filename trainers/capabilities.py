@@ -1,4 +1,4 @@
-"""What a trainer declares: what it can be given, and who plays the seats besides its policies."""
+"""Declarations of a trainer: its capabilities, and the players of seats without its policies."""
 
 from __future__ import annotations
 
@@ -13,30 +13,32 @@ __all__ = ["Capabilities", "Seats"]
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a trainer can do beside learning in a game whose agents act at once.
+    """Optional features of a trainer, in addition to learning in simultaneous games.
 
-    A run that asks for something else is refused before it gets a folder. ``__init__`` of a trainer
-    gets an argument only where it is declared here and the run has something to give.
+    A run that needs an undeclared feature is refused before its folder is created. ``__init__`` of
+    a trainer gets an argument only if the feature is declared here and the run uses it.
     """
 
-    turns: bool = True  # plays games in which agents act one after the other
-    opponents: bool = False  # others play some agents: ``seats``, see ``Seats.opponents``
-    pool: bool = False  # plays against snapshots of its policies: ``seats``, see ``Seats.pool``
-    model: bool = False  # learns networks of a user's own: ``model``, a function that makes them
-    settings_of: bool = False  # settings by policy: ``settings_of``, policy -> setting -> value
-    validation: bool = False  # looks at rows kept for validation: ``validation_rules``, rules
-    advantages: bool = False  # its loss has the advantages that ``on_advantages`` shows
-    best_by: str | None = None  # metric of the best checkpoint; None: validation, else returns
+    turns: bool = True  # supports turn-based games
+    opponents: bool = False  # untrained opponents: ``seats``, see ``Seats.opponents``
+    pool: bool = False  # self-play against snapshots: ``seats``, see ``Seats.pool``
+    model: bool = False  # custom networks: ``model``, a function that builds them
+    settings_of: bool = False  # settings per policy: ``settings_of``, policy -> setting -> value
+    validation: bool = False  # uses the validation rows: ``validation_rules``, rules
+    advantages: bool = False  # its loss uses the advantages of ``on_advantages``
+    best_by: str | None = (
+        None  # metric of the best checkpoint; None: validation, if any, else returns
+    )
 
 
 @dataclass(frozen=True)
 class Seats:
-    """Who plays agents besides the policies that learn."""
+    """The players of agents that the trained policies do not play."""
 
     opponents: Mapping[str, str] = field(default_factory=dict)
-    """agent -> who plays it in every episode: a player or a mix, as text
+    """agent -> its player in every episode: a player or a mix, as text
     (``corral.trainers.opponents``)."""
     runs: Mapping[str, Any] = field(default_factory=dict)
-    """The runs among them, and among the pool's other players: name -> its pinned checkpoint."""
+    """Runs among the opponents and the pool's other players: name -> its pinned checkpoint."""
     pool: Pool | None = None
-    """Snapshots of the policies that learn, which play their agents in some episodes."""
+    """Snapshots of the trained policies, which play in a share of the episodes."""

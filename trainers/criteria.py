@@ -1,4 +1,4 @@
-"""Criteria on figures: "served>=0.95", as ``corral evaluate --require`` and others take them.
+"""Criteria on named figures, such as "served>=0.95": for ``corral evaluate --require`` and others.
 
 criterion = Criterion.parse("served>=0.95")
 criterion.require_known(values)
@@ -28,7 +28,7 @@ OPERATORS: dict[str, Callable[[float, float], bool]] = {
 
 @dataclass(frozen=True)
 class Criterion:
-    """A bound on one figure of several that have names."""
+    """A bound on one named figure."""
 
     name: str
     operator: str  # one of OPERATORS
@@ -39,37 +39,37 @@ class Criterion:
 
     @classmethod
     def parse(cls, text: str) -> Criterion:
-        """Return the criterion that ``text`` states. Raises ValueError where it states none."""
-        found = re.fullmatch(r"([^<>=]+)(>=|<=|>|<)([^<>=]+)", str(text))
-        bound = _number(found[3]) if found else None
-        if found is None or bound is None or not found[1].strip():
+        """Parse a criterion such as "served>=0.95". Raises ValueError for an invalid text."""
+        match = re.fullmatch(r"([^<>=]+)(>=|<=|>|<)([^<>=]+)", str(text))
+        bound = _number(match[3]) if match else None
+        if match is None or bound is None or not match[1].strip():
             raise ValueError(
-                f"criterion {text!r}: give name, one of {' '.join(OPERATORS)}, and a number, "
-                "such as 'return_team>=15', in quotation marks: a shell reads > otherwise"
+                f"criterion {text!r}: pass a name, one of {' '.join(OPERATORS)}, and a number, "
+                "such as 'return_team>=15'. Quote it, because the shell interprets > and <"
             )
-        return cls(found[1].strip(), found[2], bound)
+        return cls(match[1].strip(), match[2], bound)
 
     def value(self, values: Mapping[str, Any]) -> float | None:
-        """Return the figure that is bounded; None where it is missing, or not a number (yet)."""
+        """Return the bounded figure; None if it is missing, not a number or not finite."""
         value = values.get(self.name)
         if isinstance(value, str) or value is None or not math.isfinite(value):
             return None
         return float(value)
 
     def holds(self, values: Mapping[str, Any]) -> bool:
-        """Return whether ``values`` (name -> number) meet it; a figure that is missing does not."""
+        """Return True if ``values`` (name -> number) meet the criterion; a missing figure fails."""
         value = self.value(values)
         return value is not None and OPERATORS[self.operator](value, self.bound)
 
     def require_known(self, known: Iterable[str]) -> None:
-        """Raise UnknownNameError, with the nearest name, where ``known`` lacks the figure."""
+        """Raise UnknownNameError, with the closest name, if ``known`` lacks the figure."""
         names = list(known)
         if self.name not in names:
             raise UnknownNameError.of("figure", self.name, names)
 
 
 def _number(text: str) -> float | None:
-    """Return a finite number; None where ``text`` is none."""
+    """Return a finite number; None if ``text`` is not one."""
     try:
         number = float(text)
     except ValueError:

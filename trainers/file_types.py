@@ -1,10 +1,10 @@
-"""Types of what stands in a file, read off arguments and fields; no text becomes code or a path.
+"""Check values of files against type annotations; text in a file never becomes code or a path.
 
-In Python an argument may take a function, or text that names one; a trace, or the path of one. A
-file may hold neither: whoever sent it would choose what is imported and opened. Such an argument
-takes a record there (see ``corral.trainers.runs.env_config``), or the name of a trace that comes
-with the package. This is read off the annotation of the argument: where it has ``Callable``,
-``Path`` or ``Any``, no text is taken, whatever else it has.
+In Python an argument may be a function or text that names one, or a trace or its path. In a file
+this is not allowed, because the file's author could choose which code is imported and which files
+are opened. In a file, such an argument is a record (see ``corral.trainers.runs.env_config``) or the
+name of a bundled trace. The check uses the annotation of the argument: an annotation with
+``Callable``, ``Path`` or ``Any`` rejects all text, even if it also contains ``str``.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ __all__ = [
     "takes_path",
 ]
 
-MOST_DEPTH = 20
+MAX_DEPTH = 20
 
 
 def hints_of(function: Any) -> dict[str, Any]:
-    """Return the types of arguments or fields, {} where they are known to type checkers alone."""
+    """Return the types of arguments or fields; {} if they cannot be resolved at runtime."""
     try:
         return get_type_hints(function)
     except (NameError, TypeError):
@@ -44,59 +44,65 @@ def hints_of(function: Any) -> dict[str, Any]:
 
 
 def require_plain(path: Path, value: Any, key: str = "") -> None:
-    """Raise ConfigError for NaN, infinity, dates, and tables in tables in tables."""
+    """Raise ConfigError for NaN, infinity, dates, and too deeply nested tables."""
     if isinstance(value, dict | list):
-        if key.count(".") > MOST_DEPTH:
-            raise ConfigError(f"{path}: {key}: more than {MOST_DEPTH} levels deep")
+        if key.count(".") > MAX_DEPTH:
+            raise ConfigError(f"{path}: {key}: more than {MAX_DEPTH} levels deep")
         items = value.items() if isinstance(value, dict) else enumerate(value)
-        for name, below in items:
-            require_plain(path, below, f"{key}.{name}".lstrip("."))
+        for name, entry in items:
+            require_plain(path, entry, f"{key}.{name}".lstrip("."))
     elif isinstance(value, float) and not math.isfinite(value):
-        raise ConfigError(f"{path}: {key} = {value}: give a finite number")
+        raise ConfigError(f"{path}: {key} = {value}: expected a finite number")
     elif value is not None and not isinstance(value, bool | int | float | str):
-        raise ConfigError(f"{path}: {key} = {value}: a {type(value).__name__} is no argument")
+        raise ConfigError(
+            f"{path}: {key} = {value}: values of type {type(value).__name__} are not supported"
+        )
 
 
 def require_type(path: Path, key: str, value: Any, hint: Any) -> None:
     if not _fits(value, hint):
-        raise ConfigError(f"{path}: {key} = {shown(value)}: give {_wanted_words(hint)}")
+        raise ConfigError(f"{path}: {key} = {shown(value)}: expected {_expected_text(hint)}")
 
 
 def require_argument(place: str, value: Any, hint: Any) -> None:
-    """Raise ConfigError where an argument of an environment may not be ``value`` in a file.
+    """Raise ConfigError if a file may not set an argument of an environment to ``value``.
 
     ``place`` names the file and the argument, ``hint`` is the annotation of the argument.
     """
     if is_record(value):
         if not record_fits(value, hint):
-            raise ConfigError(f"{place} is a record of type {shown(value['type'])}: none is taken")
+            raise ConfigError(
+                f"{place}: the argument accepts no record of type {shown(value['type'])}"
+            )
         return
     if isinstance(value, str) and _takes_no_text(hint):
         if _takes(hint, Trace) and value in data.bundled():
             return
         if _takes(hint, Callable):
             raise ConfigError(
-                f"{place} names {shown(value)}, and nothing is imported because a file names it"
+                f"{place} names {shown(value)}; for safety, files cannot name code to import"
             )
-        raise ConfigError(f"{place} = {shown(value)}: no file is opened because this one names it")
+        raise ConfigError(
+            f"{place} = {shown(value)}: for safety, files cannot name other files to open"
+        )
     if not _fits(value, hint):
-        raise ConfigError(f"{place} = {shown(value)}: give {_wanted_words(hint)}")
+        raise ConfigError(f"{place} = {shown(value)}: expected {_expected_text(hint)}")
 
 
 def is_record(value: Any) -> bool:
-    """Return whether a value stands for a trace, an array or a function."""
+    """Return True if a value is a record of a trace, an array or a function."""
     return isinstance(value, dict) and "type" in value
 
 
 def record_fits(record: Mapping[str, Any], hint: Any) -> bool:
-    """Return whether an argument may be what a record of a file stands for."""
+    """Return True if an argument accepts the object that a record describes."""
     kinds: Mapping[Any, Any] = {"trace": Trace, "array": Any, "function": Callable}
     kind = record["type"]
     return isinstance(kind, str) and kind in kinds and _takes(hint, kinds[kind])
 
 
 def takes_path(hint: Any) -> bool:
-    """Return whether an argument may be the path of a file."""
+    """Return True if an argument accepts a file path."""
     return _takes(hint, Path)
 
 
@@ -109,21 +115,21 @@ def _takes_no_text(hint: Any) -> bool:
 
 
 def _parts(hint: Any) -> list[Any]:
-    """Return the members of a union; others alone."""
+    """Return the members of a union; for any other type, a list with only this type."""
     if isinstance(hint, UnionType) or get_origin(hint) is Union:
-        return [part for each in get_args(hint) for part in _parts(each)]
+        return [part for member in get_args(hint) for part in _parts(member)]
     return [hint]
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Return whether a value of a file may be one of this type; True where that is not known."""
+    """Return True if a value of a file matches this type, or if the type cannot be checked."""
     return any(_is_one(value, part) for part in _parts(hint))
 
 
 def _is_one(value: Any, kind: Any) -> bool:
     origin = get_origin(kind) or kind
     if origin is Literal:
-        return any(value == each and type(value) is type(each) for each in get_args(kind))
+        return any(value == choice and type(value) is type(choice) for choice in get_args(kind))
     if value is None or origin is type(None):
         return value is None and origin in (None, type(None), Any)
     if isinstance(value, bool) or origin is bool:
@@ -137,37 +143,37 @@ def _is_one(value: Any, kind: Any) -> bool:
     if origin in (Mapping, dict):
         return isinstance(value, dict)
     if origin in (tuple, list, Sequence, Iterable):
-        inner = [each for each in get_args(kind) if each is not ...]
+        inner = [part for part in get_args(kind) if part is not ...]
         fixed = origin is tuple and ... not in get_args(kind) and inner
         return (
             isinstance(value, list | tuple)
             and (not fixed or len(value) == len(inner))
-            and all(any(_fits(each, kind) for kind in inner) for each in value if inner)
+            and all(any(_fits(entry, kind) for kind in inner) for entry in value if inner)
         )
     if origin in (Callable, type, Path) or kind is Callable:
         return origin is Path and isinstance(value, str)
     return isinstance(value, dict | list) or origin is Any
 
 
-def _wanted_words(hint: Any) -> str:
-    return " or ".join(dict.fromkeys(_wanted(hint)))
+def _expected_text(hint: Any) -> str:
+    return " or ".join(dict.fromkeys(_expected(hint)))
 
 
-def _wanted(hint: Any) -> list[str]:
-    words = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
-    words |= {Path: "a text", type(None): '"none"', tuple: "a list", list: "a list"}
+def _expected(hint: Any) -> list[str]:
+    words = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
+    words |= {Path: "a string", type(None): '"none"', tuple: "a list", list: "a list"}
     words |= {Sequence: "a list", Mapping: "a table", dict: "a table"}
-    found = []
+    texts = []
     for part in _parts(hint):
         origin = get_origin(part) or part
         if origin is Literal:
-            found += [json.dumps(each) for each in get_args(part)]
+            texts += [json.dumps(choice) for choice in get_args(part)]
         elif origin in words:
-            inner = [each for each in get_args(part) if each is not ...]
+            inner = [choice for choice in get_args(part) if choice is not ...]
             is_list = words[origin] == "a list" and inner
-            of = _wanted(inner[0])[0].removeprefix("a ") + "s" if is_list else ""
-            found.append(f"a list of {of}" if of else words[origin])
-    return found or ["another value"]
+            of = _expected(inner[0])[0].removeprefix("a ") + "s" if is_list else ""
+            texts.append(f"a list of {of}" if of else words[origin])
+    return texts or ["another value"]
 
 
 def shown(value: Any) -> str:

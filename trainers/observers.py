@@ -1,6 +1,6 @@
 """Observers of an in-house trainer: ``trainer.observe(observer)``.
 
-Observers change nothing. They get the objects that the trainer itself uses, and must not write to
+Observers are read-only: they get the objects that the trainer itself uses, and must not write to
 them. The trainer calls the user's record of functions directly, with or without observers.
 """
 
@@ -23,26 +23,26 @@ __all__ = ["Observer"]
 
 
 class Observer:
-    """Override the methods that you need. They are called in the order of an update."""
+    """Base class of observers. Override any methods; they are listed in call order."""
 
     tracks_reads = False
-    """While it is True, ``on_minibatch`` gets a ``TrackedMinibatch``."""
+    """If True, ``on_minibatch`` gets a ``TrackedMinibatch``."""
 
     def on_rollout(self, rollout: Any) -> None:
-        """A ``RolloutBuffer`` was played; the next one is written over it."""
+        """Called after a rollout (a ``RolloutBuffer``); the next rollout overwrites it."""
 
     def on_advantages(
         self, learner: Learner, trajectories: Trajectories, advantages: Advantages
     ) -> None:
-        """Advantages of a policy were computed: [T, C] each."""
+        """Called after a policy's advantages were computed: [T, C] each."""
 
     def on_minibatch(
         self, learner: Learner, minibatch: Minibatch, outputs: Outputs, losses: Losses
     ) -> None:
-        """The loss of a minibatch was computed; gradients were not."""
+        """Called after the loss of a minibatch was computed, before its gradients."""
 
     def on_gradients(self, learner: Learner, *, clipped: bool) -> None:
-        """Gradients were computed; with ``clipped``: the record's ``gradients`` changed them."""
+        """Called after gradients were computed; ``clipped``: after the record's ``gradients``."""
 
     def on_step(
         self,
@@ -51,7 +51,7 @@ class Observer:
         outputs: Outputs,
         numbers: Mapping[str, float],
     ) -> None:
-        """The optimizer took a step; ``numbers`` are the metrics of the minibatch."""
+        """Called after an optimizer step; ``numbers`` are the metrics of the minibatch."""
 
     def on_update(self, metrics: Mapping[str, float]) -> None:
-        """All policies have learned from the rollout; ``metrics`` are those of the update."""
+        """Called after all policies learned from the rollout, with the metrics of the update."""

@@ -1,7 +1,7 @@
-"""The plan of a training: what is played, who learns, how long, and what looks on.
+"""The plan of a training: its task, its learning, its length, and its callbacks.
 
-Keywords of ``corral.train``, a command line and a configuration file all become these four. Each
-checks what can be checked without the others; ``Plan.begin`` brings them together.
+``corral.train``, the command line and configuration files all build these four parts. Each part
+validates its own values; ``Plan.begin`` combines the parts.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from corral.envs.registry import Api
 from corral.progress import is_quiet
 from corral.trainers.arguments import (
     Policies,
-    alike,
     arguments_of,
     check_saving,
     few_rows,
-    instead_named,
+    have_equal_spaces,
     learning,
-    named_after,
-    one_for_all,
-    played_by_others,
+    opponent_policy_names,
+    opponent_texts,
     policy_of_each,
     require_init,
     seed_of,
+    shared_for_any_number,
+    suggesting_a_trainer,
     whole_steps,
 )
 from corral.trainers.base import Algorithm, FoundTrainer, Trainer, find_trainer, trainers
@@ -54,14 +54,14 @@ __all__ = ["STEPS", "Learning", "Length", "LookingOn", "Plan", "Task", "begun"]
 STEPS = 100_000
 
 CLONE_STARTS = (
-    "starts from a clone, which a bonus for entropy would wash out: {} of the preset left out; "
-    "--ent-coef (ent_coef=) gives one"
+    "starts from a clone, which an entropy bonus would overwrite: preset value of {} ignored; "
+    "set --ent-coef (ent_coef=) to use a bonus"
 )
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is played."""
+    """The environment of a training."""
 
     env: EnvLike
     env_kwargs: Mapping[str, Any] | None = None
@@ -70,17 +70,17 @@ class Task:
     validation: float | tuple[int, int] | None = None
 
     def arguments(self) -> Collection[str]:
-        """Return the names of the environment's arguments, nothing of others."""
+        """Return the environment's argument names; () for a third-party environment."""
         return arguments_of(self.env) if isinstance(self.env, str) else ()
 
     def config(self) -> EnvConfig:
-        """Return what a run keeps of it. Raises what the environment raises."""
+        """Return the environment configuration. Raises the exceptions of the environment."""
         return EnvConfig.of(self.env, self.env_kwargs, self.held_out, self.api, self.validation)
 
 
 @dataclass(frozen=True)
 class Learning:
-    """Who learns, by what, from where, and who plays beside them."""
+    """The trainer, its settings and its initial weights, the policies and their opponents."""
 
     trainer: str | type[Trainer] | Algorithm = "mappo"
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -96,23 +96,23 @@ class Learning:
 
     def __post_init__(self) -> None:
         """Raises UnknownNameError, MissingExtraError, ArgumentError, ValueError."""
-        assert self.found.kind
+        assert self.resolved.kind
         require_init(self.init, self.init_critic, self.settings)
 
     @cached_property
-    def found(self) -> FoundTrainer:
-        """The class of the trainer, and where it came from."""
+    def resolved(self) -> FoundTrainer:
+        """The resolved trainer: its name, class and source."""
         return find_trainer(self.trainer)
 
     @cached_property
     def own_model(self) -> OwnModel | None:
-        """The network of a user's own."""
+        """The user's custom network."""
         return None if self.model is None else OwnModel.of(self.model)
 
 
 @dataclass(frozen=True)
 class Length:
-    """How long it trains, and what it keeps on the way. Numbers such as 1e6 become ints."""
+    """The length, seed and checkpoints of a training. Numbers such as 1e6 become ints."""
 
     steps: int = STEPS
     minutes: float | Minutes | None = None
@@ -122,15 +122,15 @@ class Length:
     keep: int | Literal["all"] = 3
 
     def __post_init__(self) -> None:
-        """Raises ValueError for what is out of range, and for minutes beside steps."""
+        """Raises ValueError for values out of range, and for minutes combined with steps."""
         steps = whole_steps("steps", self.steps)
-        given = steps != STEPS or self.horizon is not None
+        steps_set = steps != STEPS or self.horizon is not None
         horizon = steps if self.horizon is None else whole_steps("horizon", self.horizon)
         checkpoint_every, keep = check_saving(self.checkpoint_every, self.keep)
         for name, value in {
             "steps": steps,
             "horizon": horizon,
-            "minutes": Minutes.of(self.minutes, steps=given),
+            "minutes": Minutes.of(self.minutes, steps=steps_set),
             "seed": seed_of(self.seed),
             "checkpoint_every": checkpoint_every,
             "keep": keep,
@@ -140,7 +140,7 @@ class Length:
 
 @dataclass(frozen=True)
 class LookingOn:
-    """What looks on while it trains; nothing of it is kept with a run."""
+    """Callbacks, metrics, sinks and stop criteria; they are not stored with the run."""
 
     callbacks: Sequence[Any] = ()
     metrics: Mapping[str, Any] | None = None
@@ -150,46 +150,46 @@ class LookingOn:
     progress: bool | None = None
 
     def listeners(self) -> Listeners:
-        """Return them, made anew. Raises ListenerError, ValueError, UnknownNameError."""
+        """Return new listeners. Raises ListenerError, ValueError, UnknownNameError."""
         return Listeners.of(
             self.callbacks, self.metrics, self.sinks, self.stop, self.evaluate_every
         )
 
 
-# --- Who plays -----------------------------------------------------------------------------------
+# --- Players -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Team:
-    """Who plays which agent, found out for some rules."""
+    """The player of each agent, for specific rules."""
 
-    policies: dict[str, str]  # agent -> policy, of those that have one
+    policies: dict[str, str]  # agent -> policy, without agents of opponents
     to_train: tuple[str, ...]
-    opponents: dict[str, str]  # agent -> who plays it, as text
-    names: dict[str, str]  # agent -> what config.json calls who plays it
-    runs: dict[str, Any]  # of opponents and the pool: name -> its pinned checkpoint
+    opponents: dict[str, str]  # agent -> its opponent, as text
+    names: dict[str, str]  # agent -> name of its player in config.json
+    runs: dict[str, Any]  # opponents and pool: name -> its pinned checkpoint
     pool: Pool | None
-    notes: list[str]  # what there is to say of the pool
+    notes: list[str]  # warnings about the pool
 
     @classmethod
     def of(cls, plan: Learning, rules: Rules[Any], policies: Policies | None, steps: int) -> Team:
-        """Return the team of a plan; ``policies`` as given, or as a preset has them.
+        """Return the team of a plan; ``policies`` by the user or a preset.
 
-        Raises ValueError, UnknownNameError, RunError and CheckpointError for who cannot play.
+        Raises ValueError, UnknownNameError, RunError and CheckpointError for invalid players.
         """
-        played, runs = pinned(played_by_others(plan.opponents, rules.agents), rules)
+        played, runs = pinned(opponent_texts(plan.opponents, rules.agents), rules)
         learners = [agent for agent in rules.agents if agent not in played]
         if policies is None:
-            policies = "shared" if alike(rules, learners) else "separate"
+            policies = "shared" if have_equal_spaces(rules, learners) else "separate"
         learned = policy_of_each(policies, learners)
-        others = named_after(played, rules)
-        if both := set(learned.values()) & set(others.values()):
+        opponent_names = opponent_policy_names(played, rules)
+        if both := set(learned.values()) & set(opponent_names.values()):
             raise ValueError(
-                f"{', '.join(sorted(both))} is a policy and a reference player; call the policy "
-                "something else"
+                f"{', '.join(sorted(both))}: name of both a policy and a reference player; rename "
+                "the policy"
             )
         trained = learning(plan.policies_to_train, learned)
-        names = {agent: (learned | others)[agent] for agent in rules.agents}
+        names = {agent: (learned | opponent_names)[agent] for agent in rules.agents}
         pool, notes = None, list[str]()
         if plan.self_play is not None:
             from corral.trainers.selfplay.also import pooled
@@ -199,12 +199,12 @@ class Team:
         return cls(learned, trained, played, names, runs, pool, notes)
 
 
-# --- All together --------------------------------------------------------------------------------
+# --- The whole plan ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A training, planned: ``begin`` gives the session that carries it out."""
+    """A complete plan; ``begin`` returns the session that trains it."""
 
     task: Task
     learning: Learning
@@ -212,51 +212,51 @@ class Plan:
     looking_on: LookingOn
 
     def __post_init__(self) -> None:
-        """Raises ValueError for a pool of self-play beside minutes."""
+        """Raises ValueError for minutes combined with a self-play pool."""
         minutes = self.length.minutes
         if isinstance(minutes, Minutes) and self.learning.self_play is not None:
             raise ValueError(
-                f"minutes={minutes.minutes:g}: a pool of self-play is laid out by steps; give "
+                f"minutes={minutes.minutes:g}: a self-play pool needs a number of steps; pass "
                 "steps="
             )
 
     def begin(self, out: str | Path | None, *, dry_run: bool = False) -> Session:
-        """Return the session, whose folder is ``out`` or one in ``runs``.
+        """Return the session, with the folder ``out`` or a new one in ``runs``.
 
-        Nothing is written before the session's block is entered. Raises what the parts raise where
-        they do not fit together.
+        Files are written only inside the session's ``with`` block. Raises the errors of the parts,
+        and errors for parts that do not match.
         """
         start = self._start()
         env_config = dataclasses.replace(self.task, env_kwargs=start.env_kwargs).config()
         config, defaults, notes = self._config(env_config, start)
-        learner = begun(config)  # wrong settings are refused before a folder is made
+        learner = begun(config)  # reject wrong settings before creating the folder
         listeners = self.looking_on.listeners()
         limit = self.length.minutes
         lines = [*start.lines, *notes]
         if isinstance(limit, Minutes) and not dry_run:
-            config, told = limit.planned(config, learner, self.looking_on.evaluate_every)
+            config, message = limit.planned(config, learner, self.looking_on.evaluate_every)
             learner, listeners = begun(config), limit.watched(listeners)
-            lines.append(told)
+            lines.append(message)
         remark = learner.remark or ""
-        said = [defaults.words(), few_rows(env_config), remark, beyond_the_plan(config), *lines]
+        messages = [defaults.words(), few_rows(env_config), remark, beyond_the_plan(config), *lines]
         if config.trainer_source is not None and config.trainer in trainers():
-            said.append(f"this is a changed {config.trainer}; give it a name: .but(name=...)")
+            messages.append(f"this is a changed {config.trainer}; rename it with .but(name=...)")
         config, started = self._with_rows_seen(config, learner)
         place = begun_folder(out, f"{env_config.env}-{config.trainer}-seed{config.seed}")
-        said = [] if is_quiet() else [*said, *started]
+        messages = [] if is_quiet() else [*messages, *started]
         every, progress = self.length.checkpoint_every, self.looking_on.progress
-        return Session(config, learner, place, listeners, every, progress, said)
+        return Session(config, learner, place, listeners, every, progress, messages)
 
     def _start(self) -> Inherited:
-        """Return the environment's arguments and the settings, with what the run that it starts
-        from and the trainer itself add to them."""
+        """Return the environment's arguments and the settings, completed by the run of ``init`` and
+        by the trainer."""
         learns, task = self.learning, self.task
         start = Inherited(dict(task.env_kwargs or {}), dict(learns.settings))
-        kind = learns.found.kind
+        kind = learns.resolved.kind
         if learns.init is not None:
-            own = learns.model is not None
+            custom = learns.model is not None
             start = inherit(
-                learns.init, task.env, kind, start.env_kwargs, start.settings, model=own
+                learns.init, task.env, kind, start.env_kwargs, start.settings, model=custom
             )
         env_kwargs = kind.env_kwargs_for(task.env, start.env_kwargs, start.settings, task.api)
         return dataclasses.replace(start, env_kwargs=env_kwargs)
@@ -264,28 +264,30 @@ class Plan:
     def _config(
         self, env_config: EnvConfig, start: Inherited
     ) -> tuple[RunConfig, Defaults, list[str]]:
-        """Return what defines the run, its defaults, and what to say."""
-        learns, length, found = self.learning, self.length, self.learning.found
+        """Return the configuration of the run, its default settings, and messages."""
+        learns, length, resolved = self.learning, self.length, self.learning.resolved
         if (own_model := learns.own_model) is not None:
             require_no_layers(start.settings)
         rules = env_config.rules()
-        policies, settings = one_for_all(rules, found.kind, learns.policies, start.settings)
-        defaults = defaults_for(rules, found.kind, length.seed, learns.preset)
+        policies, settings = shared_for_any_number(
+            rules, resolved.kind, learns.policies, start.settings
+        )
+        defaults = defaults_for(rules, resolved.kind, length.seed, learns.preset)
         notes = []
-        if left := sorted(defaults.settings.keys() & set(start.without)):
-            notes.append(CLONE_STARTS.format(", ".join(left)))
+        if dropped := sorted(defaults.settings.keys() & set(start.without)):
+            notes.append(CLONE_STARTS.format(", ".join(dropped)))
         layers = () if own_model is None else LAYERS
-        given = {**dict.fromkeys([*layers, *start.without]), **settings, "policies": policies}
-        defaults = defaults.without(given)
+        explicit = {**dict.fromkeys([*layers, *start.without]), **settings, "policies": policies}
+        defaults = defaults.without(explicit)
         team = Team.of(learns, rules, policies or defaults.policies, length.steps)
-        chosen = vars(make_settings(found.kind, {**defaults.settings, **settings}))
-        registered = isinstance(learns.trainer, str) and not found.source
+        chosen = vars(make_settings(resolved.kind, {**defaults.settings, **settings}))
+        registered = isinstance(learns.trainer, str) and not resolved.source
         config = RunConfig(
             env_config=env_config,
-            trainer=found.name,
+            trainer=resolved.name,
             settings=chosen,
             settings_of=settings_by_policy(
-                found.kind, chosen, learns.settings_of or {}, team.policies.values()
+                resolved.kind, chosen, learns.settings_of or {}, team.policies.values()
             ),
             defaults=defaults.saved(),
             seed=length.seed,
@@ -298,15 +300,17 @@ class Plan:
             opponents=team.opponents,
             self_play=None if team.pool is None else team.pool.as_json(),
             opponent_runs=team.runs,
-            trainer_source=found.source,
-            own_trainer=None if registered else found.kind,
+            trainer_source=resolved.source,
+            own_trainer=None if registered else resolved.kind,
             own_model=own_model,
         )
         return config, defaults, [*notes, *team.notes]
 
     def _with_rows_seen(self, config: RunConfig, learner: Trainer) -> tuple[RunConfig, list[str]]:
-        """Let the learner start from ``init``; return the configuration with the rows of data that
-        it, its teacher and its opponents have learned from, and what to say of the start."""
+        """Let the learner start from ``init``, and record data rows that were already learned from.
+
+        Return the configuration with the rows seen by the initial run, the teacher and the
+        opponents, and messages about the start."""
         env_config, init, lines = config.env_config, self.learning.init, list[str]()
         seen = seen_before(env_config, learner.learns_from)
         rows = seen_by(config.opponent_runs, env_config, env_config.rules())
@@ -314,15 +318,15 @@ class Plan:
             from corral.trainers.cloning.start import start_from
 
             critic = self.learning.init_critic
-            origin, own, lines = start_from(learner, init, env_config, critic=critic)
-            config, rows = dataclasses.replace(config, init=origin), [*rows, *own]
-        seen += [each for i, each in enumerate(rows) if each not in [*seen, *rows[:i]]]
+            origin, own_rows, lines = start_from(learner, init, env_config, critic=critic)
+            config, rows = dataclasses.replace(config, init=origin), [*rows, *own_rows]
+        seen += [entry for i, entry in enumerate(rows) if entry not in [*seen, *rows[:i]]]
         return dataclasses.replace(config, seen=seen), lines
 
 
 def begun(config: RunConfig) -> Trainer:
-    """Return the trainer as it begins, checked."""
-    with instead_named(config):
+    """Return the trainer at the start of a run, with its requirements checked."""
+    with suggesting_a_trainer(config):
         learner = config.make_trainer()
     learner.check()
     return learner

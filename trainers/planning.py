@@ -1,5 +1,4 @@
-"""How long a run is planned to be: in env steps, or in minutes, which become env steps; and how
-many threads torch has meanwhile."""
+"""Plan the length of a run in env steps or minutes, and set the number of torch threads."""
 
 from __future__ import annotations
 
@@ -34,48 +33,48 @@ __all__ = [
 ]
 
 THREADS = "OMP_NUM_THREADS"
-"""With this variable users say how many threads torch has."""
+"""Environment variable with which users set the number of torch threads."""
 
 MEASURED, SHARE = 3, 0.03
-"""Rollouts that are timed, after one that is not; fewer where they take more than this share."""
+"""Timed rollouts after one warm-up rollout; fewer if they exceed this share of the budget."""
 
 SLACK = 1.05
-"""Times the minutes after which training ends, whatever was planned."""
+"""Factor on the time budget after which training ends, regardless of the plan."""
 
 ENDLESS = 10**12
 
 
 @dataclass(frozen=True)
 class Minutes:
-    """The time that a run may take, when it began, and the env steps that it has at most."""
+    """The time budget of a run in minutes, its start, and its maximum env steps."""
 
     minutes: float
-    began: float  # of time.monotonic
+    began: float  # time.monotonic() at the start
     most: int = ENDLESS
 
     @classmethod
     def of(cls, minutes: float | Minutes | None, *, steps: bool) -> Minutes | None:
-        """Return it; None where no ``minutes`` are given. Raises ValueError where they are not
-        above 0, or ``steps`` are given as well."""
+        """Return a ``Minutes``; None for no ``minutes``. Raises ValueError if they are not above 0,
+        or if ``steps`` are set as well."""
         if minutes is None or isinstance(minutes, Minutes):
             return minutes
         if nonnegative_float("minutes", minutes) == 0:
-            raise ValueError("minutes=0: give more than 0")
+            raise ValueError("minutes=0: pass more than 0")
         if steps:
-            raise ValueError(f"minutes={minutes:g}: give minutes, or steps, not both")
+            raise ValueError(f"minutes={minutes:g}: pass either minutes or steps, not both")
         return cls(float(minutes), time.monotonic())
 
     @property
     def left(self) -> float:
-        """Seconds that are left, 0 or more."""
+        """Remaining seconds, 0 or more."""
         return max(0.0, self.began + 60 * self.minutes - time.monotonic())
 
     def planned(
         self, config: RunConfig, learner: Trainer, evaluate_every: int | None = None
     ) -> tuple[RunConfig, str]:
-        """Return ``config`` with the steps that fit into what is left, and how to say so.
+        """Return ``config`` with the steps that fit into the remaining time, and a message.
 
-        ``learner`` is a trainer of it that plays the rollouts which are timed; it is closed.
+        ``learner`` is a trainer for ``config``; it plays the timed rollouts and is then closed.
         """
         learner.begin_timing()
         seconds, steps = _timed(learner, SHARE * 60 * self.minutes)
@@ -90,32 +89,33 @@ class Minutes:
             learner.close()
         fit = min(int(self.left / per_step), self.most)
         steps = max(1, fit // rollout) * rollout
-        left, speed = (
+        remaining, speed = (
             max(1.0, self.left),
-            f"at {1 / per_step:,.0f}/s as the first rollouts were played",
+            f"based on the first rollouts, {1 / per_step:,.0f} steps/s",
         )
-        told = f"{steps:,} env steps are planned for {left:,.0f} s, {speed}"
-        if fit < steps:  # nothing may be left at all
-            told = f"{steps:,} env steps are planned, one rollout, which is all that fits: {speed}"
-        return dataclasses.replace(config, steps=steps, horizon=steps), told
+        message = f"{steps:,} env steps are planned for {remaining:,.0f} s, {speed}"
+        if fit < steps:  # possibly no time remains
+            message = f"{steps:,} env steps are planned, the minimum of one rollout: {speed}"
+        return dataclasses.replace(config, steps=steps, horizon=steps), message
 
     def watched(self, listeners: Listeners) -> Listeners:
-        """Return ``listeners`` with one that ends training where it takes much longer."""
-        late = Deadline(SLACK * self.left, f"{self.minutes:.3g} minutes are over")
-        listeners.callbacks = callbacks_of([*listeners.callbacks, late])
+        """Return ``listeners`` with a deadline that ends training if it takes much longer."""
+        deadline = Deadline(SLACK * self.left, f"{self.minutes:.3g} minutes are over")
+        listeners.callbacks = callbacks_of([*listeners.callbacks, deadline])
         return listeners
 
 
-def _timed(learner: Trainer, most: float) -> tuple[float, int]:
-    """Return the seconds of some rollouts that ``learner`` plays and learns from, and their env
-    steps: of about ``most`` seconds at the most. The first, which warms up, does not count."""
+def _timed(learner: Trainer, maximum: float) -> tuple[float, int]:
+    """Return the seconds and env steps of rollouts that ``learner`` plays and learns from.
+
+    Stops after ``maximum`` seconds. The first rollout is a warm-up and is not counted."""
     updates, start = learner.learn(ENDLESS), learner.env_steps
     began = clock = time.perf_counter()
     before = next(updates).env_steps
     done, first = before, time.perf_counter() - clock
     clock = time.perf_counter()
     for _ in range(MEASURED):
-        if time.perf_counter() - began > most:
+        if time.perf_counter() - began > maximum:
             break
         done = next(updates).env_steps
     if done == before:
@@ -124,7 +124,7 @@ def _timed(learner: Trainer, most: float) -> tuple[float, int]:
 
 
 class Deadline(Callback):
-    """Ends training after so many seconds of it: what others do between updates does not count."""
+    """End training after ``seconds`` of training time, excluding code between updates."""
 
     order = 1
 
@@ -136,23 +136,23 @@ class Deadline(Callback):
             session.stop(self.why)
 
 
-# --- Runs that go on -----------------------------------------------------------------------------
+# --- Resumed runs --------------------------------------------------------------------------------
 
 
 def require_its_plan(folder: Path, callbacks: Sequence[Any]) -> None:
-    """Raise RunError where a run is part of a plan that would not be kept."""
+    """Raise RunError if a run was started by from_rule and resuming would ignore its plan."""
     if (folder / FROM_RULE).is_file() and not any(
-        isinstance(each, Callback) and each.keeps_plan for each in callbacks
+        isinstance(callback, Callback) and callback.keeps_plan for callback in callbacks
     ):
         raise RunError(
-            f"{folder} is part of a run that began with a rule, and is validated beside it: go on "
-            "with corral.resume_from_rule (corral train --resume, and no other option), or begin "
-            "another run from this one: --init (init=)"
+            f"{folder} is part of a from-rule run, which also validates the rule: resume it with "
+            "corral.resume_from_rule (corral train --resume without other options), or start a "
+            "new run from this one: --init (init=)"
         )
 
 
 def beyond_the_plan(config: RunConfig) -> str:
-    """Return what to say where a run is longer than its ``horizon`` and anneals, else ""."""
+    """Return a warning if a run with annealing is longer than its ``horizon``; else ""."""
     settings = config.settings
     falls = [name for name, value in settings.items() if str(value).startswith("linear")]
     at_0 = settings.get("anneal") and not isinstance(settings.get("learning_rate"), str)
@@ -160,23 +160,22 @@ def beyond_the_plan(config: RunConfig) -> str:
         falls.append("anneal")
     if config.steps <= config.horizon or not (falls or settings.get("ent_coef_end") is not None):
         return ""
-    rate = ", a learning rate at 0" if "anneal" in falls else ""
+    rate = ", with a learning rate of 0" if "anneal" in falls else ""
     return (
-        f"planned for {config.horizon:,} env steps; beyond them what is annealed stays at its "
-        f"end{rate}"
+        f"planned for {config.horizon:,} env steps; after them annealed values stay constant{rate}"
     )
 
 
 def tell_of_versions(folder: Path, config: RunConfig) -> None:
-    """Say which versions make a resumed run another than one that never stopped."""
+    """Print version changes that can make a resumed run differ from an uninterrupted one."""
     now = versions(learning=True)
-    both = [
+    changed = [
         name for name in config.versions if now.get(name, "") not in ("", config.versions[name])
     ]
-    if both:
-        before = ", ".join(f"{name} {config.versions[name]}" for name in both)
-        after = ", ".join(f"{name} {now[name]}" for name in both)
-        say(folder, f"begun with {before}; it goes on with {after}: numbers may differ")
+    if changed:
+        before = ", ".join(f"{name} {config.versions[name]}" for name in changed)
+        after = ", ".join(f"{name} {now[name]}" for name in changed)
+        say(folder, f"started with {before}; resumed with {after}: results may differ")
 
 
 # --- Threads -------------------------------------------------------------------------------------
@@ -184,7 +183,7 @@ def tell_of_versions(folder: Path, config: RunConfig) -> None:
 
 @contextlib.contextmanager
 def threads_set(threads: int) -> Iterator[None]:
-    """Let torch use so many threads in a block: figures depend on them, and so does the time."""
+    """Set the number of torch threads in a block; it affects results and speed."""
     import torch
 
     before = torch.get_num_threads()
@@ -196,9 +195,9 @@ def threads_set(threads: int) -> Iterator[None]:
 
 
 def one_thread() -> contextlib.AbstractContextManager[None]:
-    """Let torch use one thread in a block, unless the user has said how many.
+    """Use one torch thread in a block, unless the user has set the number of threads.
 
-    For small networks: their threads wait for each other, and where others want the processor, for
-    several times as long as they work (benchmarks/LOG.md).
+    With small networks, threads mostly wait for each other. If other programs use the processor,
+    waiting takes several times as long as computing (benchmarks/LOG.md).
     """
     return contextlib.nullcontext() if os.environ.get(THREADS) else threads_set(1)

@@ -1,8 +1,8 @@
-"""The one policy of networks, for whatever trained them, as ``corral.envs.policy`` wants it.
+"""The policy class of all networks, with the interface of ``corral.envs.policy``.
 
-A ``NetworkPolicy`` is given a function from observations to a distribution, and imports nothing
-that trains. ``actor_policy``, ``mlp_policy``, ``sb3_policy`` and ``rllib_policy`` make it for what
-is trained here.
+A ``NetworkPolicy`` gets a function from observations to a distribution, and does not import
+training code. ``actor_policy``, ``mlp_policy``, ``sb3_policy`` and ``rllib_policy`` build it for
+the trainers of corral.
 """
 
 from __future__ import annotations
@@ -38,38 +38,39 @@ __all__ = [
 ]
 
 Forward = Callable[[Any, Array | None], tuple[Distribution, Array | None]]
-"""From an observation [R, ...] and a hidden state float32 [R, memory] to the distribution of stored
-actions [R, ...] and the next hidden state. Those of this module are ``Traceable`` too."""
+"""Maps an observation [R, ...] and a hidden state float32 [R, memory] to the distribution of stored
+actions [R, ...] and the next hidden state. The implementations here are also ``Traceable``."""
 
 
 class Traceable(Protocol):
-    """What a policy's network does with tensors alone: for exports."""
+    """A policy's network as a function of tensors, for exports."""
 
     @property
     def identity(self) -> Array | None:
-        """What tells its agent from others of the policy: float32 [I]; None: nothing does."""
+        """Encoding of the agent within its policy: float32 [I]; None: not used."""
         ...
 
     @property
     def values(self) -> bool:
-        """Whether outputs are values of actions, of which the best legal one is played, and not
-        logits."""
+        """True if outputs are action values and the best legal action is played; False: logits."""
         ...
 
     def outputs(
         self, vector: torch.Tensor, identity: torch.Tensor | None, state: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return outputs [R, A] before the mask and the next hidden state [R, memory], of an
-        observation without images as a ``vector`` [R, F] and of identities [R, I]."""
+        """Return outputs [R, A] before the mask, and the next hidden state [R, memory].
+
+        ``vector`` [R, F] is an observation without images, ``identity`` [R, I] the agents'
+        encodings."""
         ...
 
 
 class NetworkPolicy(PolicyBase):
-    """Plays ``agent`` by ``forward``. See ``corral.envs.policy``.
+    """Plays ``agent`` with ``forward``. See ``corral.envs.policy``.
 
-    The state of a policy with ``memory`` is an array float32 [B, memory]. ``network`` is the torch
-    module that was trained, and shared by all that play it: the actor of mappo and ippo, a policy
-    of Stable-Baselines3, the actor and critic of RLlib. Policies can be copied and pickled.
+    With ``memory`` the state is an array float32 [B, memory]. ``network`` is the trained torch
+    module, shared by all agents of the policy: the actor of mappo and ippo, a policy of
+    Stable-Baselines3, the actor and critic of RLlib. Policies can be copied and pickled.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class NetworkPolicy(PolicyBase):
         self.memory = memory
 
     def initial_state(self, num_envs: int) -> Array | None:
-        """Return the hidden state before an episode: float32 [B, memory]."""
+        """Return the hidden state at the start of an episode: float32 [B, memory], or None."""
         return np.zeros((num_envs, self.memory), dtype=np.float32) if self.memory else None
 
     def act(
@@ -99,9 +100,10 @@ class NetworkPolicy(PolicyBase):
         rng: np.random.Generator | None = None,
         deterministic: bool = False,
     ) -> Decision:
-        """The most probable action, or one drawn with ``rng``; for one or for a batch.
+        """Choose the most probable action, or sample one with ``rng``, for one observation or a
+        batch.
 
-        ``extra`` holds ``probabilities``, float64 [..., A], for Discrete actions.
+        For Discrete actions ``extra`` contains ``probabilities``, float64 [..., A].
         """
         if not deterministic and rng is None:
             raise ValueError("sampling needs rng=, a numpy Generator; or pass deterministic=True")
@@ -113,32 +115,32 @@ class NetworkPolicy(PolicyBase):
         if after is not None and state is not None:
             after = after.reshape(np.shape(state))
         if rows is None:
-            return Decision(played[0], after, {key: each[0] for key, each in extra.items()})
+            return Decision(played[0], after, {key: value[0] for key, value in extra.items()})
         return Decision(played, after, extra)
 
     def distribution(self, observation: Observation, state: Any = None) -> Distribution:
         """Return the distribution that ``act`` chooses from, for one observation or a batch.
 
-        Of Discrete actions it is a ``MaskedCategorical`` (``corral.adapters.masked_distribution``):
+        For Discrete actions it is a ``corral.adapters.masked_distribution.MaskedCategorical`` with
         ``probs`` [..., A], exactly 0 for illegal actions, ``log_prob(actions)`` and ``entropy()``
-        [...]. Gradients flow to ``network`` (not of sb3_dqn, whose play is epsilon-greedy); under
-        ``torch.no_grad()`` there are none. Actions are counted as ``act`` gives them; those of a
-        Box are scaled, see ``ActionCodec``.
+        [...]. Gradients flow to ``network``, except for sb3_dqn, which plays epsilon-greedily; use
+        ``torch.no_grad()`` to disable them. Discrete actions have the numbers of ``act``; Box
+        actions are scaled, see ``ActionCodec``.
         """
         rows = self.rows(observation)
         choice, _ = self._forward(observation, state, rows)
         return choice[0] if rows is None else choice
 
     def rows(self, observation: Observation) -> int | None:
-        """Return B of an observation [B, ...], None for a single one. Raises TypeError for what is
-        no observation of one agent."""
+        """Return B for an observation [B, ...], and None for a single one. Raises TypeError for a
+        value that is not an observation of this agent."""
         try:
             return self.observations.rows(observation)
         except (LookupError, TypeError):
             kind = f"{list(observation)}" if isinstance(observation, Mapping) else "without entries"
             raise TypeError(
-                f"{self.agent}: an observation {kind}; give that of one agent as the environment "
-                f"does, such as observations[{self.agent!r}], with its action_mask"
+                f"{self.agent}: invalid observation {kind}; pass the observation of this agent, "
+                f"such as observations[{self.agent!r}], including its action_mask"
             ) from None
 
     def _forward(
@@ -153,8 +155,8 @@ class NetworkPolicy(PolicyBase):
         hidden = np.array(state, dtype=np.float32)
         if hidden.size != rows * self.memory:
             raise ValueError(
-                f"{self.agent}: a state of shape {hidden.shape}; give what initial_state({rows}) "
-                f"or the last decision gave: {(rows, self.memory)}"
+                f"{self.agent}: invalid state shape {hidden.shape}; pass the state of "
+                f"initial_state({rows}) or of the previous decision: {(rows, self.memory)}"
             )
         return hidden.reshape(rows, self.memory)
 
@@ -162,8 +164,8 @@ class NetworkPolicy(PolicyBase):
 def _choose(
     choice: Distribution, rng: np.random.Generator | None
 ) -> tuple[Array, dict[str, Array]]:
-    """Return stored actions [R, ...], the most probable ones without ``rng``, and the probabilities
-    where there is one choice."""
+    """Return stored actions [R, ...], the most probable ones without ``rng``. Also return the
+    probabilities if there is a single Discrete action."""
     if isinstance(choice, MaskedCategorical):
         probabilities = _probabilities(choice)
         stored = choice.mode.cpu().numpy() if rng is None else draw(probabilities, rng)
@@ -174,27 +176,27 @@ def _choose(
         mean, std = choice.mode.cpu().numpy(), choice.log_std.exp().cpu().numpy()
         return mean + std * rng.standard_normal(mean.shape, dtype=np.float32), {}
     assert isinstance(choice, MultiCategorical)
-    return np.stack([draw(_probabilities(each), rng) for each in choice.choices], axis=-1), {}
+    return np.stack([draw(_probabilities(part), rng) for part in choice.choices], axis=-1), {}
 
 
 def _probabilities(choice: MaskedCategorical) -> Array:
-    """Return probabilities float64 [R, A]; illegal actions have exactly 0."""
-    found: Array = choice.logits.double().softmax(dim=-1).cpu().numpy()
-    return found
+    """Return probabilities float64 [R, A]; exactly 0 for illegal actions."""
+    probabilities: Array = choice.logits.double().softmax(dim=-1).cpu().numpy()
+    return probabilities
 
 
-# --- Of what is trained --------------------------------------------------------------------------
+# --- Policies of the trainers --------------------------------------------------------------------
 
 
 def actor_policy(learner: Any, group: Any, agent: str) -> NetworkPolicy:
-    """Return the policy of ``agent``, one of ``group``, with the actor of ``learner``."""
+    """Return the policy of ``agent`` in ``group``, with the actor of ``learner``."""
     actor = learner.actor
-    forward = _OfActor(actor, learner.log_std, learner.device, group, agent)
+    forward = _ActorForward(actor, learner.log_std, learner.device, group, agent)
     return NetworkPolicy(agent, group.layout, group.actions, forward, actor, actor.memory)
 
 
 @dataclass(frozen=True, eq=False)
-class _OfActor:
+class _ActorForward:
     actor: Any
     log_std: torch.Tensor | None
     device: torch.device
@@ -225,7 +227,7 @@ class _OfActor:
 
 
 def _inputs(group: Any, agent: str, observation: Any) -> tuple[list[Array], Array]:
-    """Return a vector [R, F] and images, and what is legal: bool [R, A]; of one of ``group``."""
+    """Return network inputs for ``agent``: a vector [R, F] and images; and legal: bool [R, A]."""
     observations = group.layout
     rows = observations.rows(observation) or 0
     vector = np.zeros((rows, observations.width + group.identities), dtype=np.float32)
@@ -240,7 +242,7 @@ def _inputs(group: Any, agent: str, observation: Any) -> tuple[list[Array], Arra
 
 
 def _identity(group: Any, agent: str) -> Array | None:
-    """Return what tells ``agent`` from others of its ``group``: float32 [P]; None: nothing does."""
+    """Return the agent's one-hot encoding in its ``group``: float32 [P]; None: not used."""
     if not group.identities:
         return None
     return np.asarray(np.eye(group.identities, dtype=np.float32)[group.agents.index(agent)])
@@ -251,14 +253,15 @@ def _joined(vector: torch.Tensor, identity: torch.Tensor | None) -> torch.Tensor
 
 
 def mlp_policy(network: nn.Module, group: Any, agent: str, *, greedy: bool) -> NetworkPolicy:
-    """Return the policy of ``agent``, one of ``group``, with a ``network`` from features [R, F] to
-    logits [R, A]; ``greedy``: to values of actions, of which it always plays the best legal one."""
-    forward = _OfMLP(network, group, agent, greedy)
+    """Return the policy of ``agent`` in ``group``, with a ``network`` from features [R, F] to
+    logits [R, A]. With ``greedy`` the outputs are action values, and the best legal one is played.
+    """
+    forward = _MLPForward(network, group, agent, greedy)
     return NetworkPolicy(agent, group.layout, group.actions, forward, network)
 
 
 @dataclass(frozen=True, eq=False)
-class _OfMLP:
+class _MLPForward:
     network: nn.Module
     group: Any
     agent: str
@@ -288,15 +291,15 @@ class _OfMLP:
 
 def sb3_policy(policy: Any, columns: ColumnCodec, space: Any, agent: str) -> NetworkPolicy:
     """Return the policy of ``agent`` with a masked ``policy`` of Stable-Baselines3; ``space`` is
-    what the agent observes."""
+    the agent's observation space."""
     observations = ObservationCodec.of(agent, space)
     actions = ActionCodec(agent, columns.action_space)
-    forward = _OfSB3(policy, columns, observations, agent)
+    forward = _SB3Forward(policy, columns, observations, agent)
     return NetworkPolicy(agent, observations, actions, forward, policy)
 
 
 @dataclass(frozen=True, eq=False)
-class _OfSB3:
+class _SB3Forward:
     policy: Any
     columns: ColumnCodec
     observations: ObservationCodec
@@ -330,16 +333,16 @@ class _OfSB3:
 def rllib_policy(
     networks: MaskedActorCritic, group: Any, agent: str, identity: Array | None
 ) -> NetworkPolicy:
-    """Return the policy of ``agent``, one of ``group``, with networks that RLlib trained.
+    """Return the policy of ``agent`` in ``group``, with networks trained by RLlib.
 
-    ``identity`` (float32 [N]) stands beside each observation, where the actor was trained so.
+    ``identity`` (float32 [N]) is added to each observation if the actor was trained with it.
     """
-    forward = _OfRLlib(networks, agent, identity)
+    forward = _RLlibForward(networks, agent, identity)
     return NetworkPolicy(agent, group.layout, group.actions, forward, networks)
 
 
 @dataclass(frozen=True, eq=False)
-class _OfRLlib:
+class _RLlibForward:
     networks: MaskedActorCritic
     agent: str
     identity: Array | None

@@ -1,4 +1,4 @@
-"""Generators of torch with a stream of their own, and those that libraries draw from unasked."""
+"""Random generators: independent torch streams, and the global generators that libraries use."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ __all__ = ["GlobalGenerators", "torch_generator"]
 
 
 def torch_generator(seed: int, purpose: str, row: int) -> torch.Generator:
-    """Return a generator of torch with the stream of ``corral.envs.core.generator``."""
+    """Return a torch generator, seeded from ``corral.envs.core.generator``."""
     return torch.Generator().manual_seed(int(generator(seed, purpose, row).integers(2**63)))
 
 
 class GlobalGenerators:
-    """Python's, NumPy's and torch's global generators, from which Stable-Baselines3 draws.
+    """Python's, NumPy's and torch's global generators, which Stable-Baselines3 uses.
 
-    Inside ``with`` they are the run's own; outside, what they were. So a run draws the same
-    whatever else draws, and nothing else is disturbed.
+    Inside ``with`` they have the run's states; afterwards the previous states are restored. So a
+    run's random numbers do not depend on other code, and other code is not affected.
     """
 
     def __init__(self, seed: int) -> None:
-        self._own: tuple[Any, Any, Any] = (
+        self._run_states: tuple[Any, Any, Any] = (
             random.Random(seed).getstate(),
             np.random.RandomState(
                 generator(seed, "minibatch", 1).integers(2**32, dtype=np.uint32)
             ).get_state(),
             torch_generator(seed, "minibatch", 0).get_state(),
         )
-        self._others: tuple[Any, Any, Any] | None = None
+        self._outer_states: tuple[Any, Any, Any] | None = None
 
     def __enter__(self) -> None:
-        self._others = _get_generators()
-        _set_generators(self._own)
+        self._outer_states = _get_generators()
+        _set_generators(self._run_states)
 
     def __exit__(self, *_: object) -> None:
-        self._own = _get_generators()
-        assert self._others is not None
-        _set_generators(self._others)
+        self._run_states = _get_generators()
+        assert self._outer_states is not None
+        _set_generators(self._outer_states)
 
     def save(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Return a JSON value and arrays."""
-        (version, numbers, gauss), legacy, torch_state = self._own
+        """Return the run's states as a JSON value and arrays."""
+        (version, numbers, gauss), legacy, torch_state = self._run_states
         document = {
             "python": [version, gauss],
             "numpy": [legacy[0], *legacy[2:]],
@@ -61,12 +61,12 @@ class GlobalGenerators:
         return document, arrays
 
     def load(self, document: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-        """Go on from what ``save`` gave. Raises CheckpointError where it does not fit."""
+        """Restore the states that ``save`` returned. Raises CheckpointError if they do not fit."""
         expected = {key: (a.shape, a.dtype) for key, a in self.save()[1].items()}
         require_arrays("generators", arrays, expected)
         version, gauss = document["python"]
         kind, *rest = document["numpy"]
-        self._own = (
+        self._run_states = (
             (version, tuple(arrays["python"].tolist()), gauss),
             (kind, arrays["numpy"].copy(), *rest),
             torch.from_numpy(arrays["torch"].copy()),

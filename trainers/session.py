@@ -1,4 +1,4 @@
-"""The loop of training: a run, row by row.
+"""The training loop: a run, row by row.
 
 with corral.session("arena_v0", steps=100_000, seed=1) as session:
     for row in session: ...
@@ -39,16 +39,16 @@ __all__ = ["Session", "say", "statistics_of"]
 CHECKPOINTS_PER_RUN = 10
 
 SLOW_S = 1.0
-"""Seconds of an update from which its end is kept in memory, in case the next one is given up."""
+"""Duration of an update in seconds above which its end is kept in memory as a fallback save."""
 
 
 class Session:
-    """A run that is being trained; iterating gives a row of progress.csv after each update.
+    """A run in training; iterating yields a row of progress.csv after each update.
 
-    A context: within it the run's folder is locked, and Ctrl-C waits for the end of an update, for
-    two seconds at most: a longer one is given up, and played again on resuming. What was learned
-    is saved when the block is left, early or not, and in between as ``corral.train`` does it.
-    ``corral.train`` is a session that is run to its end: the same run comes out.
+    A context manager. Inside it the run's folder is locked. Ctrl-C waits for the end of the current
+    update, but at most two seconds; a longer update is discarded and replayed on resuming. Progress
+    is saved when the block is left, also early, and in between as in ``corral.train``.
+    ``corral.train`` is a session that runs to its end, with an identical run as its result.
     """
 
     run: Run
@@ -61,59 +61,61 @@ class Session:
         listeners: Listeners,
         checkpoint_every: int | None = None,
         progress: bool | None = None,
-        said: Sequence[str] = (),
+        messages: Sequence[str] = (),
     ) -> None:
-        """``place`` gives the folder: a new one, or of a run that goes on, see ``load``. ``said``
-        is told when training starts."""
+        """Store the arguments. ``place`` provides the folder: a new one, or that of a resumed run,
+        see ``load``. ``messages`` are printed when training starts."""
         self.config, self.learner, self.listeners = config, learner, listeners
         self.statistics = statistics_of(config)
         self.row: Row = {}  # the latest
-        self._place, self._progress, self._said = place, progress, said
+        self._place, self._progress, self._messages = place, progress, messages
         self._every = checkpoint_every or max(1, config.steps // CHECKPOINTS_PER_RUN)
         self._reason: str | None = None
-        self.is_sound = True  # whether what the trainer holds may be saved
+        self.is_sound = (
+            True  # False while the trainer's state is inconsistent and must not be saved
+        )
         self._entered, self._ended, self._new = False, False, True
         self._updates: Iterator[Update] | None = None
         self._sampled: tuple[list[Episode], dict[str, float]] | None = None
-        # Env steps, content and statistics of the last end of a slow update
-        self._kept: tuple[int, Content, dict[str, Any]] | None = None
-        self._after = 0.0  # seconds spent on saving and the like since the last row
+        # Env steps, content and statistics at the end of the last slow update
+        self._snapshot: tuple[int, Content, dict[str, Any]] | None = None
+        self._after = 0.0  # seconds spent on callbacks, saving etc. after the last row
         listeners.attach(learner, config.trainer)
 
-    # --- A look at it ----------------------------------------------------------------------------
+    # --- State -----------------------------------------------------------------------------------
 
     @property
     def env_steps(self) -> int:
-        """Env steps played since the run began."""
+        """Env steps since the start of the run."""
         return self.learner.env_steps
 
     @property
     def steps(self) -> int:
-        """Env steps that are to be played in all."""
+        """Planned env steps of the run."""
         return self.config.steps
 
     @property
     def policies(self) -> Mapping[str, Policy]:
-        """agent -> its policy, as learned so far."""
+        """agent -> its current policy."""
         return self.learner.policies
 
     @property
     def moment(self) -> str:
-        """In words, for errors."""
+        """The current update as text, for errors."""
         if not self.statistics.updates:
             return "before the first update"
         return f"at update {self.statistics.updates} ({self.env_steps:,} env steps)"
 
     @property
     def over(self) -> bool:
-        """Whether training is to end: all steps are played, or somebody asked it to stop."""
+        """True if training is to end: all steps are played, or a stop was requested."""
         return self._played or self._ending
 
     @property
     def rows(self) -> list[dict[str, float | None]]:
-        """The rows of progress.csv so far."""
-        found = past_rows(self.run.folder / PROGRESS, self.statistics.updates)
-        return [{k: float(v) if v else None for k, v in row.items()} for row in found]
+        """The rows of progress.csv so far, column -> number."""
+        rows = past_rows(self.run.folder / PROGRESS, self.statistics.updates)
+        return [{k: float(v) if v else None for k, v in row.items()} for row in rows]
 
     # --- Training --------------------------------------------------------------------------------
 
@@ -122,7 +124,7 @@ class Session:
             self.run = Run(stack.enter_context(self._place), self.config)
             if self._new:
                 self.config.write(self.run.folder)
-                for line in filter(None, self._said):
+                for line in filter(None, self._messages):
                     say(self.run.folder, line)
             stack.callback(self.learner.close)
             self._stop = stack.enter_context(stop_signals())
@@ -130,12 +132,14 @@ class Session:
             self._bar = Bar(self.steps, visible=shown)
             stack.callback(self._bar.close)
             self._begun = self._saved = self.env_steps
-            self._tell_of_rollouts()
+            self._report_rollouts()
             stack.push(self._close)
             if self._new and self.config.init is not None:
-                assert isinstance(self.learner, StepwiseTrainer)  # others are refused before
+                assert isinstance(
+                    self.learner, StepwiseTrainer
+                )  # other trainers were rejected earlier
                 self.learner.begin()
-                self.save()  # nothing else holds those weights: resuming begins from here
+                self.save()  # the initial weights are stored only here; resuming needs them
             self.listeners.begin(self)
             self._stack = stack.pop_all()
         self._entered = True
@@ -150,8 +154,8 @@ class Session:
         self._entered, self._ended = False, True
         try:
             self._end(error)
-        except BaseException as own:
-            self._stack.__exit__(type(own), own, own.__traceback__)
+        except BaseException as exit_error:
+            self._stack.__exit__(type(exit_error), exit_error, exit_error.__traceback__)
             raise
         self._stack.__exit__(kind, error, trace)
 
@@ -173,70 +177,70 @@ class Session:
         return self._take(update, time.perf_counter() - clock)
 
     def finish(self) -> Run:
-        """Train to the end; return the run."""
+        """Train to the end and return the run."""
         for _ in self:
             pass
         return self.run
 
     def save(self) -> None:
-        """Save a checkpoint of this moment; the best stays besides."""
+        """Save a checkpoint of the current state; the best checkpoint is kept in addition."""
         self.listeners.before_save(self)
         content, better = self._content(), self.statistics.improved()
         self.run.save(self.env_steps, content, self.statistics.save(), best=better)
 
     def load(self, run: Run, *, stretch: bool = False) -> None:
-        """Go on from the latest checkpoint; with ``stretch`` it was planned otherwise."""
+        """Restore the latest checkpoint; with ``stretch`` its ``horizon`` may differ."""
         content = run.content("latest", but=("horizon",) if stretch else ())
         self.learner.load(content)
         try:
             self.statistics.load(content.documents["progress"])
         except (KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(f"{run.folder}: its checkpoint is damaged: {error!r}") from error
+            raise CheckpointError(f"{run.folder}: the checkpoint is damaged: {error!r}") from error
         best = (self.statistics.best_by or {}).get("env_steps") == self.learner.env_steps
         complete_save(run.folder / CHECKPOINTS, keep=run.config.keep, best=best)
         unseen = self.listeners.metrics.load(content.arrays.get("episodes", {}))
         if not self.learner.resumes_exactly:
-            say(run.folder, "environments without a saved state begin new episodes")
+            say(run.folder, "environments without a saved state start new episodes")
         elif unseen:
-            say(run.folder, "metrics see the episodes that begin from here on")
+            say(run.folder, "metrics include only episodes that start from here on")
 
     def keep_folder(self) -> None:
-        """Leave config.json as it is: the run was begun before."""
+        """Keep config.json unchanged: the folder belongs to an earlier run."""
         self._new = False
 
     def stop(self, why: str) -> None:
-        """End training after the update under way. The run is saved, and remembers ``why``."""
+        """End training after the current update. The run is saved with ``why`` as the reason."""
         self._reason = self._reason or str(why)
 
     def evaluate(self, episodes: int | None = None, *, deterministic: bool = True) -> Validation:
-        """Return how the team plays, as it is, where neither training nor the final judgment looks.
+        """Evaluate the current policies on validation data, which training and the final evaluation
+        do not use.
 
-        The same windows or episodes every time: see ``corral.trainers.evaluation.validate``.
-        ``deterministic``: greedy play, else actions are sampled. What is learned later does not
-        depend on it.
+        Every call uses the same windows or episodes: see ``corral.trainers.evaluation.validate``.
+        ``deterministic``: greedy play, else actions are sampled. The call does not affect training.
         """
-        found = validate(
+        result = validate(
             self.config.env_config,
             self.policies,
             episodes=episodes,
             deterministic=deterministic,
             learners=self.config.learners,
         )
-        self.listeners.call("on_evaluation", self, found)
-        return found
+        self.listeners.call("on_evaluation", self, result)
+        return result
 
-    # --- Step by step, with trainers that are made in house --------------------------------------
+    # --- Step by step, with in-house trainers ----------------------------------------------------
 
     def sample(self) -> Any:
         """Play a rollout and return it, a ``corral.trainers.on_policy.buffer.RolloutBuffer``.
 
-        Ctrl-C ends the block here. Raises TypeError where the trainer has no rollouts.
+        Ctrl-C ends the block here. Raises TypeError if the trainer does not support it.
         """
         learner = self._stepwise("sample()")
         if self._stop.is_set():
             raise KeyboardInterrupt
         if self._sampled is not None or self.over:
-            why = "training is over" if self.over else "update(rollout) comes first"
+            why = "training is over" if self.over else "call update(rollout) first"
             raise ValueError(f"sample(): {why}; see session.over")
         self.is_sound = False
         learner.check()
@@ -247,13 +251,13 @@ class Session:
         return learner.rollout
 
     def update(self, rollout: Any) -> dict[str, float]:
-        """Learn from a rollout that ``sample`` gave, its arrays changed or not; return metrics.
+        """Learn from a rollout of ``sample``, with its arrays possibly changed; return the metrics.
 
-        ``row`` is then the update's, and everything else happens as in an iteration.
+        Sets ``row`` and calls callbacks, sinks and checkpoints as an iteration does.
         """
         learner = self._stepwise("update(rollout)")
         if self._sampled is None or rollout is not learner.rollout:
-            raise ValueError("update(rollout): give what sample() returned last, once")
+            raise ValueError("update(rollout): pass the latest rollout of sample(), only once")
         (episodes, seconds), self._sampled = self._sampled, None
         self.is_sound = False
         update = learner.learn_from(episodes, seconds)
@@ -261,21 +265,21 @@ class Session:
         return dict(update.metrics)
 
     def weights(self) -> dict[str, Array]:
-        """Return copies of all weights, "<policy>.<name>" by name, with the scales of values."""
+        """Return copies of all weights, by name "<policy>.<name>", and of the value scales."""
         return dict(self._stepwise("weights()").weights())
 
     def set_weights(self, weights: Mapping[str, Array]) -> None:
-        """Go on with other ``weights``, as ``weights()`` gives them; optimizers stay.
+        """Replace the weights, in the format of ``weights()``; optimizers keep their state.
 
-        Raises CheckpointError, before anything changes, where names, shapes or dtypes differ, and
-        NonFiniteError.
+        Raises CheckpointError if names, shapes or dtypes differ, and NonFiniteError. The weights
+        are unchanged after an error.
         """
         learner = self._stepwise("set_weights()")
         if not isinstance(weights, Mapping):
-            raise TypeError(f"set_weights({weights!r:.40}): give what weights() returns")
+            raise TypeError(f"set_weights({weights!r:.40}): pass the format that weights() returns")
         learner.set_weights(weights)
 
-    # --- Parts -----------------------------------------------------------------------------------
+    # --- Internals -------------------------------------------------------------------------------
 
     @property
     def _played(self) -> bool:
@@ -288,22 +292,24 @@ class Session:
 
     def _require_entered(self) -> None:
         if self._ended:
-            raise RuntimeError("this session has ended; corral.resume_session goes on")
+            raise RuntimeError("this session has ended; continue with corral.resume_session")
         if not self._entered:
-            raise RuntimeError("a session is a context: with corral.session(...) as session: ...")
+            raise RuntimeError(
+                "use the session in a with block: with corral.session(...) as session: ..."
+            )
 
-    def _stepwise(self, what: str) -> StepwiseTrainer:
+    def _stepwise(self, call: str) -> StepwiseTrainer:
         self._require_entered()
         if not isinstance(self.learner, StepwiseTrainer):
-            part = "weights" if "weights" in what else "rollouts"
+            part = "weights" if "weights" in call else "rollouts"
             raise TypeError(
-                f"{what}: trainer {self.config.trainer} has no {part} of its own to give; "
-                "those in corral itself (mappo, ippo, a2c, ...) have"
+                f"{call}: trainer {self.config.trainer} does not give access to its {part}; "
+                "use an in-house trainer (mappo, ippo, a2c, ...)"
             )
         return self.learner
 
     def _take(self, update: Update, seconds: float) -> Row:
-        """Account for an update: row, callbacks, sinks, checkpoint."""
+        """Process an update: row, callbacks, sinks, checkpoint."""
         done = int(self.row.get("env_steps") or self._begun)
         row = self.row = self.statistics.row(update, update.env_steps - done, seconds)
         after = time.perf_counter()
@@ -314,17 +320,19 @@ class Session:
             for episode in update.episodes if self.listeners.who("on_episode") else ():
                 self.listeners.call("on_episode", self, episode)
             self.listeners.call("on_update", self, row)
-        finally:  # whatever they raise: what was learned is kept
+        finally:  # write the row even if a callback raises
             self.listeners.write(self, row, histograms)
         self._bar.show(row, self.statistics.headline)
         self.statistics.stopped = self._reason
         due = self.env_steps // self._every > self._saved // self._every
         if due or self._ending or self.statistics.better_validated:
             self._save()
-        self._kept = None
+        self._snapshot = None
         if seconds > SLOW_S and self._saved != self.env_steps:
-            kept = self.env_steps, self._content(), self.statistics.save()
-            self._kept = copy.deepcopy(kept)  # its arrays are those that learn
+            snapshot = self.env_steps, self._content(), self.statistics.save()
+            self._snapshot = copy.deepcopy(
+                snapshot
+            )  # training changes the original arrays in place
         self._after = time.perf_counter() - after
         return row
 
@@ -339,7 +347,7 @@ class Session:
         return content
 
     def _close(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        """End the listeners; what they raise must not hide another error."""
+        """Close the listeners; their errors must not hide an earlier error."""
         faults = self.listeners.end(self)
         if faults and error is None:
             raise faults[0]
@@ -347,72 +355,75 @@ class Session:
             say(self.run.folder, str(fault))
 
     def _end(self, error: BaseException | None) -> None:
-        """Save what is not saved, and say how it ended. Raises what a signal is to raise."""
+        """Save unsaved progress and report the end. Raises SystemExit or KeyboardInterrupt after a
+        signal."""
         self._stop.end_grace()
-        told = self.statistics.stopped == self._reason or self.env_steps == self._begun
+        recorded = self.statistics.stopped == self._reason or self.env_steps == self._begun
         self.statistics.stopped = self._reason
-        if self.is_sound and not (told and self._saved == self.env_steps):
+        if self.is_sound and not (recorded and self._saved == self.env_steps):
             try:
                 self._save()
             except CheckpointError as failed:
                 if error is None:
                     raise
                 say(self.run.folder, str(failed))
-        elif not self.is_sound and self._stop.is_set() and self._kept is not None:
-            self._saved, content, statistics = self._kept
+        elif not self.is_sound and self._stop.is_set() and self._snapshot is not None:
+            self._saved, content, statistics = self._snapshot
             self.run.save(self._saved, content, statistics, best=False)
         if error is not None and not self._stop.is_set():
             if isinstance(error, CorralError) and self._saved > self._begun:
                 say(self.run.folder, f"saved at {self._saved:,} env steps")
             return
-        self._say_how_it_ended()
+        self._report_end()
         if self._stop.number == signal.SIGTERM:
             raise SystemExit(128 + self._stop.number)
         if self._stop.is_set():
             raise KeyboardInterrupt
-        self.run.__dict__.pop("policies", None)  # those of an earlier checkpoint
+        self.run.__dict__.pop("policies", None)  # drop policies loaded from an earlier checkpoint
 
-    def _say_how_it_ended(self) -> None:
+    def _report_end(self) -> None:
         folder, done = self.run.folder, self.env_steps if self.is_sound else self._saved
         if not done and self._stop.is_set():
-            say(folder, "stopped in its first update: nothing is saved")
+            say(folder, "stopped during the first update: nothing was saved")
             return
-        going_on = "" if self._played else f"Go on with: {again(self, stops=self._stop.is_set())}"
-        where = f"stopped at {done:,} of {self.steps:,} env steps, and saved"
+        resume_hint = (
+            "" if self._played else f"Resume with: {again(self, stops=self._stop.is_set())}"
+        )
+        status = f"stopped at {done:,} of {self.steps:,} env steps, and saved"
         if not self.is_sound:
-            where += "; the update under way is given up"
+            status += "; the current update was discarded"
         if self._stop.is_set():
-            say(folder, f"{where}. {going_on}".strip())
+            say(folder, f"{status}. {resume_hint}".strip())
         elif self._reason is not None:
-            say(folder, f"{where}: {self._reason}. {going_on}".strip())
+            say(folder, f"{status}: {self._reason}. {resume_hint}".strip())
         elif self._updates is not None and done == self._begun:
-            of, left = f"its {done:,}", ""
+            played, remainder = f"its {done:,}", ""
             if done < self.steps:
-                of, left = f"{done:,} of its {self.steps:,}", ", and no whole rollout is left"
-            goes_on = "--steps (steps=) goes on to more"
-            say(folder, f"has played {of} env steps already{left}; {goes_on}")
+                played, remainder = f"{done:,} of its {self.steps:,}", ", and no whole rollout fits"
+            hint = "pass a larger --steps (steps=) to continue"
+            say(folder, f"has already played {played} env steps{remainder}; {hint}")
 
-    def _tell_of_rollouts(self) -> None:
-        """Say how many env steps are played, where whole rollouts are others than were asked for,
-        and who waits for rollouts in vain."""
+    def _report_rollouts(self) -> None:
+        """Print the number of env steps if whole rollouts change it, and list callbacks with an
+        ``on_rollout`` that is never called."""
         folder, learner, steps = self.run.folder, self.learner, self.steps
         waiting = self.listeners.who("on_rollout")
         if waiting and learner.observe(RolloutObserver(self)) is None:
             names = ", ".join(map(name_of, waiting))
             say(
                 folder,
-                f"{names}: on_rollout is not called, as of the trainers in corral itself alone",
+                f"{names}: on_rollout is not called; only in-house trainers support it",
             )
         size = learner.rollout_steps
         count = max(1, steps // size)
         if count * size == steps or count * size <= learner.env_steps:
             return
-        whole = f"whole rollouts of {size:,}, {learner.rollout_of}"
-        say(folder, f"{count * size:,} env steps are played, not {steps:,}: {whole}")
+        whole = f"whole rollouts of {size:,} ({learner.rollout_of})"
+        say(folder, f"plays {count * size:,} env steps instead of {steps:,}, in {whole}")
 
 
 def statistics_of(config: RunConfig) -> Statistics:
-    """Return the statistics of a run, before anything is played."""
+    """Return the statistics of a run before training."""
     idle = [agent for agent in config.policies if agent not in config.learners]
     self_play = not idle and is_zero_sum(config.env_config.rules())
     best_by = config.trainer_class().capabilities.best_by
@@ -421,5 +432,5 @@ def statistics_of(config: RunConfig) -> Statistics:
 
 
 def say(folder: Path, message: str) -> None:
-    """Print a line about a run on stderr."""
+    """Print a message about a run on stderr."""
     print(f"corral: {visible(f'{folder}: {message}')}", file=sys.stderr)

@@ -1,7 +1,7 @@
-"""The memory that settings ask for, estimated before any of it is taken.
+"""Estimate the memory that settings require, before any of it is allocated.
 
-The estimate is a lower bound: the copies of the environment, the observations of a rollout and of a
-replay buffer, the layers with the moments of Adam, and the activations of a minibatch.
+The estimate is a lower bound. It counts the environment copies, the observations of a rollout and
+of a replay buffer, the layers with Adam's moments, and the activations of a minibatch.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from corral.trainers.settings import Size, about
 
 __all__ = ["memory_of", "require_sizes"]
 
-OF_A_NUMBER = 4  # float32
-OF_A_WEIGHT = 20
-"""Bytes of a weight: itself, its gradient, two moments of Adam, and a second network's."""
+BYTES_PER_NUMBER = 4  # float32
+BYTES_PER_WEIGHT = 20
+"""Bytes per weight: the weight, its gradient, Adam's two moments, and a second network's weight."""
 
-ARRAYS_OF_A_LAYER = 12
-"""Of a weight and a bias, of actor and critic: the values, and two moments of each."""
+ARRAYS_PER_LAYER = 12
+"""Per layer: weight and bias, of actor and critic, each with its value and Adam's two moments."""
 
 
 def require_sizes(
@@ -39,59 +39,59 @@ def require_sizes(
     settings_of: Mapping[str, Mapping[str, Any]],
     policies: Collection[str],
 ) -> None:
-    """Raise SizeError where settings ask for more memory than is free, or for more layers than a
-    checkpoint holds.
+    """Raise SizeError if settings need more memory than is free, or more layers than a checkpoint
+    can hold.
 
-    ``settings_of`` are those that single ``policies`` have for themselves.
+    ``settings_of`` are the settings of single policies: policy -> setting -> value.
     """
     for policy in policies:
-        own = dataclasses.replace(settings, **settings_of.get(policy, {}))
-        for name, widths in _layers(own):
-            most = MOST_ARRAYS // (ARRAYS_OF_A_LAYER * len(policies))
-            if len(widths) > most:
+        values = dataclasses.replace(settings, **settings_of.get(policy, {}))
+        for name, widths in _layers(values):
+            maximum = MOST_ARRAYS // (ARRAYS_PER_LAYER * len(policies))
+            if len(widths) > maximum:
                 raise SizeError(
-                    f"{name} has {len(widths):,} layers: a checkpoint holds at most {most:,} for "
-                    "each policy here; give fewer"
+                    f"{name} has {len(widths):,} layers, but a checkpoint holds at most "
+                    f"{maximum:,} for each policy here; use fewer layers"
                 )
-        require_memory(memory_of(rules, own, len(policies)))
+        require_memory(memory_of(rules, values, len(policies)))
 
 
 def memory_of(rules: Rules[Any], settings: Any, policies: int) -> dict[str, int]:
-    """Return the bytes that sizes ask for, at the least, by "name=value" of the settings.
+    """Return a lower bound of the bytes needed, by "name=value" of the settings.
 
-    ``policies`` share the rollout; layers are those of one policy.
+    ``policies`` is the number of policies that share the rollout. Layers count for one policy.
     """
     observations = [rules.observation_space(agent) for agent in rules.agents]
-    of_agents = [sum(map(_bytes_of, _leaves(space))) for space in observations]
+    agent_bytes = [sum(map(_bytes_of, _leaves(space))) for space in observations]
     images = any(image_of(leaf) for space in observations for leaf in _leaves(space))
     features = min(sum(map(_features_of, _leaves(space))) for space in observations)
     copies, processes = _numbers(settings, "copies"), _numbers(settings, "processes")
-    steps, kept = _numbers(settings, "steps"), _numbers(settings, "kept")
-    drawn, tried = _numbers(settings, "drawn"), _numbers(settings, "tried")
+    steps, stored = _numbers(settings, "steps"), _numbers(settings, "kept")
+    sampled, tried = _numbers(settings, "drawn"), _numbers(settings, "tried")
     rows = math.prod(copies.values())
     rollout = rows * math.prod(steps.values())
     needed = {
-        _words(copies): rows * (COPY + sum(of_agents)),
-        _words(processes): PROCESS * sum(processes.values()),
-        _words(copies | steps): rollout * sum(of_agents),
-        _words(kept): sum(kept.values()) * min(of_agents),
-        _words(drawn): sum(drawn.values()) * min(of_agents),
-        _words(tried): rows * sum(tried.values()) * 8,
+        _label(copies): rows * (COPY + sum(agent_bytes)),
+        _label(processes): PROCESS * sum(processes.values()),
+        _label(copies | steps): rollout * sum(agent_bytes),
+        _label(stored): sum(stored.values()) * min(agent_bytes),
+        _label(sampled): sum(sampled.values()) * min(agent_bytes),
+        _label(tried): rows * sum(tried.values()) * 8,
     }
     decisions = rollout // policies
     if (batch_size := getattr(settings, "batch_size", None)) is None:
         decisions //= getattr(settings, "n_minibatches", 1)
-    else:  # of a replay buffer it may be larger than a rollout
-        decisions = batch_size if kept else min(batch_size, decisions)
+    else:  # with a replay buffer it may exceed the rollout
+        decisions = batch_size if stored else min(batch_size, decisions)
     for name, widths in _layers(settings):
         if name == "net_arch" or images:
             inputs = features if name == "net_arch" else 1
-            size = OF_A_WEIGHT * sum(a * b for a, b in pairwise((inputs, *widths)))
-            size += OF_A_NUMBER * decisions * sum(widths)
+            size = BYTES_PER_WEIGHT * sum(a * b for a, b in pairwise((inputs, *widths)))
+            size += BYTES_PER_NUMBER * decisions * sum(widths)
             needed[f"{name}={shortened(str(list(widths)), 80)}"] = size
     for name, units in _numbers(settings, "units").items():
         weights = 3 * units * units if name == "memory" else units * len(rules.agents)
-        needed[f"{name}={units}"] = OF_A_WEIGHT * weights
+        needed[f"{name}={units}"] = BYTES_PER_WEIGHT * weights
     return {name: size for name, size in needed.items() if size}
 
 
@@ -99,7 +99,7 @@ def memory_of(rules: Rules[Any], settings: Any, policies: int) -> dict[str, int]
 
 
 def _numbers(settings: Any, sizes: Size) -> dict[str, int]:
-    """Return the numbers that scale one kind of memory, by name."""
+    """Return the settings that scale one kind of memory: name -> value."""
     return {
         one.name: int(getattr(settings, one.name) or 0)
         for one in fields(settings)
@@ -113,7 +113,7 @@ def _layers(settings: Any) -> Iterator[tuple[str, Sequence[int]]]:
             yield one.name, widths
 
 
-def _words(numbers: Mapping[str, int]) -> str:
+def _label(numbers: Mapping[str, int]) -> str:
     return " x ".join(f"{name}={value}" for name, value in numbers.items())
 
 
@@ -129,10 +129,10 @@ def _leaves(space: spaces.Space[Any]) -> Iterator[spaces.Space[Any]]:
 
 
 def _bytes_of(space: spaces.Space[Any]) -> int:
-    """Return the bytes of one observation as networks take it in: pixels as uint8, else float32."""
+    """Return the bytes of one observation as network input: pixels uint8, features float32."""
     if image_of(space):
         return math.prod(space.shape or ())
-    return OF_A_NUMBER * _features_of(space)
+    return BYTES_PER_NUMBER * _features_of(space)
 
 
 def _features_of(space: spaces.Space[Any]) -> int:

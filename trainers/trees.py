@@ -1,4 +1,4 @@
-"""Nested states of policies as named arrays, for checkpoints."""
+"""Convert nested policy states to named arrays and back, for checkpoints."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ __all__ = ["filled_tree", "named_arrays"]
 
 
 def named_arrays(tree: Any, name: str) -> dict[str, Array]:
-    """Return the arrays of a policy's state, named by where they are."""
+    """Return the arrays of a policy's state, named by their path in the state."""
     if tree is None:
         return {}
     if isinstance(tree, Mapping | tuple | list):
-        found: dict[str, Array] = {}
+        arrays: dict[str, Array] = {}
         for key, part in _parts(tree):
-            found |= named_arrays(part, f"{name}.{key}")
-        return found
+            arrays |= named_arrays(part, f"{name}.{key}")
+        return arrays
     return {name: np.array(tree)}
 
 
 def filled_tree(tree: Any, name: str, arrays: Mapping[str, Array]) -> Any:
-    """Return a tree built like ``tree`` with the ``arrays`` that ``named_arrays`` named."""
+    """Return a copy of ``tree`` filled with ``arrays``, named as by ``named_arrays``."""
     if tree is None:
         return None
     if isinstance(tree, Mapping):

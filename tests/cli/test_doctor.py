@@ -111,7 +111,7 @@ def test_json_holds_all_of_it_and_nothing_else_is_printed(zeroed: tuple[Path, st
 
 REFUSED = (
     ([], "corral doctor runs/NAME"),
-    (["no/such/run"], "no/such/run is no run: it has no config.json"),
+    (["no/such/run"], "config.json"),
     (["dfaas_v0"], "corral check dfaas_v0 --learnable"),
     (["run", "--learner", "mappo"], "give run or --learner mappo, not both"),
     (["run", "--probes", "P4"], "--probes requires --learner"),

@@ -245,7 +245,7 @@ def test_evaluate_prints_a_table_and_writes_its_files(run: Run, tmp_path: Path) 
 def test_mistakes_of_evaluate(run: Run, tmp_path: Path) -> None:
     write_trace(with_loads(2.0), tmp_path / "large.csv")
     for arguments, message in (
-        ([tmp_path], "is no run: it has no config.json"),
+        ([tmp_path], "config.json"),
         (
             [tmp_path / "large.csv"],
             "large.csv is a trace, not the folder of a run: corral evaluate RUN",

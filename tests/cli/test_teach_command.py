@@ -60,7 +60,7 @@ def test_a_team_is_recorded_cloned_and_started_from(
             "recorded steps go to a file .npz",
         ),
         (("record", "dfaas_v0", "--policies", "lcal", "--out", "a.npz"), "did you mean 'local'?"),
-        (("train", "dfaas_v0", "--init", "runs/none"), "runs/none is no run"),
+        (("train", "dfaas_v0", "--init", "runs/none"), "runs/none"),
         (("train", "--resume", "runs/none", "--init", "runs/a"), "leave out --init"),
     ],
 )

@@ -77,8 +77,8 @@ def test_a_callback_that_fails_is_told_in_a_line(tmp_path: Path, mine: Path) -> 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--stop", "return_team"), "criterion 'return_team': give name"),
-        (("--stop", "return_team"), "in quotation marks: a shell reads > otherwise"),
+        (("--stop", "return_team"), "criterion 'return_team': "),
+        (("--stop", "return_team"), "'return_team>=15'"),
         (("--stop", "return_taem>=1"), "did you mean 'return_team'"),
         (("--metric", "mine.py:f"), "--metric mine.py:f: give name=file.py:function"),
         (("--metric", "a=nowhere.py:f"), "metric a: file nowhere.py"),

@@ -47,30 +47,29 @@ class Small:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("given", "values"),
     [
-        ({"count": 1}, "count=1: give a whole number, 2 or more"),
-        ({"count": 2.0}, "count=2.0: give a whole number, 2 or more"),
-        ({"count": True}, "count=True: give a whole number, 2 or more"),
-        ({"share": 1}, "share=1: give a number of 0 to below 1"),
-        ({"share": -0.5}, "share=-0.5: give a number of 0 to below 1"),
-        ({"share": float("nan")}, "share=nan: give a finite number of 0 to below 1"),
-        ({"share": True}, "share=True: give a finite number of 0 to below 1"),
-        ({"share": None}, "share=None: give a finite number of 0 to below 1"),
-        ({"bound": 0}, "bound=0: give a number above 0, or None"),
-        ({"bound": -1}, "bound=-1: give a number above 0, or None"),
-        ({"gamma": 1.01}, "gamma=1.01: give a number of 0 to 1"),
-        ({"gamma": "high"}, "gamma='high': give a finite number of 0 to 1"),
-        ({"kind": "c"}, "kind='c': give one of 'a', 'b'"),
-        ({"flag": 1}, "flag=1: give True or False"),
-        ({"sizes": 4}, "sizes=4: give a tuple of numbers of units"),
-        ({"sizes": (4, 0)}, "sizes=0: give a whole number, 1 or more"),
+        ({"count": 1}, ("count=1", 2)),
+        ({"count": 2.0}, ("count=2.0", 2)),
+        ({"count": True}, ("count=True", 2)),
+        ({"share": 1}, ("share=1", "0 to below 1")),
+        ({"share": -0.5}, ("share=-0.5", "0 to below 1")),
+        ({"share": float("nan")}, ("share=nan", "finite", "0 to below 1")),
+        ({"share": True}, ("share=True", "finite", "0 to below 1")),
+        ({"share": None}, ("share=None", "finite", "0 to below 1")),
+        ({"bound": 0}, ("bound=0", "above 0", None)),
+        ({"bound": -1}, ("bound=-1", "above 0", None)),
+        ({"gamma": 1.01}, ("gamma=1.01", "0 to 1")),
+        ({"gamma": "high"}, ("gamma='high'", "finite", "0 to 1")),
+        ({"kind": "c"}, ("kind='c'", "'a'", "'b'")),
+        ({"flag": 1}, ("flag=1", True, False)),
+        ({"sizes": 4}, ("sizes=4", "tuple")),
+        ({"sizes": (4, 0)}, ("sizes=0", 1)),
     ],
 )
-def test_values_out_of_range_are_named(given: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError) as caught:
+def test_values_out_of_range_are_named(given: dict[str, Any], values: tuple[Any, ...]) -> None:
+    with refused(ValueError, *values):
         Small(**given)
-    assert str(caught.value) == message
 
 
 def test_bounds_themselves_are_allowed_where_they_are_inside() -> None:

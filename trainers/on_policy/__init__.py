@@ -1,1 +1,1 @@
-"""Learning from what the policies themselves just played: MAPPO and IPPO."""
+"""On-policy training: MAPPO, IPPO and related algorithms."""

@@ -1,7 +1,7 @@
-"""Algorithms: the functions they are made of, and each of them as a record (``corral.algorithms``).
+"""The algorithms of ``corral.algorithms`` as records, and the functions that they consist of.
 
-A record is made of another one with ``.but(...)``: see ``corral.trainers.on_policy.records`` for
-what its functions are given, and docs/algorithms.md for how to write one.
+``.but(...)`` derives a record from another one. ``corral.trainers.on_policy.records`` documents the
+arguments of the functions; docs/algorithms.md shows how to write an algorithm.
 """
 
 from __future__ import annotations
@@ -79,14 +79,14 @@ Metric = Callable[[Minibatch, Outputs, Losses, Any], Mapping[str, torch.Tensor]]
 
 
 def gae(trajectories: Trajectories, settings: Any) -> Advantages:
-    """Return generalized advantages, and the values that they imply. See ``maths.gae``."""
+    """Return generalized advantages and the value targets they imply. See ``maths.gae``."""
     return _advantages(trajectories, settings.gamma, settings.gae_lambda)
 
 
 def reward_to_go(trajectories: Trajectories, settings: Any) -> Advantages:
-    """Return the discounted rewards to come, less the value; they bootstrap where they are cut.
+    """Return the discounted reward to go minus the value; a cut episode is bootstrapped.
 
-    That is GAE with lambda = 1, in which all values in between cancel out.
+    This is GAE with lambda = 1, in which all intermediate values cancel out.
     """
     return _advantages(trajectories, settings.gamma, 1.0)
 
@@ -97,24 +97,24 @@ def _advantages(trajectories: Trajectories, gamma: float, gae_lambda: float) -> 
 
 
 def episode_return(trajectories: Trajectories, settings: Any) -> Advantages:
-    """Return the whole episode's discounted return for every decision of it, and no value less.
+    """Return the discounted return of the whole episode for each decision, without baseline.
 
-    Of an episode that the rollout cuts it is the part inside: from its first decision here, and
-    with the value of what follows where the rollout, or a time limit, ends. Values themselves
-    learn from the rewards to go.
+    If the rollout contains only a part of the episode, the return starts at the first decision in
+    the rollout. The return bootstraps with the value at the end of the rollout or at a time limit.
+    The value targets are the rewards to go.
     """
     value_target = reward_to_go(trajectories, settings).value_target
     weight = np.zeros_like(value_target)
-    whole, begun = np.zeros_like(value_target[0]), np.zeros(value_target.shape[1], dtype=bool)
+    whole, started = np.zeros_like(value_target[0]), np.zeros(value_target.shape[1], dtype=bool)
     for t, acted in enumerate(trajectories.acted):
-        whole = np.where(acted & ~begun, value_target[t], whole)
-        begun = (begun | acted) & ~trajectories.ended[t]
+        whole = np.where(acted & ~started, value_target[t], whole)
+        started = (started | acted) & ~trajectories.ended[t]
         weight[t] = whole
     return Advantages(weight, value_target)
 
 
 def without_baseline(advantages: Advantage) -> Advantage:
-    """Return ``advantages`` with the values added again that were taken from them."""
+    """Return ``advantages`` without the baseline: the values are added back."""
 
     def plain(trajectories: Trajectories, settings: Any) -> Advantages:
         value_target = advantages(trajectories, settings).value_target
@@ -124,13 +124,13 @@ def without_baseline(advantages: Advantage) -> Advantage:
 
 
 def normalize(advantages: Advantage) -> Advantage:
-    """Return ``advantages`` scaled to mean 0 and deviation 1 over a rollout's valid decisions."""
+    """Normalize ``advantages`` to mean 0 and deviation 1 over the valid decisions of a rollout."""
 
     def normalized(trajectories: Trajectories, settings: Any) -> Advantages:
-        found, valid = advantages(trajectories, settings), trajectories.valid
-        scaled = np.zeros_like(found.advantage)
-        scaled[valid] = maths.normalized(found.advantage[valid])
-        return Advantages(scaled, found.value_target)
+        estimate, valid = advantages(trajectories, settings), trajectories.valid
+        scaled = np.zeros_like(estimate.advantage)
+        scaled[valid] = maths.normalized(estimate.advantage[valid])
+        return Advantages(scaled, estimate.value_target)
 
     return normalized
 
@@ -139,7 +139,7 @@ def normalize(advantages: Advantage) -> Advantage:
 
 
 def ppo_loss(minibatch: Minibatch, outputs: Outputs, settings: Any) -> Losses:
-    """Return PPO's losses: clipped surrogate, values, and bonus and penalty that have a weight."""
+    """Return PPO's losses: clipped surrogate, value loss, and the bonus and penalties in use."""
     log_ratio = outputs.log_prob - minibatch.log_prob
     clip_range = minibatch.now(settings, "clip_range")
     surrogate = maths.clipped_surrogate(log_ratio, minibatch.advantage, clip_range)
@@ -151,11 +151,10 @@ def ppo_loss(minibatch: Minibatch, outputs: Outputs, settings: Any) -> Losses:
 
 
 def stay_penalty(minibatch: Minibatch, outputs: Outputs) -> dict[str, torch.Tensor]:
-    """Return the penalty on leaving the start, the mean KL(policy || start) by its weight; none
-    where ``stay_coef`` is 0."""
+    """Return the mean KL(policy || initial policy) times its weight; {} if ``stay_coef`` is 0."""
     start = {
-        name.removeprefix(START): each
-        for name, each in minibatch.extras.items()
+        name.removeprefix(START): parameter
+        for name, parameter in minibatch.extras.items()
         if name.startswith(START)
     }
     if not start:
@@ -164,9 +163,9 @@ def stay_penalty(minibatch: Minibatch, outputs: Outputs) -> dict[str, torch.Tens
 
 
 def ppo_kl_loss(minibatch: Minibatch, outputs: Outputs, settings: Any) -> Losses:
-    """Return the losses of PPO with a penalty: section 4 of Schulman et al. (2017).
+    """Return the losses of PPO with a KL penalty: section 4 of Schulman et al. (2017).
 
-    The penalty is the exact KL(old || new), of what ``played_distribution`` kept.
+    The penalty is the exact KL(old || new), from the parameters stored by ``played_distribution``.
     """
     ratio = torch.exp(outputs.log_prob - minibatch.log_prob)
     divergence = outputs.distribution.kl_from(minibatch.extras)
@@ -181,7 +180,7 @@ def ppo_kl_loss(minibatch: Minibatch, outputs: Outputs, settings: Any) -> Losses
 
 
 def policy_gradient_loss(minibatch: Minibatch, outputs: Outputs, settings: Any) -> Losses:
-    """Return the losses of policy gradient: log-probabilities, weighed by their advantages."""
+    """Return the policy gradient losses: log-probabilities weighted by advantages."""
     return Losses(
         {
             "policy_loss": -(outputs.log_prob * minibatch.advantage).mean(),
@@ -192,7 +191,7 @@ def policy_gradient_loss(minibatch: Minibatch, outputs: Outputs, settings: Any) 
 
 
 def entropy_bonus(minibatch: Minibatch, outputs: Outputs, settings: Any) -> dict[str, torch.Tensor]:
-    """Return the term that pays for entropy; none where ``ent_coef`` is and stays 0."""
+    """Return the entropy bonus as a loss term; {} if ``ent_coef`` is 0 for the whole run."""
     ent_coef = minibatch.now(settings, "ent_coef")
     if not ent_coef and not changes(settings, "ent_coef"):
         return {}
@@ -214,7 +213,7 @@ def entropy(
     minibatch: Minibatch, outputs: Outputs, losses: Losses, settings: Any
 ) -> dict[str, torch.Tensor]:
     """Return the entropy of the policy before the update, in nats."""
-    first = minibatch.epoch == 0  # later epochs do not report it
+    first = minibatch.epoch == 0  # reported for the first epoch only
     return {"entropy": outputs.entropy if first else torch.zeros_like(losses.total)}
 
 
@@ -229,14 +228,14 @@ def approx_kl(
 def exact_kl(
     minibatch: Minibatch, outputs: Outputs, losses: Losses, settings: Any
 ) -> dict[str, torch.Tensor]:
-    """Return KL(old || new) of what ``played_distribution`` kept."""
+    """Return the exact KL(old || new), from the parameters stored by ``played_distribution``."""
     return {"kl": outputs.distribution.kl_from(minibatch.extras).mean()}
 
 
 def clip_fraction(
     minibatch: Minibatch, outputs: Outputs, losses: Losses, settings: Any
 ) -> dict[str, torch.Tensor]:
-    """Return the share of decisions whose probability changed by more than ``clip_range``."""
+    """Return the share of decisions with a probability change above ``clip_range``."""
     log_ratio = outputs.log_prob - minibatch.log_prob
     changed = torch.expm1(log_ratio).abs() > minibatch.now(settings, "clip_range")
     return {"clip_fraction": changed.float().mean()}
@@ -245,23 +244,23 @@ def clip_fraction(
 def stay_kl(
     minibatch: Minibatch, outputs: Outputs, losses: Losses, settings: Any
 ) -> dict[str, torch.Tensor]:
-    """Return KL(policy || start), where leaving the start has a penalty."""
+    """Return KL(policy || initial policy); {} without the penalty on leaving the initial policy."""
     if "stay_penalty" not in losses.terms:
         return {}
     return {"stay_kl": losses.terms["stay_penalty"] / minibatch.stay_coef}
 
 
 def also(*metrics: Metric) -> Metric:
-    """Return all of several metrics, as one function."""
+    """Combine several metrics into one function."""
 
-    def all_of(*given: Any) -> dict[str, torch.Tensor]:
-        return {name: each for function in metrics for name, each in function(*given).items()}
+    def all_of(*arguments: Any) -> dict[str, torch.Tensor]:
+        return {name: value for function in metrics for name, value in function(*arguments).items()}
 
     return all_of
 
 
 ppo_metrics = also(entropy, approx_kl, clip_fraction, stay_kl)
-"""The metrics of PPO, of one minibatch before its step of the optimizer."""
+"""The metrics of PPO for one minibatch, before its optimizer step."""
 
 PPO_REPORTS: dict[str, Over] = {
     "entropy": "first_epoch",
@@ -272,7 +271,7 @@ PPO_REPORTS: dict[str, Over] = {
 
 
 def played_distribution(distribution: Distribution) -> Mapping[str, torch.Tensor]:
-    """Keep all that tells the distribution that actions were drawn from, for an exact KL."""
+    """Store the parameters of the distribution that actions were sampled from, for an exact KL."""
     return distribution.parameters
 
 
@@ -280,12 +279,12 @@ def played_distribution(distribution: Distribution) -> Mapping[str, torch.Tensor
 
 
 def adam(parameters: Iterable[nn.Parameter], settings: Any) -> torch.optim.Optimizer:
-    """Return Adam; the trainer sets its learning rate before each update."""
+    """Return an Adam optimizer; the trainer sets its learning rate before each update."""
     return torch.optim.Adam(parameters, lr=0.0, eps=1e-5, fused=True)
 
 
 def clip_norm(learner: Learner, settings: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """Scale the gradients of actor and critic to ``max_grad_norm`` each; return their norms."""
+    """Clip the gradients of actor and critic each to ``max_grad_norm``; return their norms."""
     return (
         maths.clip_gradient(learner.actor_parameters, settings.max_grad_norm),
         maths.clip_gradient(learner.critic_parameters, settings.max_grad_norm),
@@ -293,44 +292,44 @@ def clip_norm(learner: Learner, settings: Any) -> tuple[torch.Tensor, torch.Tens
 
 
 def beyond_target_kl(metrics: Mapping[str, float], settings: Any) -> bool:
-    """Tell whether an epoch moved the policy further than ``target_kl``."""
+    """Return True if an epoch moved the policy further than ``target_kl``."""
     return settings.target_kl is not None and _divergence(metrics) > settings.target_kl
 
 
 def one_epoch(metrics: Mapping[str, float], settings: Any) -> bool:
-    """End an update after its first epoch."""
+    """Stop an update after its first epoch."""
     return True
 
 
 def adapt_kl(learner: Learner, metrics: Mapping[str, float], settings: Any) -> None:
-    """Adapt the weight of the KL penalty to ``kl_target``."""
+    """Adapt the weight of the KL penalty towards ``kl_target``."""
     if settings.kl_target is not None:
-        found = maths.adapted_penalty(learner.kl_coef, _divergence(metrics), settings.kl_target)
-        learner.set_penalties(kl_coef=found)
+        weight = maths.adapted_penalty(learner.kl_coef, _divergence(metrics), settings.kl_target)
+        learner.set_penalties(kl_coef=weight)
 
 
 def adapt_penalties(learner: Learner, metrics: Mapping[str, float], settings: Any) -> None:
-    """Adapt the weight of the KL penalty to ``kl_target``, and that of the penalty on leaving the
-    start to ``stay_target``: this one is never below ``stay_coef``."""
+    """Adapt the KL penalty towards ``kl_target``, and the penalty on leaving the initial policy
+    towards ``stay_target``. The weight of the latter is never below ``stay_coef``."""
     adapt_kl(learner, metrics, settings)
     target = getattr(settings, "stay_target", None)
     if target is not None and "stay_kl" in metrics:
-        found = maths.adapted_penalty(learner.stay_coef, metrics["stay_kl"], target)
-        learner.set_penalties(stay_coef=max(settings.stay_coef, found))
+        weight = maths.adapted_penalty(learner.stay_coef, metrics["stay_kl"], target)
+        learner.set_penalties(stay_coef=max(settings.stay_coef, weight))
 
 
 def no_change(learner: Learner, metrics: Mapping[str, float], settings: Any) -> None:
-    """Leave the learner as it is."""
+    """Do nothing."""
 
 
 def _divergence(metrics: Mapping[str, float]) -> float:
-    """Return how far an update went: the exact KL divergence, where it is known."""
+    """Return the KL divergence of an update: the exact one if available, else the estimate."""
     for name in ("kl", "approx_kl"):
         if name in metrics:
             return metrics[name]
     raise AlgorithmError(
-        "target_kl and kl_target need the metric approx_kl, which this algorithm does not have: "
-        "give metrics=also(approx_kl, ...)"
+        "target_kl and kl_target need the metric approx_kl, which this algorithm does not report: "
+        "pass metrics=also(approx_kl, ...)"
     )
 
 
@@ -348,10 +347,10 @@ mappo = OnPolicy(
     after_update=adapt_penalties,
     Settings=MAPPOSettings,
 )
-"""PPO for teams: the critic observes more than the actor (Yu et al., 2022)."""
+"""Multi-agent PPO: the critic sees more than the actor (Yu et al., 2022)."""
 
 ippo = mappo.but(name="ippo", Settings=IPPOSettings, critic_input="own")
-"""PPO for each agent by itself: the critic observes what the actor does."""
+"""Independent PPO: the critic of an agent sees the same as its actor."""
 
 ppo_kl = ippo.but(
     name="ppo_kl",
@@ -361,7 +360,7 @@ ppo_kl = ippo.but(
     after_update=adapt_kl,
     Settings=PPOKLSettings,
 )
-"""PPO with an adaptive penalty on the KL divergence instead of clipping (Schulman et al., 2017)."""
+"""PPO with an adaptive KL penalty instead of clipping (Schulman et al., 2017)."""
 
 a2c = ippo.but(
     name="a2c",
@@ -371,17 +370,17 @@ a2c = ippo.but(
     after_update=no_change,
     Settings=A2CSettings,
 )
-"""Advantage actor-critic (Mnih et al., 2016): one step on each rollout, and no ratio."""
+"""Advantage actor-critic (Mnih et al., 2016): one optimizer step per rollout, no ratio."""
 
 pg = a2c.but(
     name="pg",
     advantages=normalize(without_baseline(reward_to_go)),
     Settings=PGSettings,
 )
-"""Policy gradient (Williams, 1992): each decision is weighed by the rewards that come after it.
+"""Policy gradient (Williams, 1992): each decision is weighted by its reward to go.
 
-The critic learns, and stands for what follows where an episode is cut; it is no baseline.
+The critic is trained, but only to bootstrap cut episodes; it is not a baseline.
 """
 
 pg_episode = pg.but(name="pg_episode", advantages=normalize(episode_return))
-"""Policy gradient without reward to go: each decision is weighed by its whole episode's return."""
+"""Policy gradient without reward to go: each decision is weighted by its episode's return."""

@@ -1,10 +1,10 @@
-"""The rollout buffer: observations, actions and rewards, in arrays that are made once.
+"""The rollout buffer: observations, actions and rewards in preallocated arrays.
 
-    T  steps; the observations after the last one stand at t = T
+    T  steps; the observations after the last step have t = T
     P  agents of one group          C = B * P columns, c = env * P + agent
-    E  final observations, of episodes and agents that a time limit cut
+    E  final observations of episodes and agents that a time limit truncates
 
-Moments [*L] are [T + 1, B] in a rollout and [E] of its final observations.
+The leading shape [*L] is [T + 1, B] in a rollout and [E] for its final observations.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ __all__ = [
 
 @dataclass(frozen=True)
 class AgentGroup:
-    """The agents of one policy, and how their spaces become tensors."""
+    """The agents of one policy, and the conversion of their spaces to tensors."""
 
     policy: str
     agents: tuple[str, ...]
-    index: Array  # int64 [P] of the agents, along axis N
+    index: Array  # int64 [P] indices of the agents along axis N
     layout: ObservationCodec
     actions: ActionCodec
-    identities: int  # columns of the vector that tell which agent it is: P, or 0
+    identities: int  # columns of the vector for the agent's one-hot ID: P, or 0
 
     @cached_property
     def columns(self) -> Any:
-        """An index along axis N; a slice where it can be, which copies nothing."""
+        """Index of the agents along axis N; a slice if possible, to avoid copies."""
         first, count = int(self.index[0]), len(self.index)
         if np.array_equal(self.index, np.arange(first, first + count)):
             return slice(first, first + count)
@@ -64,27 +64,27 @@ class AgentGroup:
 
 
 def make_groups(rules: Rules[Any], policies: Mapping[str, str], agent_id: bool) -> list[AgentGroup]:
-    """Return a group for each policy. Raises UnsupportedSpaceError where its agents differ."""
+    """Return a group for each policy. Raises UnsupportedSpaceError if its agents' spaces differ."""
     groups = []
     agents = list(rules.agents)
     for name in dict.fromkeys(policies.values()):
-        own = [agent for agent in agents if policies[agent] == name]
-        spaces = {a: (rules.observation_space(a), rules.action_space(a)) for a in own}
-        for agent in own[1:]:
-            for first, other in zip(spaces[own[0]], spaces[agent], strict=True):
+        members = [agent for agent in agents if policies[agent] == name]
+        spaces = {a: (rules.observation_space(a), rules.action_space(a)) for a in members}
+        for agent in members[1:]:
+            for first, other in zip(spaces[members[0]], spaces[agent], strict=True):
                 if first != other:
                     raise UnsupportedSpaceError(
-                        f"policy {name} plays {own[0]} with {first} and {agent} with {other}: "
-                        "agents of one policy must be alike. Give policies='separate', or a "
-                        "mapping that keeps them apart"
+                        f"policy {name} plays {members[0]} with {first} and {agent} with {other}: "
+                        "agents of one policy need equal spaces. Pass policies='separate', or a "
+                        "mapping with different policies for them"
                     )
-        observation_space, action_space = spaces[own[0]]
-        layout = ObservationCodec.of(own[0], observation_space)
-        actions = ActionCodec(own[0], action_space)
-        actions.require_mask(own[0], observation_space)
-        index = np.array([agents.index(agent) for agent in own])
-        identities = len(own) if agent_id and len(own) > 1 else 0
-        groups.append(AgentGroup(name, tuple(own), index, layout, actions, identities))
+        observation_space, action_space = spaces[members[0]]
+        layout = ObservationCodec.of(members[0], observation_space)
+        actions = ActionCodec(members[0], action_space)
+        actions.require_mask(members[0], observation_space)
+        index = np.array([agents.index(agent) for agent in members])
+        identities = len(members) if agent_id and len(members) > 1 else 0
+        groups.append(AgentGroup(name, tuple(members), index, layout, actions, identities))
     return groups
 
 
@@ -92,10 +92,10 @@ def make_groups(rules: Rules[Any], policies: Mapping[str, str], agent_id: bool) 
 
 
 class ObservationBuffer:
-    """Moments [*L] of one group: its observations as networks take them, and its actions.
+    """Observations [*L] of one group as network inputs, and their actions.
 
     ``vector`` float32 [*L, P, F], ``images`` uint8 [*L, P, C, H, W], ``mask`` bool [*L, P, A],
-    ``action`` [*L, P, ...], and ``acting`` bool [*L, P]: whose action counts.
+    ``action`` [*L, P, ...], and ``acting`` bool [*L, P]: True if the agent acts.
     """
 
     def __init__(self, group: AgentGroup, *shape: int) -> None:
@@ -110,22 +110,22 @@ class ObservationBuffer:
         self.acting = np.zeros((*shape, agents), dtype=bool)
 
     def store(self, at: Any, observations: Mapping[str, Observation]) -> None:
-        """Store the observations [B, ...] of all agents at moment ``at``.
+        """Store the observations [B, ...] of all agents at index ``at``.
 
-        Raises NonFiniteError for numbers that are not finite, MaskError for what is no mask.
+        Raises NonFiniteError for NaN or infinity, and MaskError for an invalid mask.
         """
         group, layout = self.group, self.group.layout
         vector, images, mask = self.vector[at], [image[at] for image in self.images], self.mask[at]
-        # Other warnings than ours would come of numbers that are no longer finite.
+        # Suppress NumPy's warnings about non-finite numbers; they raise an error below.
         with np.errstate(all="ignore"):
             block: Any = None
             if isinstance(observations, AgentViews):
                 block = observations.blocks[OBSERVATION]
             if isinstance(block, np.ndarray) and layout.wrapped:
-                own = block[:, group.columns]  # [B, P, ...]
-                rows = own.shape[0] * own.shape[1]
+                values = block[:, group.columns]  # [B, P, ...]
+                rows = values.shape[0] * values.shape[1]
                 layout.write(
-                    own.reshape(rows, *own.shape[2:]),
+                    values.reshape(rows, *values.shape[2:]),
                     vector.reshape(rows, -1),
                     [image.reshape(rows, *image.shape[2:]) for image in images],
                 )
@@ -133,16 +133,16 @@ class ObservationBuffer:
                 for j, agent in enumerate(group.agents):
                     inner = layout.inner(observations[agent])
                     layout.write(inner, vector[:, j], [image[:, j] for image in images])
-        wrong = _not_finite(vector)
-        if wrong is not None:
+        invalid = _not_finite(vector)
+        if invalid is not None:
             raise NonFiniteError(
-                f"copy {wrong[0]}, {group.agents[wrong[1]]}: the observation holds a number that "
-                "is not finite; mend the environment"
+                f"copy {invalid[0]}, {group.agents[invalid[1]]}: the observation contains NaN or "
+                "infinity; correct the environment"
             )
         if layout.masked:
             if isinstance(observations, AgentViews):
-                own = observations.blocks[MASK][:, group.columns]
-                mask[...] = as_legal(group.agents[0], own)
+                values = observations.blocks[MASK][:, group.columns]
+                mask[...] = as_legal(group.agents[0], values)
             else:
                 for j, agent in enumerate(group.agents):
                     mask[:, j] = as_legal(agent, observations[agent][MASK])
@@ -150,20 +150,20 @@ class ObservationBuffer:
     def tensors(
         self, at: Any, rows: Array | None, device: torch.device
     ) -> tuple[Parts, torch.Tensor]:
-        """Return network inputs and masks, [R, ...], of ``rows`` of moment ``at``; None: of all."""
-        found, count = [], math.prod(self.acting[at].shape)
+        """Return network inputs and masks [R, ...] of ``rows`` at index ``at``; None: all rows."""
+        tensors, count = [], math.prod(self.acting[at].shape)
         arrays: list[Array] = [self.vector, *self.images, self.mask]
         for values in arrays:
             flat = values[at].reshape(count, *values.shape[self.acting.ndim :])
-            found.append(torch.from_numpy(flat if rows is None else flat[rows]).to(device))
-        return found[:-1], found[-1]
+            tensors.append(torch.from_numpy(flat if rows is None else flat[rows]).to(device))
+        return tensors[:-1], tensors[-1]
 
 
 class GroupBuffer(ObservationBuffer):
-    """A group's moments [T + 1, B] of a rollout; ``log_prob`` float32 [T, B, P] of its actions.
+    """A group's data [T + 1, B] in a rollout, with ``log_prob`` float32 [T, B, P] of its actions.
 
-    ``extras`` [T, B, P, ...] are what an algorithm keeps of each decision for its loss. ``learned``
-    bool [T, B, P] tells where the policy itself plays, not a frozen copy; None: everywhere.
+    ``extras`` [T, B, P, ...] are tensors that an algorithm stores for its loss. ``learned`` bool
+    [T, B, P] is False if a frozen copy plays instead of the policy; None: the policy plays always.
     """
 
     def __init__(self, group: AgentGroup, steps: int, num_envs: int) -> None:
@@ -173,21 +173,21 @@ class GroupBuffer(ObservationBuffer):
         self.learned: Array | None = None
 
     def store_learned(self, t: int, learned: Array) -> None:
-        """Store where the policy itself plays step ``t``: bool [B, P]."""
+        """Store the seats in which the policy itself plays step ``t``: bool [B, P]."""
         if self.learned is None:
             self.learned = np.ones(self.log_prob.shape, dtype=bool)
         self.learned[t] = learned
 
     def decides(self, t: int) -> Array:
-        """Return which columns the policy itself decides for in step ``t``: bool [C]."""
+        """Return the columns in which the policy itself acts in step ``t``: bool [C]."""
         acting: Array = self.acting[t] if self.learned is None else self.acting[t] & self.learned[t]
         return acting.reshape(-1)
 
     def store_extras(self, t: int, at: Any, extras: Mapping[str, torch.Tensor]) -> None:
-        """Store named tensors [R, ...] of the columns ``at`` that decide in step ``t``."""
+        """Store named tensors [R, ...] of the columns ``at`` that act in step ``t``."""
         for name, tensor in extras.items():
             values = tensor.cpu().numpy()
-            if name not in self.extras:  # the first ones tell the shape
+            if name not in self.extras:  # the first tensors determine the shape
                 shape = *self.log_prob.shape, *values.shape[1:]
                 self.extras[name] = np.zeros(shape, dtype=values.dtype)
             stored = self.extras[name][t]  # a view [B, P, ...]
@@ -195,14 +195,14 @@ class GroupBuffer(ObservationBuffer):
 
     @property
     def acted(self) -> Array:
-        """Which columns the policy itself decided for in step t: bool [T, C]."""
+        """Columns in which the policy itself acted in step t: bool [T, C]."""
         acting = self.acting[:-1] if self.learned is None else self.acting[:-1] & self.learned
         return acting.reshape(len(self.log_prob), -1)
 
 
 @dataclass(frozen=True)
 class FinalObservations:
-    """The last observations of what a time limit cut: E moments, of all groups."""
+    """The E last observations before truncation by a time limit, for all groups."""
 
     step: Array  # int64 [E]
     env: Array  # int64 [E]
@@ -211,16 +211,16 @@ class FinalObservations:
 
     @classmethod
     def join(cls, all_of: Sequence[FinalObservations]) -> FinalObservations:
-        """Return those of several steps, one after the other."""
+        """Concatenate the final observations of several steps."""
         groups = []
-        for buffers in zip(*(each.groups for each in all_of), strict=True):
+        for buffers in zip(*(part.groups for part in all_of), strict=True):
             joined = ObservationBuffer(buffers[0].group, 0)
             for name in ("vector", "mask", "action", "acting"):
-                setattr(joined, name, np.concatenate([getattr(each, name) for each in buffers]))
-            images = zip(*(each.images for each in buffers), strict=True)
+                setattr(joined, name, np.concatenate([getattr(part, name) for part in buffers]))
+            images = zip(*(part.images for part in buffers), strict=True)
             joined.images = [np.concatenate(pictures) for pictures in images]
             groups.append(joined)
-        moments = [(each.step, each.env, each.state) for each in all_of]
+        moments = [(part.step, part.env, part.state) for part in all_of]
         step, env, state = (np.concatenate(parts) for parts in zip(*moments, strict=True))
         return cls(step, env, state, groups)
 
@@ -229,7 +229,7 @@ class FinalObservations:
 
 
 class RolloutBuffer:
-    """T steps of B environments: one GroupBuffer per group, and what all share."""
+    """T steps of B environment copies: one GroupBuffer per group, and shared arrays."""
 
     def __init__(
         self,
@@ -239,19 +239,19 @@ class RolloutBuffer:
         agents: Sequence[str],
         features: int,
     ) -> None:
-        """``features`` is the width of the global state, 0 where no critic observes it."""
+        """``features`` is the width of the global state; 0 if no critic observes it."""
         self.agents = tuple(agents)
         self.groups = [GroupBuffer(group, steps, num_envs) for group in groups]
         shape = (steps, num_envs, len(agents))
         self.reward = np.zeros(shape, dtype=np.float32)
         self.terminated = np.zeros(shape, dtype=bool)
         self.truncated = np.zeros(shape, dtype=bool)
-        self.over = np.zeros(shape[:2], dtype=bool)  # whether step t was an episode's last
+        self.over = np.zeros(shape[:2], dtype=bool)  # step t ended an episode
         self.state = np.zeros((steps + 1, num_envs, features), dtype=np.float32)
         self.begin()
 
     def begin(self) -> None:
-        """Drop the final observations of the rollout before; all else is written over."""
+        """Clear the final observations; the other arrays are overwritten."""
         self._finals: list[FinalObservations] = []
 
     @property
@@ -267,15 +267,15 @@ class RolloutBuffer:
     def store_obs(
         self, t: int, observations: Mapping[str, Observation], state: Array | None, acting: Array
     ) -> None:
-        """Store what step ``t`` is decided on, [B, ...], and who decides, ``acting`` [B, N]."""
+        """Store the observations before step ``t``, [B, ...], and the acting agents [B, N]."""
         for buffer in self.groups:
             buffer.store(t, observations)
             buffer.acting[t] = acting[:, buffer.group.columns]
         _store_state(self.state[t], state)
 
     def actions(self, t: int) -> Any:
-        """Return the actions of step ``t`` as a batch takes them: int64 [B, N], or a dict where
-        some are not Discrete."""
+        """Return the actions of step ``t`` for the batch: int64 [B, N], or a dict if some action
+        spaces are not Discrete."""
         if all(not buffer.group.actions.shape for buffer in self.groups):
             actions = np.zeros(self.reward.shape[1:], dtype=np.int64)
             for buffer in self.groups:
@@ -288,11 +288,11 @@ class RolloutBuffer:
         }
 
     def store_step(self, t: int, step: BatchStep) -> None:
-        """Store rewards and endings of step ``t``."""
+        """Store the rewards and episode ends of step ``t``."""
         self.reward[t] = step.reward
-        wrong = _not_finite(step.reward)
-        if wrong is not None:
-            env, i = wrong
+        invalid = _not_finite(step.reward)
+        if invalid is not None:
+            env, i = invalid
             raise NonFiniteError(
                 f"copy {env}, {self.agents[i]}: the reward is {step.reward[env, i]}"
             )
@@ -303,10 +303,10 @@ class RolloutBuffer:
     def store_final_obs(
         self, t: int, step: BatchStep, state_now: Callable[[], Array | None]
     ) -> Iterator[tuple[list[ObservationBuffer], Mapping[str, Observation], Array]]:
-        """Store the last observations of agents that were cut in step ``t``.
+        """Store the last observations of agents that were truncated in step ``t``.
 
-        Yields what was stored, [D, ...], the observations, and of which rows they are: int64 [D].
-        ``state_now`` gives the global state after the step.
+        Yields the stored buffers [D, ...], the observations, and their environment rows int64 [D].
+        ``state_now`` returns the global state after the step.
         """
         cut = self.truncated[t].any(axis=1)
         done = np.zeros(0, np.int64) if step.finished is None else step.finished.rows
@@ -315,12 +315,12 @@ class RolloutBuffer:
             obs = take_tree(step.finished.observations, limited)
             state = step.finished.global_state[limited] if features else None
             yield self._store_finals(t, done[limited], obs, state), obs, done[limited]
-        # A single agent's limit, while the others go on: its last observation is this step's.
+        # Some agents are truncated while the episode continues: use this step's observations.
         rows = np.setdiff1d(np.flatnonzero(cut), done)
         if len(rows):
             obs, state = take_tree(step.observations, rows), state_now()
-            own = None if state is None else state[rows]
-            yield self._store_finals(t, rows, obs, own), obs, rows
+            row_states = None if state is None else state[rows]
+            yield self._store_finals(t, rows, obs, row_states), obs, rows
 
     def _store_finals(
         self, t: int, env_rows: Array, observations: Mapping[str, Observation], state: Array | None
@@ -330,7 +330,7 @@ class RolloutBuffer:
         buffers = [ObservationBuffer(buffer.group, len(env_rows)) for buffer in self.groups]
         for buffer in buffers:
             buffer.store(..., observations)
-            # Who would decide: a mask tells; without one, whoever was cut.
+            # Agents that would act: by their mask; without a mask, the truncated agents.
             buffer.acting[...] = self.truncated[t][env_rows][:, buffer.group.index]
             if buffer.group.layout.masked:
                 buffer.acting &= buffer.mask.any(axis=-1)
@@ -339,8 +339,8 @@ class RolloutBuffer:
         return buffers
 
     def cut(self, group: AgentGroup) -> tuple[Array, Array, Array]:
-        """Return where a group's agents were cut: rows of its final observations [E * P], and of
-        each of them its step and its column."""
+        """Return the truncations of a group's agents: their rows in the final observations
+        [E * P], their steps and their columns."""
         finals = self.finals
         cut = self.truncated[:, :, group.columns][finals.step, finals.env]  # [E, P]
         event, agent = np.nonzero(cut)
@@ -348,27 +348,29 @@ class RolloutBuffer:
         return np.flatnonzero(cut), finals.step[event], column
 
     def begins(self, group: AgentGroup) -> Array:
-        """Tell where episodes begin after the first step: bool [T, C]."""
+        """Return the steps at which episodes start after the first step: bool [T, C]."""
         over = np.repeat(self.over, len(group.agents), axis=1)  # [T, C]
         return np.concatenate([np.zeros_like(over[:1]), over[:-1]])
 
 
 def _store_state(target: Array, state: Array | None) -> None:
     if state is None or not target.size:
-        return  # no critic observes it
+        return  # no critic observes the global state
     with np.errstate(all="ignore"):
         target[...] = np.asarray(state).reshape(target.shape)
-    wrong = _not_finite(target)
-    if wrong is not None:
+    invalid = _not_finite(target)
+    if invalid is not None:
         raise NonFiniteError(
-            f"copy {wrong[0]}: global_state holds a number that is not finite; mend the environment"
+            f"copy {invalid[0]}: global_state contains NaN or infinity; correct the environment"
         )
 
 
 def _not_finite(values: Array) -> tuple[int, int] | None:
-    """Return the first two indices of the first number that is not finite; None: there is none."""
+    """Return the first two indices of the first non-finite number; None: all are finite."""
     with np.errstate(all="ignore"):
-        if np.isfinite(values.sum()):  # quick; large numbers alone are no fault
+        if np.isfinite(
+            values.sum()
+        ):  # fast path; an infinite sum of large numbers is checked below
             return None
-    wrong = np.argwhere(~np.isfinite(values))
-    return (int(wrong[0][0]), int(wrong[0][1])) if len(wrong) else None
+    invalid = np.argwhere(~np.isfinite(values))
+    return (int(invalid[0][0]), int(invalid[0][1])) if len(invalid) else None

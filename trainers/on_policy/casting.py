@@ -1,7 +1,7 @@
-"""Seats that frozen actors play in the rollouts of in-house trainers.
+"""Frozen actors that play seats in the rollouts of in-house trainers.
 
-Where somebody is cast, ``GroupBuffer.learned`` is False: nothing of it is in a loss, a metric or a
-value that is learned.
+For seats of frozen actors ``GroupBuffer.learned`` is False: their decisions are not part of losses,
+metrics and value targets.
 """
 
 from __future__ import annotations
@@ -29,34 +29,34 @@ class Casting(Cast):
     """The ``Cast`` of an in-house trainer, which plays the frozen actors of its policies."""
 
     def __init__(self, trainer: Any, seats: Seats) -> None:
-        """Raises what ``Pool.also`` raises where it names players that are not there."""
+        """Raises the errors of ``Pool.also`` for unknown players."""
         if seats.pool is None:
             raise ValueError("a casting needs a pool of snapshots")
-        trained = {name: each for name, each in trainer.learners.items() if each.trained}
+        trained = {name: learner for name, learner in trainer.learners.items() if learner.trained}
         self.actors = {name: FrozenActors(learner) for name, learner in trained.items()}
         super().__init__(
             seats.pool,
             trainer.rules,
             num_envs=trainer.settings.num_envs,
             seed=trainer.seed,
-            policy_of={a: name for name, each in trained.items() for a in each.group.agents},
+            policy_of={a: name for name, learner in trained.items() for a in learner.group.agents},
             frozen=self.actors,
             runs=seats.runs,
             clock=lambda: int(trainer.env_steps),
         )
         self.rng = torch_generator(trainer.seed, "opponent", STREAM - 1)
         self.hidden = {
-            name: np.zeros((self.num_envs, len(self.agents), each.actor.memory), np.float32)
-            for name, each in trained.items()
-            if each.actor.memory
+            name: np.zeros((self.num_envs, len(self.agents), learner.actor.memory), np.float32)
+            for name, learner in trained.items()
+            if learner.actor.memory
         }
 
     # --- Playing ---------------------------------------------------------------------------------
 
     def columns(self, buffer: ObservationBuffer, env_rows: Any = slice(None)) -> Array:
-        """Return who is cast for the agents of a buffer, in ``env_rows``: int64 [R, P]."""
-        found: Array = self.cast[env_rows][:, buffer.group.index]
-        return found
+        """Return the cast of a buffer's agents in ``env_rows``: int64 [R, P]."""
+        cast: Array = self.cast[env_rows][:, buffer.group.index]
+        return cast
 
     def play(
         self,
@@ -65,9 +65,10 @@ class Casting(Cast):
         observations: Mapping[str, Observation],
         env_rows: Array | None = None,
     ) -> None:
-        """Let those that are cast act at moment ``at`` of a buffer.
+        """Let frozen and other cast players act at index ``at`` of a buffer.
 
-        ``env_rows`` int64 [R]: the moment is not played on, and of these rows; no state changes.
+        With ``env_rows`` int64 [R], the observations belong to these copies, and the actions are
+        not played: states do not change.
         """
         rows = np.arange(self.num_envs) if env_rows is None else env_rows
         cast = self.columns(buffer, rows)
@@ -82,13 +83,13 @@ class Casting(Cast):
                 continue
             j = buffer.group.agents.index(agent)
             number = -2 - self.others.names.index(name)
-            mine = np.flatnonzero(acting[:, j] & (cast[:, j] == number))
-            if len(mine) and env_rows is None:
-                buffer.action[at][mine, j] = seat.decide(observations[agent], mine).action
-            elif len(mine):
-                state = take_tree(seat.memory, rows[mine])
-                decision = seat.policy.act(take_tree(observations[agent], mine), state, seat.rng)
-                buffer.action[at][mine, j] = decision.action
+            indices = np.flatnonzero(acting[:, j] & (cast[:, j] == number))
+            if len(indices) and env_rows is None:
+                buffer.action[at][indices, j] = seat.decide(observations[agent], indices).action
+            elif len(indices):
+                state = take_tree(seat.memory, rows[indices])
+                decision = seat.policy.act(take_tree(observations[agent], indices), state, seat.rng)
+                buffer.action[at][indices, j] = decision.action
 
     def _play_frozen(
         self, buffer: Any, at: Any, frozen: Array, cast: Array, rows: Array, moves: bool
@@ -122,18 +123,20 @@ class Casting(Cast):
     def load(
         self, document: Mapping[str, Any], files: Mapping[str, dict[str, Array]], *, exact: bool
     ) -> None:
-        own = {key: each for key, each in files["casting"].items() if key != "chance"}
-        chance = {key: each for key, each in files["casting"].items() if key == "chance"}
+        rest = {key: values for key, values in files["casting"].items() if key != "chance"}
+        chance = {key: values for key, values in files["casting"].items() if key == "chance"}
         require_arrays("casting", chance, shapes_of({"chance": self.rng.get_state().numpy()}))
         self.rng.set_state(torch.from_numpy(chance["chance"].copy()))
-        super().load(document, {**files, "casting": own}, exact=exact)
+        super().load(document, {**files, "casting": rest}, exact=exact)
 
     def _arrays(self) -> dict[str, Array]:
-        return super()._arrays() | {f"memory.{name}": each for name, each in self.hidden.items()}
+        return super()._arrays() | {
+            f"memory.{name}": values for name, values in self.hidden.items()
+        }
 
 
 class CastPlayer:
-    """A learner's player whose seats are others' in some episodes: see ``LearnedPlayer``."""
+    """A learner's player with seats that other players take in some episodes: ``LearnedPlayer``."""
 
     def __init__(self, player: LearnedPlayer, casting: Casting) -> None:
         self.player, self.casting = player, casting

@@ -1,8 +1,8 @@
-"""Frozen copies of a policy's actor, played many at once.
+"""Frozen copies of a policy's actor, evaluated many at once.
 
-Actors made of linear layers are asked all at once, each for its own rows: twenty cost little more
-than one. Those with images, memory or layers of a user's own are asked one by one; of these few are
-drawn in any rollout, see ``Casting``.
+Actors of linear layers are evaluated together, each on its own rows: twenty cost little more than
+one. Actors with images, memory or custom layers are evaluated one by one; only few of these are
+drawn per rollout, see ``Casting``.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ __all__ = ["FrozenActors", "Snapshot"]
 
 @dataclass(eq=False)
 class Snapshot:
-    """A policy's actor as it was after so many env steps; nothing changes it."""
+    """A policy's actor after ``env_steps`` env steps; its weights never change."""
 
     name: str  # <policy>@<env steps>
     env_steps: int
     actor: Network
-    log_std: torch.Tensor | None  # float32 [A] of continuous actions
+    log_std: torch.Tensor | None  # float32 [A] for continuous actions
     digest: str = ""  # SHA-256 of ``encoded``
-    drawn: bool = True  # False: it leaves when the episodes that it plays in are over
+    drawn: bool = True  # False: removed when its current episodes end
 
     def __post_init__(self) -> None:
         self.actor.requires_grad_(False)
         self.digest = self.digest or sha256(self.encoded())
 
     def arrays(self) -> dict[str, Array]:
-        """Return its weights by name."""
-        own = {} if self.log_std is None else arrays_of({"log_std": self.log_std})
-        return arrays_of(self.actor.state_dict()) | own
+        """Return the weights by name."""
+        log_std = {} if self.log_std is None else arrays_of({"log_std": self.log_std})
+        return arrays_of(self.actor.state_dict()) | log_std
 
     def encoded(self) -> bytes:
-        """Return its weights as the bytes of a safetensors file."""
+        """Return the weights as the bytes of a safetensors file."""
         return encode_arrays(f"{self.name}.safetensors", self.arrays())
 
 
 class FrozenActors:
-    """The snapshots of one policy, in the order in which they were taken."""
+    """The snapshots of one policy, oldest first."""
 
     def __init__(self, learner: Learner) -> None:
         self.learner = learner
@@ -64,7 +64,7 @@ class FrozenActors:
         self._layers: list[tuple[torch.Tensor, torch.Tensor] | nn.Module] | None = None
 
     def add(self, env_steps: int) -> Snapshot:
-        """Freeze the learner's actor as it is now. Raises ModelError where it cannot be copied."""
+        """Freeze the learner's current actor. Raises ModelError if it cannot be copied."""
         learner = self.learner
         log_std = None if learner.log_std is None else learner.log_std.detach().clone()
         name = f"{learner.group.policy}@{env_steps}"
@@ -72,22 +72,22 @@ class FrozenActors:
             actor = copy.deepcopy(learner.actor)
         except (TypeError, RuntimeError) as error:
             raise ModelError(
-                f"{name}: copy.deepcopy cannot copy the network, as a snapshot needs it: {error}"
+                f"{name}: a snapshot needs a copy of the network, but copy.deepcopy fails: {error}"
             ) from error
         self.snapshots.append(Snapshot(name, env_steps, actor, log_std))
         self._layers = None
         return self.snapshots[-1]
 
     def remove(self, chosen: Sequence[int]) -> None:
-        """Take out the snapshots at these places."""
-        self.snapshots = [each for i, each in enumerate(self.snapshots) if i not in chosen]
+        """Remove the snapshots at these indices."""
+        self.snapshots = [snapshot for i, snapshot in enumerate(self.snapshots) if i not in chosen]
         self._layers = None
 
     def policy(self, number: int, agent: str) -> NetworkPolicy:
-        """Return the policy of ``agent`` as the snapshot at that place plays it."""
-        found = self.snapshots[number]
+        """Return the policy of ``agent`` with the snapshot at index ``number``."""
+        snapshot = self.snapshots[number]
         learner = SimpleNamespace(
-            actor=found.actor, log_std=found.log_std, device=self.learner.device
+            actor=snapshot.actor, log_std=snapshot.log_std, device=self.learner.device
         )
         return actor_policy(learner, self.learner.group, agent)
 
@@ -95,7 +95,7 @@ class FrozenActors:
 
     @property
     def stacks(self) -> bool:
-        """Whether several of them are asked at once."""
+        """True if several snapshots can be evaluated together."""
         actor = self.learner.actor
         return not actor.memory and actor.encoder is None and not len(actor.cnns)
 
@@ -107,18 +107,20 @@ class FrozenActors:
         hidden: Array,
         rng: torch.Generator,
     ) -> tuple[torch.Tensor, Array]:
-        """Return actions [R, ...] for what is observed, ``parts`` and ``mask`` [R, ...], row r by
-        the snapshot at place ``numbers[r]``; and hidden states after, from ``hidden`` [R, H]."""
+        """Sample actions [R, ...] for ``parts`` and ``mask`` [R, ...], and return them with the
+        hidden states that follow ``hidden`` [R, H]. Row r uses the snapshot ``numbers[r]``."""
         with torch.inference_mode():
             outputs, after = self._outputs(parts, numbers, hidden)
             log_std = self.learner.log_std
             if log_std is not None:
-                own = [each.log_std for each in self.snapshots if each.log_std is not None]
-                log_std = torch.stack(own)[self.learner.tensor(numbers)]  # type: ignore[assignment]
+                log_stds = [
+                    snapshot.log_std for snapshot in self.snapshots if snapshot.log_std is not None
+                ]
+                log_std = torch.stack(log_stds)[self.learner.tensor(numbers)]  # type: ignore[assignment]
             return _distribution(self.learner, outputs, mask, log_std).sample(rng), after
 
     def _outputs(self, parts: Parts, numbers: Array, hidden: Array) -> tuple[torch.Tensor, Array]:
-        """Return the outputs [R, ...] of the snapshots' actors, and hidden states after."""
+        """Return the outputs [R, ...] of the snapshots' actors, and the next hidden states."""
         first, several = int(numbers[0]), bool((numbers != numbers[0]).any())
         actor = self.snapshots[first].actor
         if several and self.stacks:
@@ -130,8 +132,8 @@ class FrozenActors:
         chosen = [np.flatnonzero(numbers == number) for number in np.unique(numbers)]
         for rows in chosen:
             at = self.learner.tensor(rows)
-            own = self.snapshots[int(numbers[rows[0]])].actor
-            outputs, after = own.step(
+            actor = self.snapshots[int(numbers[rows[0]])].actor
+            outputs, after = actor.step(
                 [part.index_select(0, at) for part in parts], self.learner.tensor(hidden[rows])
             )
             pieces.append(outputs)
@@ -140,19 +142,20 @@ class FrozenActors:
         return torch.cat(pieces).index_select(0, back), moved
 
     def _stacked(self, vector: torch.Tensor, numbers: Array) -> torch.Tensor:
-        """Return outputs [R, ...] of several actors made of linear layers, asked at once.
+        """Return the outputs [R, ...] of several actors with linear layers, evaluated together.
 
-        The rows of each actor stand side by side, [K, most, F], so that a layer is one product.
+        The rows are grouped by actor and padded to [K, maximum, F], so that each layer is a single
+        matrix product.
         """
-        asked = np.bincount(numbers, minlength=len(self.snapshots))
-        present = np.flatnonzero(asked)
-        which, counts = (np.cumsum(asked > 0) - 1)[numbers], asked[present]
+        row_counts = np.bincount(numbers, minlength=len(self.snapshots))
+        present = np.flatnonzero(row_counts)
+        which, counts = (np.cumsum(row_counts > 0) - 1)[numbers], row_counts[present]
         order = np.argsort(which, kind="stable")
-        at = np.empty_like(order)  # the place of each row among those of its actor
+        at = np.empty_like(order)  # index of each row among the rows of its actor
         at[order] = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
         place = self.learner.tensor(which * int(counts.max()) + at)
-        some = len(present) < len(self.snapshots)
-        index = self.learner.tensor(present) if some else None
+        partial = len(present) < len(self.snapshots)
+        index = self.learner.tensor(present) if partial else None
         width = vector.new_zeros(len(present) * int(counts.max()), vector.shape[1])
         layer_in = width.index_copy(0, place, vector).view(len(present), -1, vector.shape[1])
         for layer in self._stack():
@@ -166,12 +169,12 @@ class FrozenActors:
     def _stack(self) -> list[Any]:
         """Return the layers of all snapshots: weights [K, in, out] and biases [K, 1, out]."""
         if self._layers is None:
-            actors = [each.actor for each in self.snapshots]
+            actors = [snapshot.actor for snapshot in self.snapshots]
             self._layers = []
-            for same in zip(*([*each.layers, each.head] for each in actors), strict=True):
+            for same in zip(*([*actor.layers, actor.head] for actor in actors), strict=True):
                 if isinstance(same[0], nn.Linear):
-                    weight = torch.stack([each.weight.T for each in same]).contiguous()
-                    bias = torch.stack([each.bias for each in same])[:, None]
+                    weight = torch.stack([layer.weight.T for layer in same]).contiguous()
+                    bias = torch.stack([layer.bias for layer in same])[:, None]
                     self._layers.append((weight, bias))
                 else:
                     self._layers.append(same[0])
@@ -180,34 +183,36 @@ class FrozenActors:
     # --- Saving ----------------------------------------------------------------------------------
 
     def save(self) -> tuple[list[list[Any]], dict[str, Array]]:
-        """Return [env steps, digest, drawn] of each, and their weights, [K, ...] each.
+        """Return [env steps, digest, drawn] of each snapshot, and their stacked weights [K, ...].
 
-        Raises CheckpointError where one has changed: whatever did that, it is no snapshot now.
+        Raises CheckpointError if the weights of a snapshot have changed.
         """
-        for each in self.snapshots:
-            if sha256(each.encoded()) != each.digest:
+        for snapshot in self.snapshots:
+            if sha256(snapshot.encoded()) != snapshot.digest:
                 raise CheckpointError(
-                    f"snapshot {each.name} has changed since it was taken: something trains or "
-                    "writes to a frozen network"
+                    f"snapshot {snapshot.name} has changed since it was taken: some code trains "
+                    "or modifies a frozen network"
                 )
-        listed = [[each.env_steps, each.digest, each.drawn] for each in self.snapshots]
-        return listed, _stack_arrays([each.arrays() for each in self.snapshots])
+        listed = [
+            [snapshot.env_steps, snapshot.digest, snapshot.drawn] for snapshot in self.snapshots
+        ]
+        return listed, _stack_arrays([snapshot.arrays() for snapshot in self.snapshots])
 
     def load(self, listed: Sequence[Sequence[Any]], arrays: Mapping[str, Array]) -> None:
-        """Go on with what ``save`` gave. Raises CheckpointError where it does not fit."""
-        learner, found = self.learner, []
+        """Restore the result of ``save``. Raises CheckpointError if it does not fit."""
+        learner, snapshots = self.learner, []
         policy = learner.group.policy
-        own = arrays_of(learner.actor.state_dict())
+        weights = arrays_of(learner.actor.state_dict())
         if learner.log_std is not None:
-            own |= arrays_of({"log_std": learner.log_std})
+            weights |= arrays_of({"log_std": learner.log_std})
         expected = {
-            key: ((len(listed), *shape), kind) for key, (shape, kind) in shapes_of(own).items()
+            key: ((len(listed), *shape), kind) for key, (shape, kind) in shapes_of(weights).items()
         }
         require_arrays(f"pool_{policy}", arrays, expected)
         for number, (env_steps, digest, drawn) in enumerate(listed):
             tensors = {
-                key: torch.from_numpy(each[number].copy()).to(learner.device)
-                for key, each in arrays.items()
+                key: torch.from_numpy(values[number].copy()).to(learner.device)
+                for key, values in arrays.items()
             }
             log_std = tensors.pop("log_std", None)
             actor = copy.deepcopy(learner.actor)
@@ -215,13 +220,17 @@ class FrozenActors:
             name = f"{policy}@{int(env_steps)}"
             snapshot = Snapshot(name, int(env_steps), actor, log_std, drawn=bool(drawn))
             if snapshot.digest != digest:
-                raise CheckpointError(f"pool_{policy}: {name} is not the snapshot it was")
-            found.append(snapshot)
-        self.snapshots, self._layers = found, None
+                raise CheckpointError(f"pool_{policy}: {name} does not match its digest")
+            snapshots.append(snapshot)
+        self.snapshots, self._layers = snapshots, None
 
 
-def _stack_arrays(each: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
-    return {key: np.stack([arrays[key] for arrays in each]) for key in each[0]} if each else {}
+def _stack_arrays(snapshots: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+    return (
+        {key: np.stack([arrays[key] for arrays in snapshots]) for key in snapshots[0]}
+        if snapshots
+        else {}
+    )
 
 
 def _distribution(learner: Learner, outputs: Any, mask: Any, log_std: Any) -> Any:

@@ -1,4 +1,4 @@
-"""One policy that learns: its networks, what trains them, and their hidden states."""
+"""One trained policy: its networks, its optimizer, and its hidden states."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ __all__ = [
 ]
 
 InputSize = tuple[int, Sequence[tuple[int, int, int]], Sequence[float]]
-"""The columns of a network's vector, the shapes of its images, and what scales them."""
+"""Width of a network's input vector, shapes of its images, and scaling factors of the vector."""
 
 
 class Inputs(Protocol):
-    """What critics observe: see ``corral.trainers.on_policy.critic``."""
+    """Inputs of critics: see ``corral.trainers.on_policy.critic``."""
 
     def size(self, group: AgentGroup) -> InputSize: ...
 
@@ -55,14 +55,14 @@ class Inputs(Protocol):
 
 
 START = "start_"
-"""Begins the names of extras that tell the distribution of the start of a policy."""
+"""Name prefix of the extras with the distribution parameters of the initial policy."""
 
 SMALLEST_VARIANCE = 1e-8
-"""Below it, returns count as constant."""
+"""Lower bound of the variance of returns; returns below it count as constant."""
 
 
 class Learner(nn.Module):
-    """One policy: its actor, its critic, and what trains them."""
+    """One policy: its actor, its critic, and its optimizer."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Learner(nn.Module):
         device: torch.device,
         trained: bool,
     ) -> None:
-        """``model`` makes what encodes observations in actor and critic; None: corral's layers."""
+        """``model`` builds the observation encoders of actor and critic; None: corral's layers."""
         super().__init__()
         self.group, self.device, self.trained = group, device, trained
         self.kl_coef = float(getattr(settings, "kl_coef", 0.0))
@@ -114,15 +114,17 @@ class Learner(nn.Module):
         self.actor = network("actor", *size, view=views[0], outputs=actions.outputs, gain=0.01)
         size = critic_input.size(group)
         self.critic = network("critic", *size, view=views[1], outputs=1, gain=1.0)
-        self.gradient_checks = [GradientCheck(each) for each in self.networks if each.encoder]
+        self.gradient_checks = [
+            GradientCheck(network) for network in self.networks if network.encoder
+        ]
         self.log_std: nn.Parameter | None = None
         if actions.continuous:
             first = torch.full((actions.outputs,), math.log(settings.action_std))
             self.log_std = nn.Parameter(first)
         self.value_norm = ValueNorm(settings.value_decay, settings.normalize_values)
         self.to(device)
-        own = [] if self.log_std is None else [self.log_std]
-        self.actor_parameters = [*_trainable(self.actor), *own]
+        extra = [] if self.log_std is None else [self.log_std]
+        self.actor_parameters = [*_trainable(self.actor), *extra]
         self.critic_parameters = _trainable(self.critic)
         self.make_optimizer, self.settings = optimizer, settings
         self._moments: Mapping[int, Mapping[str, torch.Tensor]] = {}
@@ -130,48 +132,48 @@ class Learner(nn.Module):
 
     @functools.cached_property
     def optimizer(self) -> torch.optim.Optimizer:
-        """Made when it is needed: with the first one torch imports its compiler, for a second."""
-        made = self.make_optimizer(_trainable(self), self.settings)
+        """The optimizer, created on first use because torch then imports its compiler (1 s)."""
+        optimizer = self.make_optimizer(_trainable(self), self.settings)
         if self._moments:
-            load_moments(made, self._moments)
-        return made
+            load_moments(optimizer, self._moments)
+        return optimizer
 
     @property
     def networks(self) -> tuple[Network, Network]:
         return self.actor, self.critic
 
     def see_gradients(self) -> None:
-        """Note the gradients of a step, until all parameters of own models have had one."""
-        for each in self.gradient_checks:
-            each.see()
+        """Record the gradients of a step, until every parameter of custom models has had one."""
+        for check in self.gradient_checks:
+            check.see()
 
     def require_gradients(self) -> None:
-        """Raise ModelError, after an update, where a part of an own model learns nothing."""
-        for each in self.gradient_checks:
-            each.require()
+        """Raise ModelError after an update if a parameter of a custom model gets no gradient."""
+        for check in self.gradient_checks:
+            check.require()
 
     def begin_from(self, moments: Mapping[int, Mapping[str, torch.Tensor]]) -> None:
-        """Let the optimizer go on from its ``moments``, by the number of the parameter."""
+        """Set the optimizer's ``moments``, by the number of the parameter."""
         self._moments = moments
-        vars(self).pop("optimizer", None)  # the one that has gone elsewhere
+        vars(self).pop("optimizer", None)  # drop the previous optimizer
 
     def set_penalties(self, kl_coef: float | None = None, stay_coef: float | None = None) -> None:
-        """Set weights of penalties on leaving the old policy, and the start; None: as it is."""
+        """Set the penalty weights on leaving the old and the initial policy; None: unchanged."""
         self.kl_coef = self.kl_coef if kl_coef is None else kl_coef
         self.stay_coef = self.stay_coef if stay_coef is None else stay_coef
 
     def distribution(self, outputs: torch.Tensor, mask: torch.Tensor) -> Distribution:
-        """Return the distribution of actions for ``outputs`` [R, ...] of the actor, with ``mask``
+        """Return the distribution of actions for the actor's ``outputs`` [R, ...] and ``mask``
         bool [R, A]."""
         return make_distribution(self.group.actions, outputs, mask, self.log_std)
 
     def tensor(self, values: Array) -> torch.Tensor:
-        """Return ``values`` on the learner's device; on the CPU it may share their memory."""
+        """Return ``values`` as a tensor on the learner's device; on the CPU it may share memory."""
         return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
 
 
 class Start(nn.Module):
-    """The policy that a learner starts from: a frozen copy of its actor, with hidden states."""
+    """The initial policy of a learner: a frozen copy of its actor, with hidden states."""
 
     def __init__(self, learner: Learner) -> None:
         super().__init__()
@@ -181,47 +183,47 @@ class Start(nn.Module):
         self.hidden = HiddenState(learner.group, settings.num_envs, settings.memory)
 
     def become(self, learner: Learner) -> None:
-        """Take over the weights that ``learner`` has now."""
-        own = learner.state_dict()
-        self.load_state_dict({key: own[key] for key in self.state_dict()})
+        """Copy the current weights of ``learner``."""
+        weights = learner.state_dict()
+        self.load_state_dict({key: weights[key] for key in self.state_dict()})
 
     def extras(
         self, learner: Learner, parts: Parts, mask: torch.Tensor, at: Any
     ) -> dict[str, torch.Tensor]:
-        """Return what tells its distribution [R, ...] for what the columns ``at`` observe; their
-        hidden states move on."""
+        """Return the distribution parameters [R, ...] of the initial policy in the columns ``at``,
+        and update their hidden states."""
         hidden = self.hidden.actor
         outputs, after = self.actor.step(parts, learner.tensor(hidden[at]))
         if hidden.shape[1]:
             hidden[at] = after.cpu().numpy()
-        found = make_distribution(learner.group.actions, outputs, mask, self.log_std)
-        return {f"{START}{name}": each for name, each in found.parameters.items()}
+        distribution = make_distribution(learner.group.actions, outputs, mask, self.log_std)
+        return {f"{START}{name}": parameter for name, parameter in distribution.parameters.items()}
 
 
 def _trainable(module: nn.Module) -> list[nn.Parameter]:
-    return [each for each in module.parameters() if each.requires_grad]
+    return [parameter for parameter in module.parameters() if parameter.requires_grad]
 
 
 def load_moments(
     optimizer: torch.optim.Optimizer, moments: Mapping[int, Mapping[str, torch.Tensor]]
 ) -> None:
-    """Give an optimizer the state of another one, by the number of the parameter."""
+    """Set the state of an optimizer, by the number of the parameter."""
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": moments, "param_groups": groups})
 
 
 def device_of(name: str, groups: Sequence[AgentGroup]) -> torch.device:
-    """Return the device called ``name``; "auto" takes CUDA for images alone, since small networks
-    are faster on the CPU. Where CUDA is missing it is the CPU: a team that was trained elsewhere
-    can be played; to learn, ``require_device`` comes first."""
-    pictures = any(group.layout.images for group in groups)
-    wanted = name == "cuda" or (name == "auto" and pictures)
+    """Return the device for ``name``. "auto" selects CUDA only for images, because small networks
+    are faster on the CPU. Without CUDA it is always the CPU, so that a team trained with CUDA can
+    still be played; ``require_device`` checks the device before training."""
+    has_images = any(group.layout.images for group in groups)
+    wanted = name == "cuda" or (name == "auto" and has_images)
     return torch.device("cuda" if wanted and torch.cuda.is_available() else "cpu")
 
 
 def try_out(device: str, learners: Mapping[str, Learner]) -> None:
-    """Raise ValueError where ``device`` is "cuda" and torch finds none, and ModelError where a
-    model of a user's own does not do what training needs."""
+    """Raise ValueError if ``device`` is "cuda" and not available, and ModelError if a custom model
+    cannot be trained."""
     require_device(device)
     networks: dict[str, nn.Module] = {}
     for policy, learner in learners.items():
@@ -233,21 +235,20 @@ def try_out(device: str, learners: Mapping[str, Learner]) -> None:
 
 
 def require_device(name: str) -> None:
-    """Raise ValueError where ``name`` is "cuda" and torch finds none."""
+    """Raise ValueError if ``name`` is "cuda" and torch finds no CUDA device."""
     if name == "cuda" and not torch.cuda.is_available():
         raise ValueError(
-            f"device='cuda': torch {torch.__version__} finds no CUDA device here; give 'cpu' or "
-            "'auto'"
+            f"device='cuda': torch {torch.__version__} finds no CUDA device; pass 'cpu' or 'auto'"
         )
 
 
 class ValueNorm(nn.Module):
-    """A running mean and variance of returns, without the bias of its beginning.
+    """A running mean and variance of returns, with bias correction.
 
-    m <- d m + (1 - d) mean(batch), the same for squares and for the weight w of all batches (1
-    each); the mean is m / w. This is ValueNorm of Yu et al. (The Surprising Effectiveness of
-    PPO in Cooperative Multi-Agent Games, 2022), and Adam's correction of bias. The sums are
-    float64, and part of the ``state_dict``. Before the first ``update`` nothing is scaled.
+    m <- d m + (1 - d) mean(batch); the squares and the weight w (1 per batch) are averaged in the
+    same way. The mean is m / w. This is ValueNorm of Yu et al. (The Surprising Effectiveness of PPO
+    in Cooperative Multi-Agent Games, 2022), with Adam's bias correction. The sums are float64 and
+    part of the ``state_dict``. Before the first ``update``, values are not scaled.
     """
 
     total: torch.Tensor
@@ -274,7 +275,7 @@ class ValueNorm(nn.Module):
         return math.sqrt(max(variance, SMALLEST_VARIANCE, 1e-12 * self.mean**2))
 
     def update(self, returns: torch.Tensor) -> None:
-        """Account for ``returns`` [R]; an empty batch changes nothing."""
+        """Include ``returns`` [R]; an empty batch has no effect."""
         if not self.enabled or not returns.numel():
             return
         wide = returns.detach().to(torch.float64)
@@ -286,11 +287,11 @@ class ValueNorm(nn.Module):
             mean.mul_(self.decay).add_(new.to(mean.device), alpha=1 - self.decay)
 
     def normalize(self, returns: torch.Tensor) -> torch.Tensor:
-        """Scale ``returns`` [R] for the critic."""
+        """Normalize ``returns`` [R] for the critic."""
         return (returns - self.mean) / self.scale
 
     def restore(self, values: torch.Tensor) -> torch.Tensor:
-        """Scale the critic's ``values`` back."""
+        """Convert the critic's normalized ``values`` to returns."""
         return values * self.scale + self.mean
 
     @property
@@ -302,39 +303,41 @@ class ValueNorm(nn.Module):
 
 
 class Picked(NamedTuple):
-    """The R decisions of some sequences, and how they are laid out to be unrolled."""
+    """The R decisions of selected sequences, and their layout for unrolling."""
 
-    decisions: Array  # int64 [R] numbered as in Sequences
-    padded: Array  # int64 [L, S] their positions in ``decisions``, sequence by sequence
-    at: Array  # int64 [R] where each of them stands in ``padded``, flattened
+    decisions: Array  # int64 [R] decision numbers, see Sequences
+    padded: Array  # int64 [L, S] index in ``decisions`` of step l of sequence s
+    at: Array  # int64 [R] index of each decision in the flattened ``padded``
 
 
 class Sequences:
-    """The decisions of a rollout, as the sequences that a recurrent network goes through.
+    """The decisions of a rollout, arranged as sequences for a recurrent network.
 
-    A sequence is what one column decided in one episode; steps in which it does not act leave no
-    trace in it. Decisions are numbered in the order of ``acted`` [T, C], flattened.
+    A sequence contains the decisions of one column in one episode, without steps in which it does
+    not act. Decisions are numbered in the order of the flattened ``acted`` [T, C].
     """
 
     def __init__(self, acted: Array, begins: Array) -> None:
-        """``begins`` bool [T, C] tells where an episode begins within the rollout."""
+        """``begins`` bool [T, C] is True if an episode starts at that step of the rollout."""
         columns = acted.shape[1]
         self.acted = acted
-        self.episode = begins.cumsum(axis=0)  # [T, C] 0: the one that was going on
+        self.episode = begins.cumsum(axis=0)  # [T, C] 0: started before the rollout
         t, c = np.nonzero(acted)
-        self.rows = t * columns + c  # int64 [R] of the decisions in [T * C]
+        self.rows = t * columns + c  # int64 [R] index of each decision in [T * C]
         keys, self.sequence = np.unique(self.episode[t, c] * columns + c, return_inverse=True)
         self.column = keys % columns  # int64 [S]
-        self.goes_on = keys < columns  # bool [S] whether it began before the rollout
+        self.continues = keys < columns  # bool [S] started before the rollout
         self.lengths = np.bincount(self.sequence, minlength=len(keys))
         self._starts = np.concatenate([[0], self.lengths.cumsum()[:-1]]).astype(np.int64)
-        self._order = np.argsort(self.sequence, kind="stable")  # decisions, by sequence
+        self._order = np.argsort(
+            self.sequence, kind="stable"
+        )  # decision numbers, sorted by sequence
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     def pick(self, chosen: Array) -> Picked:
-        """Return the decisions of ``chosen`` sequences [S]."""
+        """Return the decisions of the ``chosen`` sequences [S], with their layout."""
         lengths = self.lengths[chosen]
         rank = np.arange(int(lengths.max(initial=0)))[:, None]  # [L, 1]
         inside = rank < lengths  # [L, S]
@@ -344,13 +347,13 @@ class Sequences:
         return Picked(decisions, padded, np.flatnonzero(inside))
 
     def hidden_at_start(self, chosen: Array, hidden: Array) -> Array:
-        """Return the hidden states [S, H] that ``chosen`` sequences start with; ``hidden`` [C, H]
-        is that of the columns at the rollout's beginning."""
-        goes_on = self.goes_on[chosen][:, None]
-        return np.where(goes_on, hidden[self.column[chosen]], np.float32(0))
+        """Return the initial hidden states [S, H] of the ``chosen`` sequences. ``hidden`` [C, H] is
+        the state of the columns at the start of the rollout."""
+        continues = self.continues[chosen][:, None]
+        return np.where(continues, hidden[self.column[chosen]], np.float32(0))
 
     def last_decision(self) -> Array:
-        """Return each step's latest decision of the same episode: int64 [T, C]; -1: none."""
+        """Return the number of the latest decision in the same episode: int64 [T, C]; -1: none."""
         t = np.arange(len(self.acted))[:, None]
         latest = np.maximum.accumulate(np.where(self.acted, t, -1))
         first = np.maximum.accumulate(np.where(np.diff(self.episode, axis=0, prepend=0) > 0, t, 0))
@@ -367,8 +370,10 @@ def unroll(
     chosen: Array,
     hidden: Array,
 ) -> tuple[torch.Tensor, Array]:
-    """Return the hidden states [R, H] of ``network`` after the decisions of ``chosen`` sequences,
-    of ``parts`` [T * C, ...], and the decisions' numbers [R]; ``hidden`` as in Sequences."""
+    """Return the hidden states [R, H] of ``network`` after the decisions of the ``chosen``
+    sequences, and the decision numbers [R].
+
+    ``parts`` [T * C, ...] are the network inputs, ``hidden`` is as in ``Sequences``."""
     to = sequences.pick(chosen)
     rows = learner.tensor(sequences.rows[to.decisions])
     states = network.unroll(
@@ -381,10 +386,10 @@ def unroll(
 
 
 class HiddenState:
-    """Hidden states of one policy's actor and critic before the next step: float32 [C, H] each.
+    """Hidden states of a policy's actor and critic before the next step: float32 [C, H] each.
 
-    They are 0 where an episode begins. ``actor_before`` and ``critic_before`` are those before the
-    rollout's first step.
+    They are 0 at the start of an episode. ``actor_before`` and ``critic_before`` are the states
+    before the first step of the rollout.
     """
 
     def __init__(self, group: AgentGroup, num_envs: int, units: int) -> None:
@@ -394,9 +399,9 @@ class HiddenState:
         self.begin_rollout()
 
     def begin_rollout(self) -> None:
-        """Keep the states that the rollout begins with."""
+        """Store the current states as the initial states of the rollout."""
         self.actor_before, self.critic_before = self.actor.copy(), self.critic.copy()
 
     def reset(self, env_rows: Array) -> None:
-        """Let the actor begin anew in ``env_rows``; the critic follows when it is asked."""
+        """Reset the actor's states in ``env_rows``; ``compute_values`` resets the critic's."""
         self.actor.reshape(self.shape)[env_rows] = 0

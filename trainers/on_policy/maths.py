@@ -1,7 +1,8 @@
 """The mathematics of proximal policy optimization, as pure functions.
 
-Time runs along the first axis, T steps; C are columns, a copy's agent each. An agent's time is its
-own decisions: gamma and lambda apply once per decision, whatever happens between two of them.
+Axis 0 is time with T steps; C are columns, one per environment copy and agent. Discounting counts
+an agent's own decisions: gamma and lambda apply once per decision, however many env steps lie
+between two decisions.
 """
 
 from __future__ import annotations
@@ -39,27 +40,27 @@ def gae(
     gae_lambda: float,
     valid: Array | None = None,
 ) -> Array:
-    """Return generalized advantages of each agent's own decisions: float32 [T, C], else 0.
+    """Return generalized advantages of the agents' decisions: float32 [T, C]; 0 for other steps.
 
-    Where all act in every step this is equation 16 of Schulman et al., High-Dimensional Continuous
-    Control Using Generalized Advantage Estimation (2016):
+    If all agents act in every step, this is equation 16 of Schulman et al., High-Dimensional
+    Continuous Control Using Generalized Advantage Estimation (2016):
     A_t = delta_t + gamma lambda A_{t+1}, delta_t = r_t + gamma V_{t+1} - V_t. In general t and t+1
-    are two successive decisions of the agent, and r_t sums, undiscounted, its rewards from the
-    first up to the second.
+    are two successive decisions of the agent, and r_t is the undiscounted sum of its rewards from
+    the first decision up to the second.
 
     | argument | |
     |---|---|
-    | ``reward`` | [T, C] of step t |
-    | ``value`` | [T, C] V of the observation before step t; counts where the agent acted |
-    | ``acted`` | bool [T, C] whether step t was its decision |
-    | ``ended`` | bool [T, C] whether its episode ended in step t, by the rules or the time limit |
-    | ``final_obs_value`` | [T, C] where it ended: 0 by the rules, V(final obs) by the limit |
+    | ``reward`` | [T, C] reward of step t |
+    | ``value`` | [T, C] V of the observation before step t; used only if the agent acted |
+    | ``acted`` | bool [T, C] True if step t was a decision of the agent |
+    | ``ended`` | bool [T, C] True if its episode ended in step t, terminated or truncated |
+    | ``final_obs_value`` | [T, C] if ended: 0 if terminated, V(final obs) if truncated |
     | ``bootstrap_value`` | [C] V of the observation after the last step |
-    | ``valid`` | bool [T, C] of the decisions, those that ``valid_decisions`` finds; None: all |
+    | ``valid`` | bool [T, C] decisions selected by ``valid_decisions``; None: all |
 
-    A reward before an agent's first decision of an episode, or for a decision of the rollout
-    before, is in no advantage. A decision that is not ``valid`` has advantage 0, and those before
-    it look no further. Raises ValueError where shapes differ.
+    Rewards before an agent's first decision of an episode are ignored, and so are rewards for a
+    decision in the previous rollout. A decision that is not ``valid`` has advantage 0, and the
+    advantages of earlier decisions stop there. Raises ValueError if shapes differ.
     """
     _require_shapes(
         reward=reward, value=value, acted=acted, ended=ended, final_obs_value=final_obs_value
@@ -67,56 +68,58 @@ def gae(
     if reward.ndim != 2 or bootstrap_value.shape != reward.shape[1:]:
         raise ValueError(
             f"reward is {reward.shape}, bootstrap_value {bootstrap_value.shape}; "
-            "give [T, C] and [C]"
+            "expected [T, C] and [C]"
         )
     advantage = np.zeros(reward.shape, dtype=np.float32)
-    pending = np.zeros(bootstrap_value.shape)  # rewards since the decision that is still to come
+    pending = np.zeros(
+        bootstrap_value.shape
+    )  # rewards after the next decision found in this backward pass
     next_value = bootstrap_value.astype(np.float64)
     next_advantage = np.zeros(bootstrap_value.shape)
     for t in range(len(reward) - 1, -1, -1):
         if ended[t].any():
-            # Later rewards belong to the next episode, in which it did not act yet.
+            # Later rewards belong to the next episode, in which the agent has not acted yet.
             pending = np.where(ended[t], 0.0, pending)
             next_value = np.where(ended[t], final_obs_value[t], next_value)
             next_advantage = np.where(ended[t], 0.0, next_advantage)
         pending = pending + reward[t]
         delta = pending + gamma * next_value - value[t]
-        here = delta + gamma * gae_lambda * next_advantage
+        estimate = delta + gamma * gae_lambda * next_advantage
         if valid is not None:
-            here = np.where(valid[t], here, 0.0)
+            estimate = np.where(valid[t], estimate, 0.0)
         if acted[t].all():
-            pending, next_value, next_advantage = np.zeros_like(pending), value[t], here
-            advantage[t] = here
+            pending, next_value, next_advantage = np.zeros_like(pending), value[t], estimate
+            advantage[t] = estimate
         else:
             pending = np.where(acted[t], 0.0, pending)
             next_value = np.where(acted[t], value[t], next_value)
-            next_advantage = np.where(acted[t], here, next_advantage)
-            advantage[t] = np.where(acted[t], here, 0.0)
+            next_advantage = np.where(acted[t], estimate, next_advantage)
+            advantage[t] = np.where(acted[t], estimate, 0.0)
     return advantage
 
 
 def valid_decisions(*, acted: Array, ended: Array, acts_next: Array) -> Array:
-    """Return the decisions whose outcome is in the rollout: bool [T, C].
+    """Return the decisions with a complete outcome in the rollout: bool [T, C].
 
-    After it the agent decides again (``acted`` [T, C]), its episode ends (``ended`` [T, C]), or it
-    is to decide where the rollout stops (``acts_next`` [C]). Else others still move, and its reward
-    may be to come: its observation there is no state that a critic learns about, and to discount to
-    it would count a step of an agent's time that is none.
+    A decision is valid if the agent decides again later (``acted`` [T, C]), if its episode ends
+    (``ended`` [T, C]), or if the agent acts next at the end of the rollout (``acts_next`` [C]).
+    Otherwise other agents still move, and its reward may be incomplete. The critic is not trained
+    on the observation at that point, and discounting would count a step that is not a decision.
     """
     _require_shapes(acted=acted, ended=ended)
-    found = np.zeros(acted.shape, dtype=bool)
-    sure = np.asarray(acts_next, dtype=bool)
+    valid = np.zeros(acted.shape, dtype=bool)
+    known_outcome = np.asarray(acts_next, dtype=bool)
     for t in range(len(acted) - 1, -1, -1):
-        sure = sure | ended[t]
-        found[t] = acted[t] & sure
-        sure = sure | acted[t]
-    return found
+        known_outcome = known_outcome | ended[t]
+        valid[t] = acted[t] & known_outcome
+        known_outcome = known_outcome | acted[t]
+    return valid
 
 
 def normalized(advantage: Array) -> Array:
-    """Return ``advantage`` [R] with mean 0 and standard deviation 1; all 0 where they are equal.
+    """Return ``advantage`` [R] with mean 0 and standard deviation 1; all 0 if all are equal.
 
-    A difference that rounding could have made counts as none.
+    Differences within rounding error count as equal.
     """
     if not len(advantage):
         return advantage
@@ -132,10 +135,10 @@ def normalized(advantage: Array) -> Array:
 def clipped_surrogate(
     log_ratio: torch.Tensor, advantage: torch.Tensor, clip_range: float
 ) -> torch.Tensor:
-    """Return the loss of each decision [R], with the ratio r = exp(``log_ratio``).
+    """Return the policy loss of each decision [R], with the ratio r = exp(``log_ratio``).
 
     -min(r A, clip(r, 1 - clip_range, 1 + clip_range) A), the negative of equation 7 of Schulman et
-    al., Proximal Policy Optimization Algorithms (2017). Raises ValueError where shapes differ.
+    al., Proximal Policy Optimization Algorithms (2017). Raises ValueError if shapes differ.
     """
     _require_shapes(log_ratio=log_ratio, advantage=advantage)
     ratio = log_ratio.exp()
@@ -151,23 +154,23 @@ def value_loss(
     old_value: torch.Tensor | None = None,
     clip_range: float | None = None,
 ) -> torch.Tensor:
-    """Return the loss of each predicted ``value`` [R]: 0.5 e^2, e = ``value`` - ``target``.
+    """Return the loss of each predicted ``value`` [R]: 0.5 e^2 with e = ``value`` - ``target``.
 
-    With ``huber_delta`` d, where abs(e) > d: d (abs(e) - d / 2), after Huber (1964). With
-    ``clip_range``, the larger of the losses of ``value`` and of ``value`` kept within that of what
-    was predicted before the update, ``old_value``, as Yu et al. do it (The Surprising Effectiveness
-    of PPO in Cooperative Multi-Agent Games, 2022, appendix). Raises ValueError where shapes differ,
-    or ``old_value`` is missing.
+    With ``huber_delta`` d, the loss is d (abs(e) - d / 2) for abs(e) > d, after Huber (1964). With
+    ``clip_range``, it is the maximum of two losses: of ``value``, and of ``value`` clipped to
+    within ``clip_range`` of ``old_value``, the prediction before the update. See Yu et al. (The
+    Surprising Effectiveness of PPO in Cooperative Multi-Agent Games, 2022, appendix). Raises
+    ValueError if shapes differ, or ``old_value`` is missing.
     """
     _require_shapes(value=value, target=target)
 
     def loss(predicted: torch.Tensor) -> torch.Tensor:
         if huber_delta is None:
             return 0.5 * (predicted - target).square()
-        found: torch.Tensor = nn.functional.huber_loss(
+        huber: torch.Tensor = nn.functional.huber_loss(
             predicted, target, reduction="none", delta=huber_delta
         )
-        return found
+        return huber
 
     if clip_range is None:
         return loss(value)
@@ -181,13 +184,13 @@ def value_loss(
 def clip_gradient(parameters: Sequence[nn.Parameter], max_norm: float) -> torch.Tensor:
     """Scale the gradients of ``parameters`` to a common norm of at most ``max_norm``.
 
-    Returns their norm before. The same as ``nn.utils.clip_grad_norm_``, without its grouping of
+    Returns their norm before scaling. Same as ``nn.utils.clip_grad_norm_``, without grouping the
     tensors by device and dtype.
     """
-    gradients = [each.grad for each in parameters if each.grad is not None]
-    if not gradients:  # no term of the loss hangs on them
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    if not gradients:  # the loss does not depend on these parameters
         return torch.zeros(())
-    norms = torch.stack([torch.linalg.vector_norm(each) for each in gradients])
+    norms = torch.stack([torch.linalg.vector_norm(gradient) for gradient in gradients])
     norm: torch.Tensor = torch.linalg.vector_norm(norms)
     scale = (max_norm / (norm + 1e-6)).clamp(max=1.0)
     for gradient in gradients:
@@ -196,19 +199,19 @@ def clip_gradient(parameters: Sequence[nn.Parameter], max_norm: float) -> torch.
 
 
 def kl_estimate(log_ratio: torch.Tensor) -> torch.Tensor:
-    """Return r - 1 - log r >= 0 of each decision [R]: r = exp(``log_ratio``) = new / old.
+    """Return r - 1 - log r >= 0 for each decision [R], with r = exp(``log_ratio``) = new / old.
 
-    Its mean over decisions of the old policy is an unbiased estimate of KL(old || new) of little
-    variance, and so is its gradient (Schulman, Approximating KL Divergence, 2020).
+    Its mean over decisions of the old policy is an unbiased, low-variance estimate of
+    KL(old || new); its gradient is unbiased as well (Schulman, Approximating KL Divergence, 2020).
     """
-    # expm1, since r - 1 loses all digits of small changes.
+    # expm1, because r - 1 loses all digits of small changes.
     return torch.expm1(log_ratio) - log_ratio
 
 
 def explained_variance(prediction: Array, target: Array) -> float:
     """Return 1 - Var(target - prediction) / Var(target): at most 1; 0 for a constant prediction.
 
-    Where the target does not vary it says nothing, and is 0. Raises ValueError where shapes differ.
+    A constant target also gives 0. Raises ValueError if shapes differ.
     """
     _require_shapes(prediction=prediction, target=target)
     spread = float(np.var(target, dtype=np.float64)) if target.size else 0.0
@@ -220,7 +223,7 @@ def explained_variance(prediction: Array, target: Array) -> float:
 def adapted_penalty(coefficient: float, divergence: float, target: float) -> float:
     """Return the weight of the KL penalty for the next update: section 4 of Schulman et al. (2017).
 
-    Doubled where ``divergence`` exceeded 1.5 times the ``target``, halved below target / 1.5.
+    The weight doubles if ``divergence`` > 1.5 ``target``, and halves if it is < ``target`` / 1.5.
     """
     if divergence > 1.5 * target:
         return min(2.0 * coefficient, 1e6)
@@ -233,4 +236,4 @@ def _require_shapes(**arrays: Array | torch.Tensor) -> None:
     shapes = {name: tuple(array.shape) for name, array in arrays.items()}
     if len(set(shapes.values())) > 1:
         listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-        raise ValueError(f"{listed}: give arrays of one shape")
+        raise ValueError(f"{listed}: expected equal shapes")

@@ -1,4 +1,4 @@
-"""A rollout taken in parts, and the metrics of an update."""
+"""Minibatches of a rollout, and the metrics of an update."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["Metrics", "Minibatches"]
 
 
 class Minibatches:
-    """The valid decisions of a rollout in shuffled parts, with the networks' outputs of the moment.
+    """The valid decisions of a rollout in shuffled minibatches, with current network outputs.
 
-    A unit is a decision; of recurrent networks a sequence, which is unrolled from its beginning.
+    A unit is a decision; for recurrent networks it is a sequence, unrolled from its start.
     """
 
     def __init__(
@@ -36,11 +36,12 @@ class Minibatches:
         progress: float,
         env_steps: int,
     ) -> None:
-        """``critic_obs`` [T + 1, B, P, ...]; ``old_value`` float32 [T, C] by the critic's scale;
-        ``valid`` bool [T, C]: what is learned from; ``sequences`` of recurrent networks."""
+        """Store the arguments: ``critic_obs`` [T + 1, B, P, ...]; ``old_value`` float32 [T, C] in
+        the critic's scale; ``valid`` bool [T, C], the decisions to train on; ``sequences`` only for
+        recurrent networks."""
         self.learner = learner
         self.sequences, self.hidden = sequences, hidden
-        self.moment: dict[str, Any] = {"progress": progress, "env_steps": env_steps}
+        self.timing: dict[str, Any] = {"progress": progress, "env_steps": env_steps}
         self.units = np.flatnonzero(valid) if sequences is None else np.arange(len(sequences))
         arrays: list[Array] = [buffer.vector, *buffer.images]
         self.actor_obs = [learner.tensor(values[:-1]).flatten(0, 2) for values in arrays]
@@ -66,16 +67,18 @@ class Minibatches:
     def epoch(
         self, number: int, rng: np.random.Generator, parts: int
     ) -> Iterator[tuple[Minibatch, Outputs]]:
-        """Yield all units once, shuffled, in ``parts``; those without a valid decision are left
-        out. Networks are run when their turn comes."""
+        """Yield all units once, shuffled, in ``parts`` minibatches. Minibatches without a valid
+        decision are skipped. The networks run when a minibatch is requested."""
         for chosen in np.array_split(rng.permutation(self.units), parts):
             logits, values, rows = self._forward(chosen)
             if not len(rows):
                 continue
-            taken: Any = {name: each.index_select(0, rows) for name, each in self.decisions.items()}
-            extras = {name: each.index_select(0, rows) for name, each in self.extras.items()}
+            selected: Any = {
+                name: values.index_select(0, rows) for name, values in self.decisions.items()
+            }
+            extras = {name: values.index_select(0, rows) for name, values in self.extras.items()}
             minibatch = Minibatch(
-                **{**taken, **self.moment, "epoch": number, "extras": extras},
+                **{**selected, **self.timing, "epoch": number, "extras": extras},
                 kl_coef=self.learner.kl_coef,
                 stay_coef=self.learner.stay_coef,
             )
@@ -84,7 +87,7 @@ class Minibatches:
             yield minibatch, Outputs(distribution, log_prob, values)
 
     def _forward(self, chosen: Array) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return the actor's outputs [R, ...] and the critic's [R] for the valid decisions of
+        """Return the actor's outputs [R, ...] and the critic's [R] for the valid decisions of the
         ``chosen`` units, and their rows int64 [R] in [T * C]."""
         learner, sequences = self.learner, self.sequences
         actor, critic = learner.actor, learner.critic
@@ -92,7 +95,7 @@ class Minibatches:
             rows = learner.tensor(chosen)
             logits = actor([part.index_select(0, rows) for part in self.actor_obs])
             return logits, critic([p.index_select(0, rows) for p in self.critic_obs])[:, 0], rows
-        # Decisions that are not learned from are gone through too: later ones depend on them.
+        # Unroll invalid decisions as well, because the states of later decisions depend on them.
         hidden = self.hidden
         states, numbers = unroll(
             learner, actor, self.actor_obs, sequences, chosen, hidden.actor_before
@@ -120,18 +123,18 @@ class Metrics:
 
     @property
     def names(self) -> list[str]:
-        """The metrics of any minibatch, in their order."""
-        found = (name for epoch in self._epochs for metrics, _ in epoch for name in metrics)
-        return list(dict.fromkeys(found))
+        """The names of all metrics, in order of appearance."""
+        names = (name for epoch in self._epochs for metrics, _ in epoch for name in metrics)
+        return list(dict.fromkeys(names))
 
     def mean(self, name: str, over: Over = "update") -> float:
-        """Return the mean of a metric over the minibatches that have it: all, or those of the first
-        or last epoch; 0 where there are none."""
+        """Return the mean of a metric over all minibatches that have it, or only those of the first
+        or last epoch; 0 if no minibatch has it."""
         epochs = {"update": slice(None), "first_epoch": slice(1), "last_epoch": slice(-1, None)}
-        found = [e for epoch in self._epochs[epochs[over]] for e in epoch if name in e[0]]
-        total = sum(decisions for _, decisions in found)
-        return sum(metrics[name] * n for metrics, n in found) / total if total else 0.0
+        entries = [e for epoch in self._epochs[epochs[over]] for e in epoch if name in e[0]]
+        total = sum(decisions for _, decisions in entries)
+        return sum(metrics[name] * n for metrics, n in entries) / total if total else 0.0
 
     def means(self, reports: Mapping[str, Over], over: Over = "update") -> dict[str, float]:
-        """Return the mean of each metric, over what ``reports`` says of it, else ``over``."""
+        """Return the mean of each metric, over the minibatches in ``reports``, else in ``over``."""
         return {name: self.mean(name, reports.get(name, over)) for name in self.names}

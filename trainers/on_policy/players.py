@@ -1,4 +1,4 @@
-"""Who plays in training: what learns, and the players that it trains against."""
+"""The players during training: the learners and their opponents."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Extras = Callable[[Distribution], Mapping[str, torch.Tensor]]
 
 
 class LearnedPlayer:
-    """Plays the agents of one group with its actor, and moves the actor's hidden state."""
+    """Plays the agents of one group with its actor, and updates the actor's hidden state."""
 
     def __init__(
         self,
@@ -29,11 +29,11 @@ class LearnedPlayer:
         rng: torch.Generator,
         extras: Extras | None = None,
     ) -> None:
-        """``extras`` tells what is kept of the distribution for the loss."""
+        """``extras`` returns the distribution parameters to store for the loss."""
         self.learner, self.hidden, self.rng, self.extras = learner, hidden, rng, extras
 
     def act(self, buffer: GroupBuffer, t: int, observations: Mapping[str, Observation]) -> None:
-        """Sample the actions of step ``t``, with their log-probabilities, where agents act."""
+        """Sample the actions of step ``t`` for the acting agents, with log-probabilities."""
         acting = buffer.decides(t)  # [C]
         rows = None if acting.all() else np.flatnonzero(acting)
         action, log_prob = buffer.action[t], buffer.log_prob[t]  # views [B, P, ...]
@@ -53,8 +53,8 @@ class LearnedPlayer:
             if hidden.shape[1]:
                 hidden[at] = after.cpu().numpy()
             if (start := self.learner.start) is not None:
-                seen = buffer.tensors(t, rows, self.learner.device)
-                buffer.store_extras(t, at, start.extras(self.learner, *seen, at))
+                inputs = buffer.tensors(t, rows, self.learner.device)
+                buffer.store_extras(t, at, start.extras(self.learner, *inputs, at))
 
     def sample_unplayed(
         self,
@@ -63,9 +63,9 @@ class LearnedPlayer:
         observations: Mapping[str, Observation],
         env_rows: Array | None = None,
     ) -> None:
-        """Sample actions for moment ``at``, which is not played on: no hidden state moves.
+        """Sample actions for the observations at ``at``, without playing them: hidden states stay.
 
-        It is one of ``env_rows`` [D]; None: of all environments.
+        ``env_rows`` [D] are the environment copies of these observations; None: all.
         """
         action, rows = buffer.action[at], np.flatnonzero(buffer.acting[at])
         action[...] = 0
@@ -79,7 +79,7 @@ class LearnedPlayer:
         action.reshape(-1, *action.shape[2:])[rows] = sampled.cpu().numpy()
 
     def reset(self, env_rows: Array) -> None:
-        """Begin anew in ``env_rows``, whose episodes are over."""
+        """Reset the hidden states in ``env_rows``, after the end of their episodes."""
         self.hidden.reset(env_rows)
         if self.learner.start is not None:
             self.learner.start.hidden.reset(env_rows)
@@ -87,7 +87,7 @@ class LearnedPlayer:
     def _sample(
         self, buffer: ObservationBuffer, at: Any, rows: Array | None, hidden: Array
     ) -> tuple[Distribution, torch.Tensor, torch.Tensor]:
-        """Return the distribution of actions, those drawn [R, ...], and the hidden states after."""
+        """Return the distribution, the sampled actions [R, ...], and the next hidden states."""
         learner = self.learner
         parts, mask = buffer.tensors(at, rows, learner.device)
         outputs, after = learner.actor.step(parts, learner.tensor(hidden))
@@ -96,14 +96,14 @@ class LearnedPlayer:
 
 
 class OpponentPlayer:
-    """One of the ``opponents``, as the trainer asks those who play: see ``LearnedPlayer``."""
+    """One of the ``opponents``, with the interface of ``LearnedPlayer``."""
 
     def __init__(self, opponents: Opponents, agent: str) -> None:
         self.opponents, self.agent = opponents, agent
 
     def act(self, buffer: GroupBuffer, t: int, observations: Mapping[str, Observation]) -> None:
-        wanted = buffer.acting[t][:, 0]
-        buffer.action[t][:, 0] = self.opponents.act(self.agent, observations[self.agent], wanted)
+        acting = buffer.acting[t][:, 0]
+        buffer.action[t][:, 0] = self.opponents.act(self.agent, observations[self.agent], acting)
 
     def sample_unplayed(
         self,
@@ -112,8 +112,8 @@ class OpponentPlayer:
         observations: Mapping[str, Observation],
         env_rows: Array | None = None,
     ) -> None:
-        obs, wanted = observations[self.agent], buffer.acting[at][:, 0]
-        actions = self.opponents.sample_unplayed(self.agent, obs, wanted, env_rows)
+        obs, acting = observations[self.agent], buffer.acting[at][:, 0]
+        actions = self.opponents.sample_unplayed(self.agent, obs, acting, env_rows)
         buffer.action[at][:, 0] = actions
 
     def reset(self, env_rows: Array) -> None:

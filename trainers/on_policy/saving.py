@@ -1,4 +1,4 @@
-"""Checkpoints of in-house trainers as named arrays; nothing is loaded unchecked."""
+"""Checkpoints of in-house trainers as named arrays, validated before loading."""
 
 from __future__ import annotations
 
@@ -36,20 +36,22 @@ __all__ = [
 
 
 def save(trainer: Any) -> Content:
-    """Return all that decides how training of an OnPolicyTrainer goes on."""
+    """Return the complete training state of an OnPolicyTrainer."""
     document: dict[str, Any] = {
         "env_steps": trainer.env_steps,
         "shuffles": trainer.shuffle_rng.bit_generator.state,
-        "kl_coef": {name: each.kl_coef for name, each in trainer.learners.items()},
+        "kl_coef": {name: learner.kl_coef for name, learner in trainer.learners.items()},
     }
     if stays := {
-        n: each.stay_coef for n, each in trainer.learners.items() if each.start is not None
+        n: learner.stay_coef for n, learner in trainer.learners.items() if learner.start is not None
     }:
         document["stay_coef"] = stays
     arrays = {"generators": {"chance": trainer.action_rng.get_state().numpy().copy()}}
     for name, learner in trainer.learners.items():
         arrays |= policy_arrays(name, learner)
-    snapshot = None if trainer.snapshot is None else dict(trainer.snapshot)  # loaded, not begun
+    snapshot = (
+        None if trainer.snapshot is None else dict(trainer.snapshot)
+    )  # loaded, but training has not started
     if trainer.batch is not None and trainer.resumes_exactly and trainer.obs is not None:
         snapshot = dict(trainer.batch.snapshot())
     if snapshot is not None:
@@ -59,7 +61,7 @@ def save(trainer: Any) -> Content:
         if trainer.opponents.policies:
             document["opponents"], arrays["opponents"] = trainer.opponents.save()
         if hidden := _hidden_states(trainer):
-            arrays["memory"] = {key: each.copy() for key, each in hidden.items()}
+            arrays["memory"] = {key: values.copy() for key, values in hidden.items()}
     if trainer.casting is not None:
         document["self_play"], files = trainer.casting.save()
         arrays |= files
@@ -67,10 +69,10 @@ def save(trainer: Any) -> Content:
 
 
 def load(trainer: Any, content: Content) -> None:
-    """Let a trainer go on from what ``save`` gave.
+    """Restore a trainer from the result of ``save``.
 
-    Raises CheckpointError where it does not fit: before anything changes, where files, names,
-    shapes or dtypes differ.
+    Raises CheckpointError if the content does not fit. Different files, names, shapes or dtypes are
+    detected before the trainer changes.
     """
     with checkpoint_of(trainer.name):
         _load(trainer, content.documents["trainer"], content.arrays)
@@ -94,7 +96,7 @@ def _load(
         if learner.start is not None:
             learner.set_penalties(stay_coef=float(document["stay_coef"][name]))
         if document["env_steps"]:
-            learner.gradient_checks.clear()  # they are for the first update alone
+            learner.gradient_checks.clear()  # these checks apply only to the first update
     trainer.shuffle_rng.bit_generator.state = document["shuffles"]
     trainer.action_rng.set_state(torch.from_numpy(arrays["generators"]["chance"].copy()))
     snapshot = {**document["environment"], "arrays": arrays["environment"]} if exact else None
@@ -113,16 +115,16 @@ def _load(
 
 
 def _hidden_states(trainer: Any) -> dict[str, Array]:
-    found: dict[str, Array] = {}
+    states: dict[str, Array] = {}
     for name, hidden in trainer.hidden.items():
-        found |= {f"{name}.actor": hidden.actor, f"{name}.critic": hidden.critic}
+        states |= {f"{name}.actor": hidden.actor, f"{name}.critic": hidden.critic}
         if (start := trainer.learners[name].start) is not None:
-            found[f"{name}.start"] = start.hidden.actor
-    return {key: each for key, each in found.items() if each.shape[1]}  # of those with a memory
+            states[f"{name}.start"] = start.hidden.actor
+    return {key: values for key, values in states.items() if values.shape[1]}  # only with memory
 
 
 def export(learners: Iterable[Learner], folder: Path, model: Any = None) -> list[Path]:
-    """Write the actors of ``learners``: see ``write_actor``. ``model`` made their encoders."""
+    """Write the actors of ``learners``: see ``write_actor``. ``model`` built their encoders."""
     paths = []
     for learner in learners:
         group, settings = learner.group, learner.settings
@@ -149,7 +151,7 @@ def export(learners: Iterable[Learner], folder: Path, model: Any = None) -> list
 
 
 def weights_of(trainer: Any) -> dict[str, Array]:
-    """Return copies of all weights of an OnPolicyTrainer, "<policy>.<name>" by name."""
+    """Return copies of all weights of an OnPolicyTrainer, named "<policy>.<name>"."""
     return {
         f"{name}.{key}": array
         for name, learner in trainer.learners.items()
@@ -158,19 +160,19 @@ def weights_of(trainer: Any) -> dict[str, Array]:
 
 
 def set_weights(trainer: Any, weights: Mapping[str, Array]) -> None:
-    """Give an OnPolicyTrainer the ``weights`` that ``weights_of`` took; optimizers stay.
+    """Set the ``weights`` of an OnPolicyTrainer, in the format of ``weights_of``.
 
-    Raises CheckpointError, before anything changes, where names, shapes or dtypes differ, and
-    NonFiniteError where a number is not finite.
+    Optimizers keep their state. Raises CheckpointError if names, shapes or dtypes differ, and
+    NonFiniteError for NaN or infinity, both before the weights change.
     """
-    given = {key: np.asarray(array) for key, array in weights.items()}
-    require_arrays("weights", given, shapes_of(weights_of(trainer)))
-    for key, array in given.items():
+    arrays = {key: np.asarray(array) for key, array in weights.items()}
+    require_arrays("weights", arrays, shapes_of(weights_of(trainer)))
+    for key, array in arrays.items():
         if not np.isfinite(array).all():
-            raise NonFiniteError(f"weights: {key!r} holds a number that is not finite")
+            raise NonFiniteError(f"weights: {key!r} contains NaN or infinity")
     for name, learner in trainer.learners.items():
-        own = {key: given[f"{name}.{key}"] for key in learner.state_dict()}
-        learner.load_state_dict({key: torch.from_numpy(a.copy()) for key, a in own.items()})
+        selected = {key: arrays[f"{name}.{key}"] for key in learner.state_dict()}
+        learner.load_state_dict({key: torch.from_numpy(a.copy()) for key, a in selected.items()})
 
 
 # --- Policies of any trainer ---------------------------------------------------------------------
@@ -179,7 +181,7 @@ def set_weights(trainer: Any, weights: Mapping[str, Array]) -> None:
 def write_actor(
     folder: Path, policy: str, weights: Mapping[str, Array], about: Mapping[str, Any]
 ) -> list[Path]:
-    """Write a policy's actor: <policy>.safetensors, and what it is made for, .json."""
+    """Write a policy's actor to <policy>.safetensors, and its description ``about`` to .json."""
     paths = [folder / f"{policy}.{kind}" for kind in ("safetensors", "json")]
     paths[0].write_bytes(encode_arrays(paths[0].name, weights))
     paths[1].write_bytes(encode_document(paths[1].name, about))
@@ -187,25 +189,27 @@ def write_actor(
 
 
 def policy_arrays(name: str, policy: Any) -> dict[str, dict[str, Array]]:
-    """Return the files of a policy: its weights, and its ``optimizer``'s moments.
+    """Return the files of a policy: its weights, and the moments of its ``optimizer``.
 
-    A moment is called "<number of the parameter>.<moment>"; before the first step there are none.
-    Raises CheckpointError for an optimizer that keeps anything but tensors and numbers.
+    A moment is named "<number of the parameter>.<moment>"; there are no moments before the first
+    step. Raises CheckpointError for an optimizer state that is not a tensor or a number.
     """
     state = policy.optimizer.state_dict()["state"]
-    moments = {f"{at}.{key}": each for at, own in state.items() for key, each in own.items()}
-    kept = {key: _tensor_of(key, each) for key, each in moments.items() if each is not None}
+    moments = {
+        f"{at}.{key}": value for at, entries in state.items() for key, value in entries.items()
+    }
+    tensors = {key: _tensor_of(key, value) for key, value in moments.items() if value is not None}
     return {
         f"policy_{name}": arrays_of(policy.state_dict()),
-        f"optimizer_{name}": arrays_of(kept),
+        f"optimizer_{name}": arrays_of(tensors),
     }
 
 
 def _tensor_of(key: str, value: Any) -> torch.Tensor:
     if not isinstance(value, torch.Tensor | int | float):
         raise CheckpointError(
-            f"the optimizer keeps {type(value).__name__} as {key}: a checkpoint holds tensors and "
-            "numbers alone; take another optimizer"
+            f"the optimizer state {key} has type {type(value).__name__}: checkpoints support only "
+            "tensors and numbers; use another optimizer"
         )
     if isinstance(value, float):
         return torch.tensor(value, dtype=torch.float64)
@@ -213,10 +217,10 @@ def _tensor_of(key: str, value: Any) -> torch.Tensor:
 
 
 def load_policy(name: str, policy: Any, files: Mapping[str, dict[str, Array]]) -> None:
-    """Give a policy of the same shape what ``policy_arrays`` took of another.
+    """Set a policy's weights and moments from the result of ``policy_arrays``.
 
-    Raises CheckpointError, before anything changes, where names, shapes or dtypes differ, and
-    KeyError where a file is missing.
+    Raises CheckpointError if names, shapes or dtypes differ, before the policy changes, and
+    KeyError for a missing file.
     """
     weights, moments = files[f"policy_{name}"], files[f"optimizer_{name}"]
     require_arrays(f"policy_{name}", weights, shapes_of(arrays_of(policy.state_dict())))
@@ -236,52 +240,56 @@ def load_policy(name: str, policy: Any, files: Mapping[str, dict[str, Array]]) -
 
 
 def require_finite_weights(name: str, policy: Any) -> None:
-    """Raise NonFiniteError where a weight of a policy of torch is not finite."""
+    """Raise NonFiniteError if a weight of a torch policy is not finite."""
     for key, values in policy.state_dict().items():
         if not torch.isfinite(values).all():
             raise NonFiniteError(
                 f"policy {name}: {key} is no longer finite. Training has diverged: try a smaller "
-                "learning_rate, and look at the last rows of progress.csv"
+                "learning_rate, and check the last rows of progress.csv"
             )
 
 
 def arrays_of(tensors: Mapping[str, torch.Tensor]) -> dict[str, Array]:
-    """Return copies of ``tensors`` as arrays."""
+    """Return copies of ``tensors`` as NumPy arrays."""
     return {key: value.detach().cpu().numpy().copy() for key, value in tensors.items()}
 
 
 def _expected_moments(policy: Any, moments: Iterable[str]) -> Shapes:
-    """Return those of the parameters that have any of ``moments``: no gradient may have reached
-    the others. Which there are is Adam's, or what another optimizer shows after a step."""
+    """Return the expected moments of parameters that have any of ``moments``; the other parameters
+    may never have had a gradient. Moments are those of Adam, or found by a trial step."""
     numbers = {key.partition(".")[0] for key in moments}
     of_a_step = isinstance(policy, Learner) and policy.make_optimizer is not adam
-    found = _moments_of_a_step(policy) if of_a_step else _usual_moments(policy)
-    return {key: each for key, each in found.items() if key.partition(".")[0] in numbers}
+    shapes = _moments_of_a_step(policy) if of_a_step else _usual_moments(policy)
+    return {key: shape for key, shape in shapes.items() if key.partition(".")[0] in numbers}
 
 
 def _usual_moments(policy: Any) -> Shapes:
-    """Return those of Adam, or of RMSprop where that is a policy's optimizer."""
+    """Return the moments of Adam, or of RMSprop if the policy uses it."""
     single = np.dtype(np.float32)
-    found: Shapes = {}
-    # A learner's own would be made by asking for it, which imports torch's compiler.
+    shapes: Shapes = {}
+    # Accessing a learner's optimizer would create it, which imports torch's compiler.
     rms_prop = not isinstance(policy, Learner) and isinstance(policy.optimizer, torch.optim.RMSprop)
     moments = ("square_avg",) if rms_prop else ("exp_avg", "exp_avg_sq")
-    for number, values in enumerate(each for each in policy.parameters() if each.requires_grad):
-        found[f"{number}.step"] = ((), single)
+    for number, values in enumerate(
+        parameter for parameter in policy.parameters() if parameter.requires_grad
+    ):
+        shapes[f"{number}.step"] = ((), single)
         for moment in moments:
-            found[f"{number}.{moment}"] = (tuple(values.shape), single)
-    return found
+            shapes[f"{number}.{moment}"] = (tuple(values.shape), single)
+    return shapes
 
 
 def _moments_of_a_step(learner: Learner) -> Shapes:
-    """Return those that a learner's optimizer has, once copies of the parameters took a step."""
-    learned = [each for each in learner.parameters() if each.requires_grad]
-    copies = [torch.nn.Parameter(torch.zeros_like(each)) for each in learned]
-    for each in copies:
-        each.grad = torch.zeros_like(each)
+    """Return the moments of a learner's optimizer after one step on copies of the parameters."""
+    learned = [parameter for parameter in learner.parameters() if parameter.requires_grad]
+    copies = [torch.nn.Parameter(torch.zeros_like(parameter)) for parameter in learned]
+    for parameter in copies:
+        parameter.grad = torch.zeros_like(parameter)
     optimizer = learner.make_optimizer(copies, learner.settings)
     optimizer.step()
     state = optimizer.state_dict()["state"]
-    moments = {f"{at}.{key}": each for at, own in state.items() for key, each in own.items()}
-    kept = {key: _tensor_of(key, each) for key, each in moments.items() if each is not None}
-    return shapes_of(arrays_of(kept))
+    moments = {
+        f"{at}.{key}": value for at, entries in state.items() for key, value in entries.items()
+    }
+    tensors = {key: _tensor_of(key, value) for key, value in moments.items() if value is not None}
+    return shapes_of(arrays_of(tensors))

@@ -21,16 +21,17 @@ CRITIC_INPUTS = ("state", "observations", "observations+actions")
 
 @dataclass(frozen=True)
 class OnPolicySettings:
-    """What every in-house trainer needs; an algorithm of one's own adds its own to them.
+    """Settings of every in-house trainer; a custom algorithm adds its fields in a subclass.
 
-    ValueError names a setting out of range. Trainers go through a rollout ``n_epochs`` times in
-    ``n_minibatches`` parts, where their settings have these; else once, as a whole.
+    Raises ValueError for a setting out of range. An update makes ``n_epochs`` passes over the
+    rollout in ``n_minibatches`` minibatches. Without these settings it makes one pass over the
+    whole rollout.
     """
 
     num_envs: int = setting(32)
     workers: int = setting(
         0,
-        "Number of processes for third-party environments; 0: this process plays them.",
+        "Number of worker processes for third-party environments; 0: no worker processes.",
         least=0,
         unit="processes",
         sizes="processes",
@@ -43,57 +44,61 @@ class OnPolicySettings:
     ent_coef: float | str = setting(0.0)
     ent_coef_end: float | None = setting(None)
     huber_delta: float | None = setting(
-        10.0, "Error from which the value loss is linear; none: quadratic everywhere.", above=0
+        10.0, "Error above which the value loss is linear (Huber); none: always quadratic.", above=0
     )
     normalize_values: bool = setting(
-        True, "Scale returns to mean 0 and deviation 1 for the critic."
+        True, "Normalize returns to mean 0 and standard deviation 1 for the critic."
     )
     value_decay: float = setting(
         0.99,
-        "Share of the mean and deviation of returns that each rollout keeps.",
+        "Decay per rollout of the running mean and deviation of returns.",
         least=0,
         below=1,
     )
     max_grad_norm: float = setting(
-        0.5, "Longest gradient, of actor and critic each; longer ones are scaled down.", above=0
+        0.5,
+        "Maximum gradient norm, for actor and critic separately; larger gradients are scaled down.",
+        above=0,
     )
     net_arch: tuple[int, ...] = setting((64, 64))
     cnn_arch: tuple[int, ...] | None = setting(
         None,
-        "Layers for images: filters of each, then units after them; none: by the image's size.",
+        "CNN for images: filters of each layer, then dense units; none: chosen by image size.",
         least=1,
         unit="filters or units",
         sizes="layers",
     )
     cnn_patch: int = setting(
         0,
-        "Side of the squares that an image is split into first; 0: layers alone.",
+        "Side of the square patches of the first CNN layer; 0: no patches.",
         least=0,
         unit="pixels",
     )
     activation: str = setting("relu")
     memory: int = setting(
         0,
-        "Size of a GRU in actor and critic that carries a hidden state; 0: none.",
+        "Hidden size of a GRU in actor and critic; 0: no GRU.",
         least=0,
         unit="units",
         sizes="units",
     )
     action_std: float = setting(
-        0.6, "Standard deviation of continuous actions at first; 1: half of the space.", above=0
+        0.6,
+        "Initial standard deviation of continuous actions; 1: half of the action range.",
+        above=0,
     )
     agent_id: bool = setting(True)
     device: str = setting(
         "auto",
-        "Device of the networks; auto: cuda for images, where there is one.",
+        "Device of the networks; auto: cuda for images if available, else cpu.",
         choices=("auto", "cpu", "cuda"),
-        common="it is chosen for all policies at once",
+        common="all policies run on the same device",
     )
 
     def __post_init__(self) -> None:
         check_settings(self)
         if self.cnn_arch is not None and len(self.cnn_arch) < 2:
-            raise ValueError(f"cnn_arch={self.cnn_arch}: give filters and units, such as (32, 128)")
+            raise ValueError(f"cnn_arch={self.cnn_arch}: pass filters and units, such as (32, 128)")
 
 
 # --- Policy gradient -----------------------------------------------------------------------------
@@ -101,7 +106,7 @@ class OnPolicySettings:
 
 @dataclass(frozen=True)
 class PGSettings(OnPolicySettings):
-    """Settings of policy gradient: one step of the optimizer for each rollout, so short ones."""
+    """Settings of policy gradient: one optimizer step per rollout, with short rollouts."""
 
     num_envs: int = setting(16)
     n_steps: int = setting(16)
@@ -109,7 +114,7 @@ class PGSettings(OnPolicySettings):
 
 @dataclass(frozen=True)
 class A2CSettings(OnPolicySettings):
-    """Settings of advantage actor-critic: the same, and how far rewards are credited."""
+    """Settings of advantage actor-critic: those of policy gradient, and ``gae_lambda``."""
 
     num_envs: int = setting(16)
     n_steps: int = setting(8)
@@ -121,26 +126,24 @@ class A2CSettings(OnPolicySettings):
 
 @dataclass(frozen=True)
 class _EpochSettings(OnPolicySettings):
-    """Settings of what goes through a rollout several times."""
+    """Settings of algorithms with several passes over a rollout."""
 
-    n_minibatches: int = setting(
-        8, "Number of minibatches that a rollout is split into in each epoch.", least=1
-    )
+    n_minibatches: int = setting(8, "Number of minibatches per epoch.", least=1)
     n_epochs: int = setting(4)
     gae_lambda: float = setting(0.95)
     clip_range_vf: float | None = setting(
-        None, "Bound on the change of a scaled value; none: no bound.", above=0
+        None, "Clipping range of the normalized value; none: no clipping.", above=0
     )
     target_kl: float | None = setting(
         None,
-        "KL divergence beyond which an update ends, whatever epochs are left; none: never.",
+        "KL divergence above which an update ends early; none: no early end.",
         above=0,
     )
 
 
 @dataclass(frozen=True)
 class PPOKLSettings(_EpochSettings):
-    """Settings of PPO that is held back by a penalty on the KL divergence, and by no clipping."""
+    """Settings of PPO with a KL penalty instead of clipping."""
 
     kl_coef: float = setting(0.2)
     kl_target: float | None = setting(0.01)
@@ -148,19 +151,19 @@ class PPOKLSettings(_EpochSettings):
 
 @dataclass(frozen=True)
 class IPPOSettings(_EpochSettings):
-    """Settings of PPO whose critic has the actor's input."""
+    """Settings of PPO with the actor's input as the critic's input."""
 
     clip_range: float | str = setting(0.2)
     kl_coef: float = setting(0.0)
     kl_target: float | None = setting(None)
     stay_coef: float = setting(
         0.0,
-        "With --init: least weight of a penalty on leaving the start, KL(policy || start).",
+        "With --init: minimum weight of the penalty KL(policy || initial policy).",
         least=0,
     )
     stay_target: float | None = setting(
         None,
-        "KL divergence from the start beyond which the weight stay_coef rises; none: it stays.",
+        "KL divergence from the initial policy above which stay_coef rises; none: constant.",
         above=0,
     )
 
@@ -168,31 +171,31 @@ class IPPOSettings(_EpochSettings):
         super().__post_init__()
         if self.stay_target is not None and not self.stay_coef:
             raise ValueError(
-                f"stay_target={self.stay_target} adapts a penalty that stay_coef=0 leaves out: "
-                "give stay_coef, such as 0.1"
+                f"stay_target={self.stay_target} adapts a penalty that is off with stay_coef=0: "
+                "pass stay_coef, such as 0.1"
             )
         if self.kl_target is not None and not self.kl_coef:
             raise ValueError(
-                f"kl_target={self.kl_target} adapts a penalty that kl_coef=0 leaves out: give "
+                f"kl_target={self.kl_target} adapts a penalty that is off with kl_coef=0: pass "
                 "kl_coef, such as 0.2, or target_kl to end the epochs of an update early"
             )
 
 
 @dataclass(frozen=True)
 class MAPPOSettings(IPPOSettings):
-    """Settings of PPO whose critic has more input than the actor: the same, and that input."""
+    """Settings of PPO with a centralized critic: those of ippo, and the critic's input."""
 
     critic_input: str = setting(
         "state",
-        "Input of the critic: the global state and the own observation, the observations of all "
-        "agents, or those and the other agents' actions.",
+        "Input of the critic: the global state and the agent's observation; the observations of "
+        "all agents; or these and the other agents' actions.",
         choices=CRITIC_INPUTS,
-        common="the critics of all policies observe the same",
+        common="the critics of all policies have the same input",
     )
     own_action: bool = setting(
         False,
-        "Give the critic the agent's own action too, which biases the gradient.",
-        common="the critics of all policies observe the same",
+        "Add the agent's own action to the critic's input, which biases the gradient.",
+        common="the critics of all policies have the same input",
     )
 
     def __post_init__(self) -> None:

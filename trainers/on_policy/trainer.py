@@ -1,13 +1,13 @@
-"""The trainer of on-policy algorithms, as a record describes them: MAPPO, IPPO, A2C, ...
+"""The trainer of on-policy algorithms (MAPPO, IPPO, A2C, ...), defined by algorithm records.
 
-One loop for every kind of game: all at once or in turn, agents that differ, agents that end before
-the others. An agent's time is its own decisions (see ``maths.gae``): who does not act, or is dead,
-is in no loss and no metric. The value of the last observation stands for what would follow where a
-time limit cuts an episode, and where the rollout ends.
+One loop serves all kinds of games: simultaneous or turn-based, with different agents, and with
+agents that end early. Discounting counts an agent's own decisions (see ``maths.gae``). An agent
+that does not act, or is dead, is not part of losses and metrics. At a time limit and at the end of
+the rollout, returns bootstrap with the value of the last observation.
 
 ``learn`` alternates ``collect``, which plays a rollout, and ``update``: values, advantages, epochs
-of minibatches. What they minimize is the algorithm's: see ``records``. Nothing draws from a global
-generator. A run that is saved and loaded goes on bit for bit.
+of minibatches. The algorithm record defines the loss: see ``records``. Global random generators are
+not used. A run that is saved and loaded continues bit-identically.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ MakeBatch = Callable[[Any, int, int], Any]
 
 
 class OnPolicyTrainer(StepwiseTrainer):
-    """Trains by ``algorithm``; ``trainer_of`` makes a trainer of another one."""
+    """Trains with ``algorithm``; ``trainer_of`` builds the trainer class of an algorithm."""
 
     algorithm: ClassVar[OnPolicy]
     capabilities = Capabilities(
@@ -90,13 +90,14 @@ class OnPolicyTrainer(StepwiseTrainer):
         make_batch: MakeBatch | None = None,
         model: Make | None = None,
     ) -> None:
-        """``rules``: built in, your own, or of ``corral.adapters.zoo_rules``.
+        """Build the groups, learners and players.
 
-        ``seats`` says who plays the agents that have no policy, and which pool of snapshots is
-        played against; ``settings_of`` gives single policies settings of their own.
-        ``make_batch(rules, num_envs, seed)`` gives what is played in; default: a Batch, or a
-        ZooBatch for those of ``zoo_rules``. ``model``: see ``corral.adapters.models``. Raises
-        UnsupportedSpaceError where no network fits, or agents of one policy differ; ModelError.
+        ``rules``: built-in, custom, or from ``corral.adapters.zoo_rules``. ``seats`` contains the
+        players of agents without a policy, and the snapshot pool. ``settings_of`` overrides
+        settings of single policies. ``make_batch(rules, num_envs, seed)`` returns the environment
+        copies; default: a Batch, or a ZooBatch for ``zoo_rules``. ``model``: see
+        ``corral.adapters.models``. Raises UnsupportedSpaceError if no network fits the spaces, or
+        if the agents of one policy differ; ModelError.
         """
         self.rules, self.settings, self.seed, self.steps = rules, settings, seed, steps
         self.env_steps = 0
@@ -106,68 +107,68 @@ class OnPolicyTrainer(StepwiseTrainer):
         self.opponents = Opponents(
             rules, seats.opponents, num_envs=settings.num_envs, seed=seed, pins=seats.runs
         )
-        # Each opponent is a group of its own, after the learners': critics may observe them.
+        # Each opponent is a separate group after the learners' groups; critics may observe them.
         opponent_groups = {agent: f"opponent {agent}" for agent in seats.opponents}
         self.groups = make_groups(rules, {**policies, **opponent_groups}, settings.agent_id)
         kind: Any = self.algorithm.critic_input or getattr(settings, "critic_input", "state")
-        own = bool(getattr(settings, "own_action", False))
-        self.critic_input = critic.CriticInput(kind, self.groups, rules, own)
+        own_action = bool(getattr(settings, "own_action", False))
+        self.critic_input = critic.CriticInput(kind, self.groups, rules, own_action)
         self.learners: dict[str, Learner] = {}
         self.hidden: dict[str, HiddenState] = {}
-        self.players: list[Any] = []  # LearnedPlayer, OpponentPlayer, or others of their kind
+        self.players: list[Any] = []  # LearnedPlayer, OpponentPlayer or CastPlayer
         self.action_rng = torch_generator(seed, "policy", 0)
         self.shuffle_rng = generator(seed, "minibatch", 0)
         for i, group in enumerate(self.groups):
             if group.agents[0] in self.opponents:
                 self.players.append(OpponentPlayer(self.opponents, group.agents[0]))
                 continue
-            own = replace(settings, **(settings_of or {}).get(group.policy, {}))
-            learner = make_learner(self, i, own, group.policy in policies_to_train)
-            hidden = HiddenState(group, settings.num_envs, own.memory)
+            policy_settings = replace(settings, **(settings_of or {}).get(group.policy, {}))
+            learner = make_learner(self, i, policy_settings, group.policy in policies_to_train)
+            hidden = HiddenState(group, settings.num_envs, policy_settings.memory)
             self.learners[group.policy], self.hidden[group.policy] = learner, hidden
             extras = records.extras_of(self.algorithm, group.policy) if learner.trained else None
             self.players.append(LearnedPlayer(learner, hidden, self.action_rng, extras))
         self.episode_stats = EpisodeStats(rules.agents)
         self.batch: Any = None
-        self.obs: Any = None  # what the next step is decided on
+        self.obs: Any = None  # observations of the next step
         self.snapshot: dict[str, Any] | None = None  # state to restore into the next batch
-        self._wraps: list[Callable[[Any], Any]] = []  # of the batch, see ``wrap_batches``
+        self._wraps: list[Callable[[Any], Any]] = []  # wrappers of the batch, see ``wrap_batches``
         self.observers: tuple[Observer, ...] = ()
         if seats.pool is not None:
             from corral.trainers.on_policy.casting import Casting, CastPlayer
 
             self.casting = Casting(self, seats)
             self.players = [
-                CastPlayer(each, self.casting)
-                if isinstance(each, LearnedPlayer) and each.learner.trained
-                else each
-                for each in self.players
+                CastPlayer(player, self.casting)
+                if isinstance(player, LearnedPlayer) and player.learner.trained
+                else player
+                for player in self.players
             ]
 
     @property
     def policies(self) -> dict[str, Policy]:
-        """Those that are learned, and the opponents."""
-        found = dict(self.opponents.policies)
+        """agent -> its policy, learned or of an opponent."""
+        policies = dict(self.opponents.policies)
         for agent, name in self._policy_of.items():
             learner = self.learners[name]
-            found[agent] = actor_policy(learner, learner.group, agent)
-        return {agent: found[agent] for agent in self.rules.agents}
+            policies[agent] = actor_policy(learner, learner.group, agent)
+        return {agent: policies[agent] for agent in self.rules.agents}
 
     def check(self) -> None:
-        """Raise ValueError where the device to learn on is not there, ModelError, and what
-        ``Opponents.begin`` raises."""
+        """Raise ValueError for a missing device, ModelError, and the errors of
+        ``Opponents.begin``."""
         self.opponents.begin()
         try_out(self.settings.device, self.learners)
 
     @property
     def rollout_steps(self) -> int:
-        """Env steps of a rollout, over all environments together."""
+        """Env steps of a rollout, over all environment copies."""
         return int(self.settings.num_envs * self.settings.n_steps)
 
     def learn(self, steps: int | None = None) -> Iterator[Update]:
-        """Yield updates as long as whole rollouts fit into ``steps``, at least one.
+        """Yield updates while whole rollouts fit into ``steps``; at least one.
 
-        Default: those that it was made for, over which settings are annealed.
+        Default: the planned steps, at which annealing ends.
         """
         self.check()
         per_rollout = self.rollout_steps
@@ -179,16 +180,16 @@ class OnPolicyTrainer(StepwiseTrainer):
             yield self.learn_from(episodes, seconds)
 
     def observe(self, observer: Observer) -> Callable[[], None]:
-        """Let an observer look on from now; the function that is returned ends that."""
+        """Register an observer; call the returned function to remove it."""
         self.observers = (*self.observers, observer)
 
         def end() -> None:
-            self.observers = tuple(each for each in self.observers if each is not observer)
+            self.observers = tuple(other for other in self.observers if other is not observer)
 
         return end
 
     def play_against(self, players: Mapping[str, str | Policy]) -> None:
-        """Let others sit where the opponents do, agent -> player; before anything is played."""
+        """Replace the opponents' players, agent -> player, before the first step."""
         self.opponents = Opponents(
             self.rules, players, num_envs=self.settings.num_envs, seed=self.seed
         )
@@ -208,12 +209,12 @@ class OnPolicyTrainer(StepwiseTrainer):
         return [PoolKeeper(self.casting)]
 
     def show_rollout(self) -> None:
-        """Show the rollout that ``collect`` played to the observers."""
+        """Pass the rollout of ``collect`` to the observers."""
         for observer in self.observers:
             observer.on_rollout(self.rollout)
 
     def learn_from(self, episodes: list[Episode], seconds: dict[str, float]) -> Update:
-        """Learn from the rollout that ``collect`` played and told so of; return the update."""
+        """Learn from the rollout of ``collect``, with the values it returned; return the update."""
         clock = time.perf_counter()
         metrics = self.update()
         seconds["learning"] = time.perf_counter() - clock
@@ -228,13 +229,13 @@ class OnPolicyTrainer(StepwiseTrainer):
     # --- Rollout ---------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Make the batch; restore it from the snapshot, if there is one, else begin episodes."""
+        """Create the batch; restore the snapshot if there is one, else start episodes."""
         settings = self.settings
         if self.batch is None:
-            made = self._make_batch(self.rules, settings.num_envs, self.seed)
+            batch = self._make_batch(self.rules, settings.num_envs, self.seed)
             for wrap in self._wraps:
-                made = wrap(made)
-            self.batch = made
+                batch = wrap(batch)
+            self.batch = batch
             self.resumes_exactly = bool(self.batch.resumes_exactly)
             self.rollout = RolloutBuffer(
                 self.groups,
@@ -255,22 +256,21 @@ class OnPolicyTrainer(StepwiseTrainer):
             self.casting.begin()
 
     def go_on_from(self, env_steps: int, snapshot: dict[str, Any] | None) -> None:
-        """Go on after so many steps, in the moment that the batch's ``snapshot`` is of; None: in
-        new episodes."""
+        """Continue after ``env_steps`` from the batch's ``snapshot``; None: start new episodes."""
         self.env_steps, self.snapshot, self.obs = env_steps, snapshot, None
         self.resumes_exactly = snapshot is not None
 
     @contextlib.contextmanager
     def playing_in(self, batch: Any) -> Iterator[None]:
-        """Play in ``batch`` for a while, which passes on to the trainer's own."""
-        own, self.batch = self.batch, batch
+        """Temporarily play in ``batch``, which must forward to the trainer's batch."""
+        previous, self.batch = self.batch, batch
         try:
             yield
         finally:
-            self.batch = own
+            self.batch = previous
 
     def collect(self) -> tuple[list[Episode], dict[str, float]]:
-        """Play T steps of all environments; return the episodes that ended, and the seconds."""
+        """Play T steps in all copies; return the finished episodes and the seconds spent."""
         rollout, batch = self.rollout, self.batch
         global_state = partial(self.critic_input.state, batch)
         rollout.begin()
@@ -306,7 +306,7 @@ class OnPolicyTrainer(StepwiseTrainer):
         return episodes, seconds
 
     def _sample_unplayed(self, buffers: Sequence[Any], at: Any, obs: Any, *env_rows: Array) -> None:
-        """Sample actions of moments that are not played on, where critics observe actions."""
+        """Sample actions for observations that are not played, if critics observe actions."""
         if self.critic_input.with_actions:
             for buffer, player in zip(buffers, self.players, strict=True):
                 player.sample_unplayed(buffer, at, obs, *env_rows)
@@ -314,17 +314,19 @@ class OnPolicyTrainer(StepwiseTrainer):
     # --- Update ----------------------------------------------------------------------------------
 
     def update(self) -> dict[str, float]:
-        """Let each policy that trains learn from the rollout; return their metrics."""
-        found: dict[str, dict[str, float]] = {}
-        for i, (name, learner) in enumerate(self.learners.items()):  # theirs are the first groups
+        """Update each trained policy with the rollout; return the metrics."""
+        by_policy: dict[str, dict[str, float]] = {}
+        for i, (name, learner) in enumerate(
+            self.learners.items()
+        ):  # learners have the first groups
             if learner.trained:
-                found[name] = self.update_policy(i, learner)
+                by_policy[name] = self.update_policy(i, learner)
                 saving.require_finite_weights(name, learner)
                 learner.require_gradients()
-        names = dict.fromkeys(key for own in found.values() for key in own)
-        metrics = {  # 0 where a policy had nothing to learn from
-            f"{policy}/{key}" if len(self.learners) > 1 else key: own.get(key, 0.0)
-            for policy, own in found.items()
+        names = dict.fromkeys(key for values in by_policy.values() for key in values)
+        metrics = {  # 0 if a policy had no valid decisions
+            f"{policy}/{key}" if len(self.learners) > 1 else key: values.get(key, 0.0)
+            for policy, values in by_policy.items()
             for key in names
         }
         for observer in self.observers:
@@ -332,7 +334,7 @@ class OnPolicyTrainer(StepwiseTrainer):
         return metrics
 
     def update_policy(self, i: int, learner: Learner) -> dict[str, float]:
-        """Let the policy of group ``i`` learn from the rollout; return its metrics."""
+        """Update the policy of group ``i`` with the rollout; return its metrics."""
         algorithm, settings = self.algorithm, learner.settings
         buffer, norm = self.rollout.groups[i], learner.value_norm
         sequences, hidden = None, self.hidden[learner.group.policy]
@@ -351,8 +353,8 @@ class OnPolicyTrainer(StepwiseTrainer):
 
         progress = self.env_steps / self.steps
         rate = scheduled(settings, "learning_rate", env_steps=self.env_steps, progress=progress)
-        for each in learner.optimizer.param_groups:
-            each["lr"] = rate
+        for group in learner.optimizer.param_groups:
+            group["lr"] = rate
         minibatches = Minibatches(
             learner,
             buffer,
@@ -386,17 +388,17 @@ class OnPolicyTrainer(StepwiseTrainer):
     def update_minibatch(
         self, learner: Learner, minibatch: Minibatch, outputs: Outputs
     ) -> dict[str, float]:
-        """Take one step of the optimizer; return its metrics. Raises AlgorithmError or
-        NonFiniteError before it."""
+        """Take one optimizer step; return its metrics. Raises AlgorithmError or NonFiniteError
+        before the step."""
         algorithm, settings = self.algorithm, learner.settings
-        who = f"{algorithm.name}, policy {learner.group.policy}"
+        context = f"{algorithm.name}, policy {learner.group.policy}"
         if any(observer.tracks_reads for observer in self.observers):
             minibatch = TrackedMinibatch.of(minibatch)
         losses = algorithm.loss(minibatch, outputs, settings)
         for observer in self.observers:
             observer.on_minibatch(learner, minibatch, outputs, losses)
         learner.optimizer.zero_grad()
-        records.backward(losses, learner, who)
+        records.backward(losses, learner, context)
         learner.see_gradients()
         for observer in self.observers:
             observer.on_gradients(learner, clipped=False)
@@ -406,7 +408,7 @@ class OnPolicyTrainer(StepwiseTrainer):
         with torch.no_grad():
             statistics = algorithm.metrics(minibatch, outputs, losses, settings)
             numbers = records.finite_numbers(
-                records.scalars_of(losses, statistics, norms, who), who
+                records.scalars_of(losses, statistics, norms, context), context
             )
         learner.optimizer.step()
         for observer in self.observers:
@@ -416,7 +418,7 @@ class OnPolicyTrainer(StepwiseTrainer):
     def values(
         self, observations: Mapping[str, Observation], state: Array | None = None
     ) -> dict[str, Array]:
-        """Return V of what each agent observes, [R, ...], and of ``state`` [R, G]: float32 [R]."""
+        """Return V of each agent's observations [R, ...] and ``state`` [R, G]: float32 [R]."""
         agents, learners = self.rules.agents, list(self.learners.values())
         return critic.initial_values(self.critic_input, learners, agents, observations, state)
 
@@ -426,17 +428,17 @@ class OnPolicyTrainer(StepwiseTrainer):
     weights, set_weights = saving.weights_of, saving.set_weights
 
     def export(self, folder: Path) -> list[Path]:
-        """Write each policy's actor: <policy>.safetensors, and what it is made for, .json."""
+        """Write each policy's actor to <policy>.safetensors, and its description to .json."""
         return saving.export(self.learners.values(), folder, self.model)
 
     def close(self) -> None:
-        """End worker processes, if there are any."""
+        """Stop worker processes, if any."""
         if self.batch is not None:
             self.batch.close()
 
 
 def trainer_of(algorithm: OnPolicy) -> type[OnPolicyTrainer]:
-    """Return the trainer of an algorithm: a class, as ``corral.trainers`` registers them."""
+    """Return the trainer class of an algorithm, in the form that ``corral.trainers`` registers."""
     fields = {
         "algorithm": algorithm,
         "name": algorithm.name,
@@ -450,14 +452,14 @@ MAPPO, IPPO, PPO_KL = trainer_of(mappo), trainer_of(ippo), trainer_of(ppo_kl)
 A2C, PG, PG_EPISODE = trainer_of(a2c), trainer_of(pg), trainer_of(pg_episode)
 
 
-# --- Parts ---------------------------------------------------------------------------------------
+# --- Functions of the trainer --------------------------------------------------------------------
 
 
 def make_learner(trainer: OnPolicyTrainer, i: int, settings: Any, trained: bool) -> Learner:
-    """Return the networks of group ``i``, and what trains them."""
+    """Return the learner of group ``i``: its networks and its optimizer."""
     device = device_of(settings.device, trainer.groups)
     rng = torch_generator(trainer.seed, "init", i)
-    optimizer: Any = adam  # whose moments are known without a step, see ``saving``
+    optimizer: Any = adam  # the shapes of its moments are known before a step, see ``saving``
     if trainer.algorithm.optimizer is not adam:
         optimizer = partial(records.optimizer_of, trainer.algorithm, trainer.groups[i].policy)
     return Learner(
@@ -475,9 +477,9 @@ def make_learner(trainer: OnPolicyTrainer, i: int, settings: Any, trained: bool)
 def compute_values(
     trainer: OnPolicyTrainer, i: int, learner: Learner, obs: Parts, sequences: Sequences | None
 ) -> critic.Values:
-    """Ask the critic of group ``i`` for all that its agents observed, ``obs`` [T + 1, B, P, ...].
+    """Return the values of all observations ``obs`` [T + 1, B, P, ...] of group ``i``.
 
-    ``sequences`` of its decisions are those of a recurrent critic, whose hidden state moves on.
+    A recurrent critic needs the ``sequences`` of the decisions; its hidden state is updated.
     """
     rollout, group = trainer.rollout, learner.group
     acted, final_obs = rollout.groups[i].acted, []

@@ -1,6 +1,6 @@
-"""Policy iteration by forks: decisions are compared by playing each of them on.
+"""Policy iteration with forks: decisions are compared by simulating each of them.
 
-``compared`` tries other actions on copies of a moment that meet the same future; ``record`` says
-what is learned from that, and ``trainer`` plays. ``forks`` copies moments for the doctor, whose
-copies draw their actions and may meet other futures.
+``compared`` tries other actions on copies of a state that have the same future. ``record`` defines
+the loss, and ``trainer`` plays. ``forks`` copies states for the doctor; its copies sample their
+actions and may have different futures.
 """

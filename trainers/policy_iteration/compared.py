@@ -1,4 +1,4 @@
-"""What other actions would have earned: the same moment, played on from each of them."""
+"""Returns of alternative actions: the same state, simulated with each of them."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from corral.envs.masks import sample_legal
 __all__ = ["Tried", "candidates", "earned", "gains"]
 
 Copies = tuple[Any, Array, Array]
-"""Copies of R moments, as ``Batch.moments`` gives them: the state, the steps since the episodes
-began [R], and whose part is over [R, N]."""
+"""Copies of R states, as returned by ``Batch.moments``: the state, the steps since the episodes
+started [R], and the agents that have ended [R, N]."""
 
 Decide = Callable[[Mapping[str, Observation], Array], Array]
-"""From the observations [R, ...] of all agents, and who acts, bool [R, N], to actions [R, N]."""
+"""Maps observations [R, ...] of all agents and acting agents bool [R, N] to actions [R, N]."""
 
-MOST_DECISIONS = 2**12
-"""Decisions that are made at once while copies are played on: more would fall out of the cache."""
+MAX_DECISIONS = 2**12
+"""Maximum number of simultaneous decisions in the simulation, so that they fit into the cache."""
 
 
 @dataclass(frozen=True)
 class Tried:
-    """What is tried of one agent's decisions in a step of B environments."""
+    """The actions to try for one agent's decisions in a step of B environment copies."""
 
     agent: int
-    rows: Array  # int64 [R] of the environments
-    actions: Array  # int64 [R, C] the first of each is the one taken
+    rows: Array  # int64 [R] environment copies
+    actions: Array  # int64 [R, C] column 0 is the action taken
 
 
 def candidates(
@@ -38,9 +38,9 @@ def candidates(
 ) -> Array:
     """Return ``count`` legal actions to compare for each decision, int64 [R, count].
 
-    The first is the one ``taken`` [R], the others are drawn: uniformly from ``mask`` [R, A]; with
-    ``reach``, where actions are amounts, the second half of them within so many of the one taken.
-    An action may be drawn twice.
+    The first is the action ``taken`` [R]. The others are sampled uniformly from ``mask`` [R, A].
+    With ``reach``, for actions that are amounts, the second half is sampled within ``reach`` of the
+    action taken. An action may occur twice.
     """
     rows = len(taken)
     drawn = sample_legal(np.repeat(mask.astype(np.int8), count, axis=0), rng).reshape(rows, count)
@@ -48,7 +48,7 @@ def candidates(
     if reach:
         near = slice(1 + count // 2, count)
         step = rng.integers(-reach, reach + 1, size=drawn[:, near].shape)
-        # Reflected at 0: many amounts are none, and half of the steps would lead nowhere.
+        # Reflected at 0: many amounts are 0, and half of the steps would be negative.
         close = np.minimum(np.abs(taken[:, None] + step), mask.shape[1] - 1)
         legal = np.take_along_axis(mask, close, axis=1) != 0
         drawn[:, near] = np.where(legal, close, taken[:, None])
@@ -66,42 +66,42 @@ def gains(
     horizon: int,
     own: bool = False,
 ) -> list[Array]:
-    """Return what actions earn more than the ones taken, for each of ``tried``: float64 [R, C].
+    """Return the gains of the ``tried`` actions over the actions taken: float64 [R, C] each.
 
-    Each is played on once, however often it was drawn, and what was taken once for all agents.
+    Every distinct action is simulated once, and the actions taken once for all agents.
 
     Args:
-        moments: gives copies of rows of the environments.
-        taken: int64 [B, N] of all agents.
-        own: count the rewards of the agent that decides; else the sum of all agents' rewards.
+        moments: returns copies of rows of the environments.
+        taken: int64 [B, N] actions of all agents.
+        own: count only the rewards of the deciding agent; else the sum over all agents.
     """
     agents = taken.shape[1]
-    most = 1 + max(int(each.actions.max()) for each in tried)
-    codes = []  # of plays: the row, whose action differs (0: nobody's), which action it is
-    for each in tried:
-        differs = each.actions != taken[each.rows, each.agent][:, None]
-        other = np.where(differs, (1 + each.agent) * most + each.actions, 0)
-        codes.append((each.rows[:, None] * (1 + agents) * most + other).ravel())
+    base = 1 + max(int(trial.actions.max()) for trial in tried)
+    codes = []  # of simulations: the row, the agent with another action (0: none), the action
+    for trial in tried:
+        differs = trial.actions != taken[trial.rows, trial.agent][:, None]
+        other = np.where(differs, (1 + trial.agent) * base + trial.actions, 0)
+        codes.append((trial.rows[:, None] * (1 + agents) * base + other).ravel())
     plays, place = np.unique(np.concatenate(codes), return_inverse=True)
-    rows, other = np.divmod(plays, (1 + agents) * most)
+    rows, other = np.divmod(plays, (1 + agents) * base)
     first = taken[rows]
     at = np.flatnonzero(other)
-    first[at, other[at] // most - 1] = other[at] % most
-    parts = -(-len(rows) * agents // MOST_DECISIONS)
-    total = np.concatenate(  # [P, N] of all plays
+    first[at, other[at] // base - 1] = other[at] % base
+    parts = -(-len(rows) * agents // MAX_DECISIONS)
+    total = np.concatenate(  # [P, N] returns of all simulations
         [
             earned(rules, moments(rows[part]), first[part], decide, gamma=gamma, horizon=horizon)
             for part in np.array_split(np.arange(len(rows)), parts)
         ]
     )
-    found, begin = [], 0
-    for each in tried:
-        of_agent = total[:, each.agent] if own else total.sum(axis=1)
-        end = begin + each.actions.size
-        earns = of_agent[place.reshape(-1)[begin:end]].reshape(each.actions.shape)
-        found.append(earns - earns[:, :1])
+    results, begin = [], 0
+    for trial in tried:
+        of_agent = total[:, trial.agent] if own else total.sum(axis=1)
+        end = begin + trial.actions.size
+        earns = of_agent[place.reshape(-1)[begin:end]].reshape(trial.actions.shape)
+        results.append(earns - earns[:, :1])
         begin = end
-    return found
+    return results
 
 
 def earned(
@@ -113,22 +113,22 @@ def earned(
     gamma: float,
     horizon: int,
 ) -> Array:
-    """Return what each agent earns in R moments when ``actions`` are played first: float64 [R, N].
+    """Return the returns of all agents in R states after ``actions``: float64 [R, N].
 
-    All chance of an episode is drawn when it begins, so copies of a moment meet the same future,
-    and their difference is that of their first actions alone.
+    All randomness of an episode is drawn at its start. So copies of a state have the same future,
+    and their returns differ only because of their first actions.
 
     Args:
-        moments: are played on themselves: give copies.
-        actions: int64 [R, N] of all agents.
-        decide: plays on after that.
-        gamma: discount from one step to the next.
-        horizon: steps that are played at most, the first one included.
+        moments: the states; they are modified, so pass copies.
+        actions: int64 [R, N] first actions of all agents.
+        decide: chooses the later actions.
+        gamma: discount per env step.
+        horizon: maximum number of steps, including the first.
     """
     state, elapsed, ended = moments
     limit = np.iinfo(np.int64).max if rules.max_cycles is None else rules.max_cycles
     total = np.zeros(ended.shape)
-    rows = np.arange(len(elapsed))  # the moment that each row of ``state`` came from
+    rows = np.arange(len(elapsed))  # index of the original state of each row
     for step in range(horizon):
         if step:
             actions = decide(rules.observe(state), rules.acting(state) & ~ended)
@@ -137,9 +137,9 @@ def earned(
         state, elapsed, ended = outcome.state, elapsed + 1, ended | outcome.terminated
         on = ~ended.all(axis=1) & (elapsed < limit)
         if not on.all():
-            left = np.flatnonzero(on)
-            if not len(left):
+            remaining = np.flatnonzero(on)
+            if not len(remaining):
                 break
-            state, elapsed = copy_rows(state, left), elapsed[left]
-            ended, rows = ended[left], rows[left]
+            state, elapsed = copy_rows(state, remaining), elapsed[remaining]
+            ended, rows = ended[remaining], rows[remaining]
     return total

@@ -1,14 +1,14 @@
-"""Exact copies of moments, played on many times: what a decision is truly worth.
+"""Exact copies (forks) of states, simulated many times: the true value of a decision.
 
-Rules are functions of a state, so any moment can be forked: the same state again and again, each
-copy played on by the team's own policies. The mean of the discounted rewards that follow is the
-true value of the moment, with its standard error; the mean after a given first action is the true
-value of that action.
+Rules are functions of a state, so any state can be forked: each copy starts from the same state and
+is continued with the team's policies. The mean of the discounted future rewards is the true value
+of the state, with its standard error. The mean after a specific first action is the true value of
+that action.
 
-All chance of an episode is drawn when it begins, so a plain fork meets the same future again. Where
-rules have the hook ``redraw(state, rngs)`` (see ``corral.envs.core``), what the team cannot have
-observed is drawn anew for each copy. Rules that hide the chance of a step are replaced by those
-that redraw it (``for_copies``).
+All randomness of an episode is drawn at its start, so a plain fork has the same future again. If
+the rules have the hook ``redraw(state, rngs)`` (see ``corral.envs.core``), randomness that the team
+cannot have observed is redrawn for each copy. Rules that hide the randomness of a step are replaced
+by rules that redraw it (``for_copies``).
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ __all__ = ["Moments", "Story", "Worth", "decide", "joined", "standard_error", "w
 
 @dataclass(frozen=True)
 class Moments:
-    """K moments before a step, in which ``agent`` is about to decide."""
+    """K states before a step in which ``agent`` decides."""
 
     rules: Rules[Any]
     agent: int
-    state: Any  # of the rules, K rows
-    elapsed: Array  # int64 [K] steps since the episode began
-    ended: Array  # bool [K, N] agents whose episode is over
-    hidden: Mapping[str, Any]  # agent -> the state of its policy, K rows; None where it has none
+    state: Any  # state of the rules, K rows
+    elapsed: Array  # int64 [K] steps since the start of the episode
+    ended: Array  # bool [K, N] agents with an ended episode
+    hidden: Mapping[str, Any]  # agent -> policy state, K rows; None: stateless
 
     def __len__(self) -> int:
         return len(self.elapsed)
 
     def repeated(self, times: int) -> Moments:
-        """Return each moment ``times`` times in a row."""
+        """Repeat each state ``times`` times in a row."""
         return self.at(np.repeat(np.arange(len(self)), times))
 
     def at(self, rows: Array) -> Moments:
-        """Return copies of the moments ``rows`` [R]."""
+        """Return copies of the states at ``rows`` [R]."""
         hidden = {agent: take_tree(state, rows) for agent, state in self.hidden.items()}
         state = copy_rows(self.state, rows)
         return replace(
@@ -54,22 +54,22 @@ class Moments:
         )
 
     def observation(self) -> Any:
-        """Return what the deciding agent observes: [K, ...]."""
+        """Return the observations of the deciding agent: [K, ...]."""
         return self.rules.observe(copy_rows(self.state, slice(None)))[self.rules.agents[self.agent]]
 
 
 @dataclass(frozen=True)
 class Worth:
-    """The true value of K moments: a mean over F forks, and its standard error."""
+    """The true value of K states: the mean over F forks, and its standard error."""
 
-    returns: Array  # float64 [K, F] discounted
-    assumed: Array  # float64 [K] the weight with which V stands for the rest, on average
-    steps: int  # env steps that were played for it
+    returns: Array  # float64 [K, F] discounted returns
+    assumed: Array  # float64 [K] mean weight of the bootstrapped V
+    steps: int  # env steps of the simulation
 
     @property
     def mean(self) -> Array:
-        found: Array = self.returns.mean(axis=1)
-        return found
+        mean: Array = self.returns.mean(axis=1)
+        return mean
 
     @property
     def error(self) -> Array:
@@ -77,19 +77,19 @@ class Worth:
 
 
 def standard_error(samples: Array) -> Array:
-    """Return the standard error of the mean of ``samples`` [K, F]: float64 [K]; NaN for one."""
+    """Return the standard error of the mean of ``samples`` [K, F]: float64 [K]; NaN for F = 1."""
     forks = samples.shape[1]
     if forks < 2:
         return np.full(len(samples), np.nan)
-    found: Array = samples.std(axis=1, ddof=1) / math.sqrt(forks)
-    return found
+    error: Array = samples.std(axis=1, ddof=1) / math.sqrt(forks)
+    return error
 
 
 class Story:
-    """What the deciding agent met in each fork: the fields of a rollout's trajectories, [T, K F].
+    """The trajectories of the deciding agent in each fork, as fields of a rollout: [T, K F].
 
-    Column k F + f is fork f of moment k; it begins at step ``begins[k]``, as the moment itself did
-    in its rollout of T steps, and is noted up to the rollout's end.
+    Column k F + f is fork f of state k. It starts at step ``begins[k]``, the step of the state in
+    its rollout of T steps, and is recorded up to the end of the rollout.
     """
 
     def __init__(self, steps: int, begins: Array, forks: int) -> None:
@@ -102,8 +102,8 @@ class Story:
         self.acts_next = np.zeros(shape[1], dtype=bool)
 
     def before(self, i: int, rows: Array, decides: Array, value: Array) -> None:
-        """Note, for forks ``rows`` [R] i steps after they began, whether the agent decides and what
-        V says."""
+        """Record, for the forks ``rows`` [R] at i steps after their start, whether the agent
+        decides and the value V."""
         t = self.begins[rows] + i
         inside, end = t < len(self.reward), t == len(self.reward)
         self.acted[t[inside], rows[inside]] = decides[inside]
@@ -112,14 +112,14 @@ class Story:
         self.bootstrap_value[rows[end]] = value[end]
 
     def after(self, i: int, rows: Array, reward: Array, gone: Array) -> None:
-        """Note the reward of that step, and whether it ended the agent's episode."""
+        """Record the reward of that step, and whether it ended the agent's episode."""
         t = self.begins[rows] + i
         inside = t < len(self.reward)
         self.reward[t[inside], rows[inside]] = reward[inside]
         self.ended[t[inside], rows[inside]] = gone[inside]
 
     def cut(self, i: int, rows: Array, value: Array) -> None:
-        """Note that V stands for what follows that step."""
+        """Record that V replaces the rewards after that step."""
         t = self.begins[rows] + i
         inside = t < len(self.reward)
         self.ended[t[inside], rows[inside]] = True
@@ -140,22 +140,22 @@ def worth(
     told: bool = False,
     watch: Callable[[Array, Array, Array], None] = lambda rows, taken, reward: None,
 ) -> Worth:
-    """Return what K moments are worth to the deciding agent when ``team`` plays on, sampling.
+    """Return the true value of K states for the deciding agent when ``team`` samples its actions.
 
-    An agent's time is its own decisions: the reward after its k-th one from here counts
-    gamma ** k, whatever the others do in between.
+    Discounting counts the agent's own decisions: rewards after its k-th decision from here have the
+    weight gamma ** k.
 
     Args:
-        first: int [K], the action that is played first; None: one that the policy draws.
+        first: int [K], the first action; None: sampled from the policy.
         value: V of the deciding agent for observations of all agents [R, ...] and global states
-            [R, G]: float [R]. It stands for what comes after the time limit and after ``horizon``
-            decisions, as it does in training; None: 0.
-        horizon: decisions that are played at most; default: until what is left counts under 1 %.
-        forks: copies of each moment.
-        story: is filled with what happens; it needs ``value``.
-        told: the moment's global state is known too, as it is to a central critic.
-        watch: is called after each step with which forks were stepped (int [R], fork f of moment k
-            is k * forks + f), the agent's decisions in them so far (int [R]), and the rewards of
+            [R, G]: float [R]. It bootstraps after the time limit and after ``horizon`` decisions,
+            as in training; None: 0.
+        horizon: maximum number of decisions; default: until the discount weight is below 1 %.
+        forks: copies of each state.
+        story: records the trajectories; needs ``value``.
+        told: the global state is also known, as for a centralized critic; it limits ``redraw``.
+        watch: called after each step with the forks of that step (int [R], fork f of state k is
+            k * forks + f), the number of the agent's decisions so far (int [R]), and the rewards of
             all agents [R, N].
     """
     rules = for_copies(moments.rules)
@@ -164,25 +164,25 @@ def worth(
         horizon = LONGEST if gamma >= 1 else math.ceil(math.log(0.01) / math.log(gamma or 1e-9))
         horizon = max(1, horizon)
     limit = np.iinfo(np.int64).max if rules.max_cycles is None else rules.max_cycles
-    on = moments.repeated(forks)  # what is played on; what is over is left out
+    on = moments.repeated(forks)  # the active forks; finished forks are removed
     if (redraw := redraw_of(rules)) is not None:
         on = replace(on, state=redraw(on.state, rng.spawn(len(on)), told))
     total, weight = np.zeros(len(on)), np.zeros(len(on))
-    rows = np.arange(len(on))  # which fork each row of ``on`` is
+    rows = np.arange(len(on))  # fork number of each row of ``on``
     taken = np.zeros(len(on), dtype=np.int64)  # decisions of the agent since the fork
     forced = None if first is None else np.repeat(first, forks)
     steps = steps_since = 0
     longest = 0 if story is None else len(story.reward) - int(story.begins.min(initial=0))
 
     def leave(chosen: Array) -> None:
-        """Let V stand for what would follow."""
+        """Bootstrap the ``chosen`` forks with V."""
         if value is None or not chosen.any():
             return
-        late, said = rows[chosen], _value(_part(on, chosen), value)
+        late, values = rows[chosen], _value(_part(on, chosen), value)
         weight[late] = gamma ** taken[chosen]
-        total[late] += weight[late] * said
+        total[late] += weight[late] * values
         if story is not None:
-            story.cut(steps_since - 1, late, said)
+            story.cut(steps_since - 1, late, values)
 
     while len(rows):
         acting = rules.acting(on.state) & ~on.ended
@@ -214,27 +214,27 @@ def worth(
         if story is not None:
             story.after(steps_since, rows, reward, gone)
         steps, steps_since = steps + len(rows), steps_since + 1
-        leave(cut := (on.elapsed >= limit) & ~gone)
-        if (over := gone | cut).any():
-            on, rows, taken = _part(on, ~over), rows[~over], taken[~over]
+        leave(truncated := (on.elapsed >= limit) & ~gone)
+        if (finished := gone | truncated).any():
+            on, rows, taken = _part(on, ~finished), rows[~finished], taken[~finished]
     shape = len(moments), forks
     return Worth(total.reshape(shape), weight.reshape(shape).mean(axis=1), steps)
 
 
 LONGEST = 10_000
-"""Decisions that are played without a discount, where nothing else ends a game."""
+"""Maximum number of decisions without discounting, for games that do not end otherwise."""
 
 
 def joined(trees: Sequence[Any]) -> Any:
-    """Return states of policies, or of rules, one after the other along their rows."""
+    """Concatenate states of policies or rules along their rows."""
     first = trees[0]
     if first is None:
         return None
     if dataclasses.is_dataclass(first):
-        parts = [state_arrays(each) for each in trees]
+        parts = [state_arrays(tree) for tree in trees]
         return type(first)(**joined(parts))  # type: ignore[misc]
     if isinstance(first, Mapping):
-        return {key: joined([each[key] for each in trees]) for key in first}
+        return {key: joined([tree[key] for tree in trees]) for key in first}
     if isinstance(first, tuple | list):
         return rebuilt(first, [joined(parts) for parts in zip(*trees, strict=True)])
     return np.concatenate(trees)
@@ -252,7 +252,7 @@ def _value(moments: Moments, value: Callable[[Mapping[str, Any], Array], Array])
 def decide(
     moments: Moments, team: Mapping[str, Policy], acting: Array, rng: np.random.Generator
 ) -> tuple[Array, dict[str, Any]]:
-    """Return the actions of all who act, int64 [R, N], and the policies' states after them."""
+    """Return the actions of the acting agents, int64 [R, N], and the next policy states."""
     rules = moments.rules
     observed = rules.observe(moments.state)
     actions = np.zeros(acting.shape, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The record of policy iteration: its settings, and the loss that learns differences."""
+"""The record of policy iteration: its settings, and its loss on differences between actions."""
 
 from __future__ import annotations
 
@@ -25,164 +25,164 @@ from corral.trainers.settings import setting
 
 __all__ = ["GAIN", "TRIED", "PolicyIterationSettings", "policy_iteration"]
 
-FOR_ALL = "the copies of a moment are played by all policies together"
+SHARED_COPIES = "the copies of a state are played by all policies together"
 
-OF_PPO = ("clip_range", "kl_coef", "kl_target", "stay_target", "target_kl")
-"""Settings of ippo that say nothing here."""
+UNUSED_OF_PPO = ("clip_range", "kl_coef", "kl_target", "stay_target", "target_kl")
+"""Settings of ippo that have no effect here."""
 
 TRIED, GAIN = "tried", "gain"
-"""What is kept of a decision: actions int64 [C], and what they earned more than the first."""
+"""Extras of a decision: tried actions int64 [C], and their gains over the action taken."""
 
 
-OTHERWISE = (
+UNSET_BY_PRESETS = (
     *("num_envs", "n_steps", "n_minibatches", "gamma", "gae_lambda", "learning_rate"),
     *("n_epochs", "ent_coef", "ent_coef_end"),
 )
-"""Settings that presets do not change: theirs were found for returns, and for longer rollouts."""
+"""Settings that presets do not change; preset values were tuned for returns and longer rollouts."""
 
 
 @dataclass(frozen=True)
 class PolicyIterationSettings(IPPOSettings):
-    """Settings of policy iteration: networks and rollouts of ippo, and what is compared.
+    """Settings of policy iteration: networks and rollouts as in ippo, and the comparison.
 
-    An env step is slow: ``candidates`` x ``horizon`` further ones are played for each agent.
+    Each env step costs ``candidates`` x ``lookahead`` simulated steps per agent.
     """
 
     num_envs: int = setting(128)
     n_steps: int = setting(4)
     gamma: float = setting(
         1.0,
-        "Discount of rewards from one env step to the next, while copies are played on.",
+        "Discount factor per env step in the simulated copies.",
         least=0,
         most=1,
-        common=FOR_ALL,
+        common=SHARED_COPIES,
     )
     learning_rate: float | str = setting(2e-3)
     n_epochs: int = setting(8)
     stay_coef: float = setting(
         0.0,
-        "With --init: weight of the start's logits, to which what is learned is added.",
+        "With --init: weight of the initial policy's logits as a prior of the learned gains.",
         least=0,
     )
     candidates: int = setting(
         8,
-        "Number of actions that are compared for each decision, that taken among them.",
+        "Number of actions compared per decision, including the action taken.",
         least=2,
         unit="actions",
-        common=FOR_ALL,
+        common=SHARED_COPIES,
         sizes="tried",
     )
     lookahead: int = setting(
         12,
-        "Steps for which copies are played on, that of the action compared among them.",
+        "Number of simulated steps per action, including the step of the action.",
         least=1,
         unit="env steps",
-        common=FOR_ALL,
+        common=SHARED_COPIES,
     )
     reach: int = setting(
         12,
-        "Where actions are amounts: half of those compared lie within so many of the one taken.",
+        "If actions are amounts: half of the candidates are at most this far from the one taken.",
         least=0,
         unit="actions",
-        common=FOR_ALL,
+        common=SHARED_COPIES,
     )
     explore: float = setting(
         0.1,
-        "Share of the decisions in rollouts that are drawn; the others are greedy.",
+        "Share of sampled decisions in rollouts; the others are greedy.",
         least=0,
         most=1,
-        common=FOR_ALL,
+        common=SHARED_COPIES,
     )
     gain_delta: float = setting(
         10.0,
-        "Error, in multiples of the mean difference, from which the loss is linear.",
+        "Error above which the loss is linear (Huber), in multiples of the mean difference.",
         above=0,
     )
     own_reward: bool = setting(
         False,
-        "Count the deciding agent's rewards alone; else the sum of all agents' rewards.",
-        common=FOR_ALL,
+        "Count only the deciding agent's rewards, instead of the sum over all agents.",
+        common=SHARED_COPIES,
     )
     futures: str = setting(
         "redrawn",
-        "Future of the copies if agents choose before a step's chance (unknown arrivals): "
-        "'redrawn' from other data, once per moment; 'recorded', the episode's own.",
+        "Future of the copies if agents act before a step's random events (unknown arrivals): "
+        "'redrawn' from other data, once per state; 'recorded': the future of the episode.",
         choices=("redrawn", "recorded"),
-        common=FOR_ALL,
+        common=SHARED_COPIES,
     )
     teacher: str = setting(
         "",
-        "Whose play is improved first: a reference team or player such as overflow, or a run (RUN, "
+        "Teacher that plays first: a reference team or player such as overflow, or a run (RUN, "
         "RUN@best).",
-        common=FOR_ALL,
+        common=SHARED_COPIES,
     )
     taught: float = setting(
         0.15,
-        "Share of the env steps that the teacher plays, if there is one.",
+        "Share of the env steps that the teacher plays, at the start of training.",
         least=0,
         most=1,
-        common=FOR_ALL,
+        common=SHARED_COPIES,
     )
 
-    unused: ClassVar[tuple[str, ...]] = (*OF_PPO, "memory", "action_std")
-    unset_by_presets: ClassVar[tuple[str, ...]] = OTHERWISE
+    unused: ClassVar[tuple[str, ...]] = (*UNUSED_OF_PPO, "memory", "action_std")
+    unset_by_presets: ClassVar[tuple[str, ...]] = UNSET_BY_PRESETS
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if field.name in OF_PPO and value != field.default:
+            if field.name in UNUSED_OF_PPO and value != field.default:
                 raise ValueError(
-                    f"{field.name}={value}: policy iteration has no use for it; leave it out"
+                    f"{field.name}={value}: policy iteration does not use this setting; omit it"
                 )
         if self.memory:
             raise ValueError(
-                f"memory={self.memory}: policy iteration copies no hidden state; leave it out, or "
-                "take mappo"
+                f"memory={self.memory}: policy iteration does not copy hidden states; omit it, or "
+                "use mappo"
             )
 
 
 FAR = 20.0
-"""Bound on differences of the start's logits."""
+"""Bound on the differences of the initial policy's logits."""
 
 # --- The record ----------------------------------------------------------------------------------
 
 
 def values_for_others(trajectories: Trajectories, settings: Any) -> Advantages:
-    """Return what ``gae`` does, with a discount where the settings have none: values of what never
-    ends would have no bound."""
+    """Return ``gae`` with a discount factor of at most 0.99, because values of endless games would
+    be unbounded otherwise."""
     return gae(trajectories, dataclasses.replace(settings, gamma=min(settings.gamma, 0.99)))
 
 
 def comparison_loss(minibatch: Minibatch, outputs: Outputs, settings: Any) -> Losses:
-    """Return the error of the differences between logits, as what the actions earned, and values'.
+    """Return the regression error of logit differences against gains, and the value loss.
 
-    Where a difference is large a Huber loss keeps it from ruling the others. With ``stay_coef`` the
-    differences of the start's logits, so many times, are added to what is learned: a prior, which
-    small gains do not overcome.
+    A Huber loss limits the influence of large gains. With ``stay_coef``, the target also contains
+    the logit differences of the initial policy, times ``stay_coef``. This prior prevents changes
+    for small gains.
     """
     distribution = outputs.distribution
-    assert isinstance(distribution, MaskedCategorical)  # ``check`` has seen to it
-    tried, wanted = minibatch.extras[TRIED], minibatch.extras[GAIN]  # [R, C]
+    assert isinstance(distribution, MaskedCategorical)  # guaranteed by ``check``
+    tried, target = minibatch.extras[TRIED], minibatch.extras[GAIN]  # [R, C]
     start = minibatch.extras.get(f"{START}logits")
     if start is not None:
-        wanted = wanted + minibatch.stay_coef * _differences(start, tried).clamp(-FAR, FAR)
+        target = target + minibatch.stay_coef * _differences(start, tried).clamp(-FAR, FAR)
     expected = _differences(distribution.logits, tried)
-    error = nn.functional.huber_loss(expected, wanted, delta=settings.gain_delta)
+    error = nn.functional.huber_loss(expected, target, delta=settings.gain_delta)
     terms = {"gain_error": error, **entropy_bonus(minibatch, outputs, settings)}
     return Losses({**terms, "value_loss": value_loss(minibatch, outputs, settings)})
 
 
 def _differences(logits: torch.Tensor, tried: torch.Tensor) -> torch.Tensor:
-    """Return how much larger the ``logits`` of actions [R, C] are than that of the first."""
-    found = logits.gather(1, tried)
-    return found - found[:, :1]
+    """Return the ``logits`` of the tried actions [R, C], minus that of the first."""
+    selected = logits.gather(1, tried)
+    return selected - selected[:, :1]
 
 
 def comparison_metrics(
     minibatch: Minibatch, outputs: Outputs, losses: Losses, settings: Any
 ) -> dict[str, torch.Tensor]:
-    """Return the terms of the loss, entropy, and how often no tried action was better."""
+    """Return the loss terms, the entropy, and the share of decisions without a better action."""
     unbeaten = (minibatch.extras[GAIN] <= 0).all(dim=1)
     return {**losses.terms, "entropy": outputs.entropy, "unbeaten": unbeaten.float().mean()}
 
@@ -200,4 +200,4 @@ policy_iteration: OnPolicy = ippo.but(
     },
     Settings=PolicyIterationSettings,
 )
-"""Choose what played on best, of several actions."""
+"""Learn to choose the action with the best simulated outcome."""

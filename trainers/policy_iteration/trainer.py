@@ -1,26 +1,27 @@
-"""The trainer "policy_iteration": networks learn which of several actions plays on best.
+"""The trainer "policy_iteration": networks learn which of several actions has the best outcome.
 
-It is the loop of ``corral.trainers.on_policy`` with another record and another player. Each moment
-of a rollout is copied for every agent that decides; the copies begin with other actions of that
-agent, and the policies play on from there, greedily, for ``lookahead`` steps. All copies meet the
-same future, so that what they earn tells these actions apart with far less noise than returns do.
-The logits learn these differences by regression: the likeliest action is the one that is expected
-to play on best.
+It uses the loop of ``corral.trainers.on_policy`` with another record and another player. Each state
+of a rollout is copied for every deciding agent. The copies start with different actions of that
+agent, and the policies continue greedily for ``lookahead`` steps. All copies have the same future,
+so their returns compare these actions with far less noise than returns of episodes. The logits
+learn these differences by regression: the most probable action is the one with the best expected
+outcome.
 
-Where agents choose before the chance of a step (``OptionalRules.hides_chance``), that future is
-drawn anew for each moment, once for all actions and agents. Otherwise a network could learn by
-heart which action was best in a recorded step, and that is no use in another. On the load of
-``benchmarks/loads/redraw.py`` teams cost less on later days for it, with each of three seeds; the
-setting ``futures`` has both.
+If agents choose before the randomness of a step is known (``OptionalRules.hides_chance``), that
+future is redrawn for each state, once for all actions and agents. Otherwise a network could
+memorize the best action of a recorded step, which does not generalize. On the load of
+``benchmarks/loads/redraw.py`` redrawing lowers the teams' cost on later days, with each of three
+seeds; the setting ``futures`` selects either behavior.
 
-That is approximate policy iteration by rollouts (Lagoudakis and Parr, Reinforcement Learning as
+This is approximate policy iteration by rollouts (Lagoudakis and Parr, Reinforcement Learning as
 Classification, 2003), one agent at a time (Bertsekas, Multiagent Rollout Algorithms, 2021). It
-needs an environment whose state can be copied: rules of the suite, or one's own.
+needs an environment with a state that can be copied: built-in or custom rules.
 
-With a ``teacher`` its play is what is improved first: the first rollouts are the teacher's, and so
-is the play after each of the actions that are compared.
+With a ``teacher``, the teacher's policy is improved first. The teacher plays the first rollouts,
+and it also continues the simulations after each compared action.
 
-The critic is ippo's. Nothing here asks it: it is for runs that start from this one (``--init``).
+The critic is that of ippo. It is trained but not used here: it is for runs that start from this one
+(``--init``).
 """
 
 from __future__ import annotations
@@ -70,39 +71,39 @@ __all__ = ["PolicyIteration"]
 
 OWN_STEPS = "own_steps"
 OWN_REWARD = (
-    "{}: the rewards of all agents add up to the same whatever is played, so that no action is "
-    "better than another; --own-reward (own_reward=True) counts those of the agent that decides"
+    "{}: the rewards of all agents sum to a constant, so that all actions have equal gains; set "
+    "--own-reward (own_reward=True) to count only the rewards of the deciding agent"
 )
 
 ONE_DAY = (
-    "{}: agents choose before they know what a step brings, and there are no two days of data: "
-    "actions are compared on the recorded rows, so that they may be learned by heart"
+    "{}: agents choose before they know the data of a step, and there are not two days of data to "
+    "redraw from: actions are compared on the recorded rows, which the networks may memorize"
 )
 
-# --- Who plays -----------------------------------------------------------------------------------
+# --- Players -------------------------------------------------------------------------------------
 
 
 class ComparingPlayer:
-    """Plays the agents of one group greedily, or as the teacher does, but for some exploration."""
+    """Plays the agents of one group greedily, or as the teacher does, with some exploration."""
 
     def __init__(self, trainer: PolicyIteration, learned: LearnedPlayer) -> None:
         self.trainer, self.learned = trainer, learned
         self.sample_unplayed, self.reset = learned.sample_unplayed, learned.reset
 
     def act(self, buffer: GroupBuffer, t: int, observations: Mapping[str, Observation]) -> None:
-        """Store the actions of step ``t``; behind the last group, compare those of all groups."""
+        """Store the actions of step ``t``; after the last group, compare actions of all groups."""
         trainer, columns = self.trainer, buffer.group.columns
         self.learned.act(buffer, t, observations)
         acting = trainer.batch.acting
         greedy = trainer.play_on(observations, acting)[:, columns]
-        drawn = trainer.tried_rng.random(greedy.shape) < trainer.settings.explore
-        buffer.action[t] = np.where(drawn, buffer.action[t], greedy)
+        explored = trainer.tried_rng.random(greedy.shape) < trainer.settings.explore
+        buffer.action[t] = np.where(explored, buffer.action[t], greedy)
         self._store_log_prob(buffer, t)
         if self is trainer.players[-1]:
-            trainer.compare(t)  # all have decided
+            trainer.compare(t)  # all groups have decided
 
     def _store_log_prob(self, buffer: GroupBuffer, t: int) -> None:
-        """Store the log-probabilities of what is played, which was not drawn everywhere."""
+        """Store the log-probabilities of the actions, most of which were not sampled."""
         learner, rows = self.learned.learner, np.flatnonzero(buffer.decides(t))
         if not len(rows):
             return
@@ -115,106 +116,105 @@ class ComparingPlayer:
 
 
 class PolicyIteration(OnPolicyTrainer):
-    """Trains policies to choose what played on best."""
+    """Trains policies to choose the action with the best simulated outcome."""
 
     algorithm = policy_iteration
     name = "policy_iteration"
     Settings = PolicyIterationSettings
-    # Its loss has differences of its own instead of advantages. The latest checkpoint is the best,
-    # unless they are evaluated (``evaluate_every``): greedy play gets better while returns are
-    # still those of the teacher, or of no whole episode.
+    # The loss uses gains instead of advantages. Without ``evaluate_every`` the latest checkpoint is
+    # the best: greedy play improves while returns still come from the teacher or are missing.
     capabilities = Capabilities(model=True, settings_of=True, best_by=OWN_STEPS)
 
     def __init__(self, rules: Rules[Any], settings: Any, **kwargs: Any) -> None:
         super().__init__(rules, settings, **kwargs)
         self.reach = settings.reach if amounts_of(rules)[0] else 0
         self.teacher: Teacher | None = None
-        self.taught_by: str | None = None  # digest of the teacher that a loaded run had
+        self.taught_by: str | None = None  # digest of the teacher of a loaded run
         self.tried_rng = generator(self.seed, "policy", len(rules.agents) + 1)
-        self.gain_scale = 0.0  # mean of |gain|, of the rollouts so far; 0: none yet
+        self.gain_scale = 0.0  # running mean of |gain|; 0: no rollout yet
         self.players = [ComparingPlayer(self, player) for player in self.players]
-        self._seen: dict[str, ObservationBuffer] = {}  # what policies decide on, used again
+        self._buffers: dict[str, ObservationBuffer] = {}  # reusable buffers by policy
         redraws = hides_chance(rules) and settings.futures == "redrawn"
-        self.copied = for_copies(rules) if redraws else rules  # the rules that copies are played by
+        self.copied = for_copies(rules) if redraws else rules  # rules for the copies
         self._redraw = redraw_of(self.copied) if redraws else None
         self._lacks_data = redraws and self._redraw is None
 
     @staticmethod
     def env_kwargs_for(env: Any, env_kwargs: Any, settings: Mapping[str, Any], api: Any) -> Any:
-        """Return the environment's arguments with what the teacher's name says of them, such as the
-        route of "overflow/spare"; a line on stderr tells."""
+        """Return the environment's arguments with those implied by the teacher's name, such as the
+        route of "overflow/spare". A line on stderr reports them."""
         return with_teacher_arguments(env, str(settings.get("teacher") or ""), env_kwargs, api)
 
     def begin_timing(self) -> None:
-        """Let the rollouts be like most of a run: without the teacher."""
+        """Time rollouts without the teacher, like most rollouts of a run."""
         self.env_steps = math.ceil(self.taught_steps)
 
     @property
     def taught_steps(self) -> float:
-        """Env steps at the beginning that the teacher plays."""
+        """Number of env steps at the start that the teacher plays."""
         return float(self.settings.taught * self.steps if self.settings.teacher else 0)
 
     @property
     def taught(self) -> bool:
-        """Whether the teacher plays this rollout."""
+        """True if the teacher plays this rollout."""
         return self.env_steps < self.taught_steps
 
     @property
     def learns_from(self) -> Run | None:
-        """The run that teaches, where one does; known once it is checked."""
+        """The run that is the teacher, or None; available after ``check``."""
         return None if self.teacher is None else self.teacher.run
 
     def check(self) -> None:
-        """Raise what cannot be compared, or keeps the teacher from playing, before anything is
-        played."""
-        rules, instead = self.rules, "train it with --trainer mappo"
+        """Raise an error before the first step for an unsupported environment or teacher."""
+        rules, instead = self.rules, "use --trainer mappo"
         if not plays_as_arrays(rules):
             raise ValueError(
-                f"policy_iteration copies moments of play, and those of {rules.name}, an "
-                f"environment of others, cannot be copied: {instead}, or write it as rules "
+                f"policy_iteration copies states of play, but {rules.name} is a third-party "
+                f"environment without copies: {instead}, or implement it as rules "
                 "(corral.envs.core)"
             )
         for agent in rules.agents:
             if not isinstance(space := rules.action_space(agent), spaces.Discrete):
                 raise UnsupportedSpaceError(
-                    f"{agent} plays {space}: policy_iteration compares Discrete actions; {instead}"
+                    f"{agent} has the action space {space}, but policy_iteration needs Discrete "
+                    f"actions; {instead}"
                 )
         if is_zero_sum(rules) and not self.settings.own_reward:
             raise ValueError(OWN_REWARD.format(rules.name))
         super().check()
         if self._lacks_data:
-            self._lacks_data = False  # said once
+            self._lacks_data = False  # warn only once
             print(f"corral: {ONE_DAY.format(rules.name)}", file=sys.stderr)
         if self.taught and self.teacher is None:
-            self.teacher = self._found_teacher()
+            self.teacher = self._resolve_teacher()
 
-    def _found_teacher(self) -> Teacher:
+    def _resolve_teacher(self) -> Teacher:
         teacher = find_teacher(self.settings.teacher, self.rules)
         if teacher.steps is not None:
             raise ValueError(
-                f"teacher={self.settings.teacher}: recorded steps play nothing on; clone them "
-                "(corral clone), and start from the clone with --init"
+                f"teacher={self.settings.teacher}: recorded steps cannot continue a simulation; "
+                "clone them (corral clone), and start from the clone with --init"
             )
         for agent, policy in teacher.policies.items():
             if policy.initial_state(1) is not None:
                 raise ValueError(
-                    f"teacher={self.settings.teacher}: it plays {agent} with a hidden state, of "
-                    "which policy iteration makes no copies; clone it (corral clone), and start "
-                    "from the clone with --init"
+                    f"teacher={self.settings.teacher}: its policy of {agent} has a hidden state, "
+                    "which policy iteration cannot copy; clone it (corral clone), and start from "
+                    "the clone with --init"
                 )
         if self.taught_by not in (None, teacher.digest):
             raise CheckpointError(
-                f"{teacher.name} is not what taught this run before: its checkpoint is another one"
+                f"{teacher.name} is not the previous teacher of this run: its checkpoint differs"
             )
         return teacher
 
     # --- Comparing -------------------------------------------------------------------------------
 
     def compare(self, t: int) -> None:
-        """Compare all decisions of step ``t`` of the rollout with others."""
+        """Compare all decisions of step ``t`` of the rollout with alternative actions."""
         settings, taken = self.settings, self.rollout.actions(t)
         tried: list[Tried] = []
-        places: list[Array] = []  # where the gains of each go, float32 [B, C]
+        places: list[Array] = []  # targets of the gains, float32 [B, C] each
         for buffer in self.rollout.groups:
             if not self.learners[buffer.group.policy].trained:
                 continue
@@ -222,7 +222,9 @@ class PolicyIteration(OnPolicyTrainer):
                 shape = *buffer.log_prob.shape, settings.candidates
                 buffer.extras[TRIED] = np.zeros(shape, dtype=np.int64)
                 buffer.extras[GAIN] = np.zeros(shape, dtype=np.float32)
-            buffer.extras[TRIED][t] = buffer.action[t][..., None]  # of who has no choice
+            buffer.extras[TRIED][t] = buffer.action[t][
+                ..., None
+            ]  # default for agents without a choice
             buffer.extras[GAIN][t] = 0
             for j, agent in enumerate(buffer.group.index.tolist()):
                 mask = buffer.mask[t][:, j]
@@ -241,7 +243,7 @@ class PolicyIteration(OnPolicyTrainer):
                 places.append(buffer.extras[GAIN][t][:, j])
         if not tried:
             return
-        found = gains(
+        results = gains(
             self.copied,
             self._moments(),
             taken,
@@ -251,12 +253,12 @@ class PolicyIteration(OnPolicyTrainer):
             horizon=settings.lookahead,
             own=settings.own_reward,
         )
-        for each, place, gain in zip(tried, places, found, strict=True):
-            place[each.rows] = gain
+        for trial, place, gain in zip(tried, places, results, strict=True):
+            place[trial.rows] = gain
 
     def _moments(self) -> Callable[[Array], Copies]:
         """Return a function that copies rows of the environments. If agents cannot know the
-        recorded future, each row gets another one, the same in all its copies."""
+        recorded future, each row gets another future, shared by all its copies."""
         moments: Callable[[Array], Copies] = self.batch.moments
         if self._redraw is None:
             return moments
@@ -265,53 +267,53 @@ class PolicyIteration(OnPolicyTrainer):
         return lambda rows: (copy_rows(state, rows), elapsed[rows], ended[rows])
 
     def update(self) -> dict[str, float]:
-        """Learn from the rollout, whose differences are scaled to a mean of 1 over rollouts."""
-        found = [buffer.extras[GAIN] for buffer in self.rollout.groups if GAIN in buffer.extras]
-        mean = float(np.mean([np.abs(each).mean() for each in found])) if found else 0.0
+        """Learn from the rollout, with gains scaled to a mean absolute value of 1."""
+        all_gains = [buffer.extras[GAIN] for buffer in self.rollout.groups if GAIN in buffer.extras]
+        mean = float(np.mean([np.abs(gain).mean() for gain in all_gains])) if all_gains else 0.0
         decay = self.settings.value_decay if self.gain_scale else 0.0
         self.gain_scale = decay * self.gain_scale + (1 - decay) * mean
-        for each in found:
-            each /= self.gain_scale or 1.0
-        own = max(0.0, self.env_steps + self.rollout_steps - self.taught_steps)
-        metrics = {"gain_scale": self.gain_scale, OWN_STEPS: own}
+        for gain in all_gains:
+            gain /= self.gain_scale or 1.0
+        own_steps = max(0.0, self.env_steps + self.rollout_steps - self.taught_steps)
+        metrics = {"gain_scale": self.gain_scale, OWN_STEPS: own_steps}
         return {**super().update(), **metrics}
 
-    # --- Who decides -----------------------------------------------------------------------------
+    # --- Decisions -------------------------------------------------------------------------------
 
     def play_on(self, observations: Mapping[str, Observation], acting: Array) -> Array:
-        """Return what is decided without exploration: int64 [R, N]."""
+        """Return the decisions without exploration: int64 [R, N]."""
         return (self.teach if self.taught else self.decide)(observations, acting)
 
     def teach(self, observations: Mapping[str, Observation], acting: Array) -> Array:
-        """Return what the teacher decides: int64 [R, N]; 0 where an agent does not act."""
-        assert self.teacher is not None  # ``check`` has found it
+        """Return the decisions of the teacher: int64 [R, N]; 0 if an agent does not act."""
+        assert self.teacher is not None  # set by ``check``
         actions = np.zeros(acting.shape, dtype=np.int64)
         for i, agent in enumerate(self.rules.agents):
             if not len(rows := np.flatnonzero(acting[:, i])):
                 continue
-            own = observations[agent] if len(rows) == len(acting) else None
-            own = take_tree(observations[agent], rows) if own is None else own
+            observed = observations[agent] if len(rows) == len(acting) else None
+            observed = take_tree(observations[agent], rows) if observed is None else observed
             policy = self.teacher.policies[agent]
-            actions[rows, i] = policy.act(own, None, self.tried_rng, deterministic=True).action
+            actions[rows, i] = policy.act(observed, None, self.tried_rng, deterministic=True).action
         return actions
 
     def decide(self, observations: Mapping[str, Observation], acting: Array) -> Array:
-        """Return what the policies decide greedily: int64 [R, N]; 0 where an agent does not act."""
+        """Return the greedy decisions of the policies: int64 [R, N]; 0 if an agent does not act."""
         actions = np.zeros(acting.shape, dtype=np.int64)
         for name, learner in self.learners.items():
             group = learner.group
-            own = acting[:, group.columns].reshape(-1)
-            rows = None if own.all() else np.flatnonzero(own)
+            group_acting = acting[:, group.columns].reshape(-1)
+            rows = None if group_acting.all() else np.flatnonzero(group_acting)
             if rows is not None and not len(rows):
                 continue
-            seen, at = self._seen.get(name), slice(len(acting))
-            if seen is None or len(seen.acting) < len(acting):
-                seen = self._seen[name] = ObservationBuffer(group, len(acting))
-            seen.store(at, observations)
+            buffer, at = self._buffers.get(name), slice(len(acting))
+            if buffer is None or len(buffer.acting) < len(acting):
+                buffer = self._buffers[name] = ObservationBuffer(group, len(acting))
+            buffer.store(at, observations)
             with torch.inference_mode():
-                parts, mask = seen.tensors(at, rows, learner.device)
+                parts, mask = buffer.tensors(at, rows, learner.device)
                 logits, _ = learner.actor.step(parts, parts[0].new_zeros(len(mask), 0))
-                best = np.zeros(len(own), dtype=np.int64)
+                best = np.zeros(len(group_acting), dtype=np.int64)
                 best[slice(None) if rows is None else rows] = likeliest(logits, mask)
             actions[:, group.columns] = best.reshape(len(acting), -1)
         return actions
@@ -319,7 +321,7 @@ class PolicyIteration(OnPolicyTrainer):
     # --- Saving ----------------------------------------------------------------------------------
 
     def save(self) -> Content:
-        """Return what the base does, the generator and scale of comparisons, and who taught."""
+        """Return the base class's content, and the state of the comparisons and the teacher."""
         content = super().save()
         digest = self.taught_by if self.teacher is None else self.teacher.digest
         document = {
@@ -336,4 +338,4 @@ class PolicyIteration(OnPolicyTrainer):
             self.gain_scale, self.taught_by = float(saved["gain_scale"]), saved["taught_by"]
             self.tried_rng.bit_generator.state = saved["rng"]
         except (KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(f"the checkpoint is not of {self.name}: {error!r}") from error
+            raise CheckpointError(f"not a checkpoint of {self.name}: {error!r}") from error

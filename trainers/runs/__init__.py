@@ -1,1 +1,1 @@
-"""A run on disk: what defines it, its checkpoints, its log."""
+"""A run on disk: its configuration, its checkpoints and its log."""

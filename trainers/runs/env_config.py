@@ -1,4 +1,4 @@
-"""An environment with all its arguments, and the part of it that evaluation plays."""
+"""The configuration of an environment: its arguments, and the data held out for evaluation."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ from corral.trainers.file_types import hints_of, require_argument
 
 __all__ = ["SET_BY_TRAINING", "EnvConfig", "given_again", "require_arguments", "saved_value"]
 
-MOST_ARRAY = 2**30
-"""Bytes of an array that is an argument."""
+MAX_ARRAY = 2**30
+"""Maximum bytes of an array argument."""
 
 SUFFIXES = {"trace": ".csv.gz", "array": ".npy"}
-"""Of the files beside config.json that hold an argument, which they are named after."""
+"""File suffixes of arguments stored in separate files next to config.json, named by argument."""
 
 SET_BY_TRAINING = {"illegal": "raise", "keep_flow": False}
-"""Arguments that training sets: a trainer that plays an illegal action has lost a mask, and that
-must end training, not be counted."""
+"""Arguments set by training. A trainer that plays an illegal action ignores a mask, and this bug
+must stop training instead of being counted."""
 
 
 @dataclass(frozen=True)
 class EnvConfig:
-    """An environment of corral by name with its arguments, or one of others.
+    """A built-in environment by name with its arguments, or a third-party environment.
 
-    ``held_out`` and ``validation`` hold the arguments that differ in the final judgment and in
-    validation, where its data are divided. One of others is remembered as the text that names it,
-    where there is one; it is never imported because a file says so.
+    ``held_out`` and ``validation`` contain the arguments that differ in the final evaluation and in
+    validation, if the data is split. A third-party environment is stored by its name, if it has
+    one; loading a run never imports it.
     """
 
     env: str
     env_kwargs: dict[str, Any]
     held_out: dict[str, Any] = field(default_factory=dict)
     own_rules: Rules[Any] | None = None
-    source: str | None = None  # names an environment of others, see ``corral.envs.registry``
+    source: str | None = None  # name of a third-party environment, see ``corral.envs.registry``
     api: Api | None = None
     validation: dict[str, Any] = field(default_factory=dict)
 
@@ -65,100 +65,104 @@ class EnvConfig:
         api: Api | None = None,
         validation: float | tuple[int, int] | None = None,
     ) -> EnvConfig:
-        """Return the configuration that trains in ``env`` with arguments ``env_kwargs``; see
-        ``corral.adapters.sources`` for what may be given.
+        """Return the configuration for training in ``env`` with ``env_kwargs``; see
+        ``corral.adapters.sources`` for possible values of ``env``.
 
-        Where the rules split their data (see ``corral.envs.core.split_of``), ``held_out`` says
-        which of its rows are for evaluation: a share of the last, or rows (low, high);
-        ``validation`` in the same way which of the rest are for validation; 0: none. Arguments
-        left at their defaults are written down too: a later default must not change a run.
+        If the rules can split their data (see ``corral.envs.core.split_of``), ``held_out`` selects
+        the rows for evaluation: a share of the last rows, or rows (low, high). ``validation``
+        selects rows of the rest in the same way; 0: none. Default values are stored as well, so
+        that a later change of a default does not change the run.
 
-        Raises UnknownNameError, and what the environment raises for its arguments.
+        Raises UnknownNameError, and the environment's errors for its arguments.
         """
         env_kwargs, held_out = plain_numbers(dict(env_kwargs or {})), plain_numbers(held_out)
         validation = plain_numbers(validation)
-        asked = {"held_out": held_out, "validation": validation}
-        found = resolve(env, env_kwargs, api=api)
-        if found.rules is not None:
-            return cls._of_rules(found, asked)
-        name, kwargs = found.name, found.env_kwargs
+        requested = {"held_out": held_out, "validation": validation}
+        source = resolve(env, env_kwargs, api=api)
+        if source.rules is not None:
+            return cls._of_rules(source, requested)
+        name, kwargs = source.name, source.env_kwargs
         rules = make_rules(name, **{**kwargs, **_set_by_training(name)})
         parameters = inspect.signature(type(rules)).parameters.items()
         complete = {name: parameter.default for name, parameter in parameters} | kwargs
         complete = {k: value for k, value in complete.items() if k not in SET_BY_TRAINING}
         split = split_of(rules, kwargs.get("rows"), held_out, validation)
         if split is None:
-            _refuse_rows(name, asked)
-        loaded: dict[str, Any] = {}  # files that are named may change, or go
+            _refuse_rows(name, requested)
+        loaded: dict[str, Any] = {}  # load files now, because they may change or disappear
         for argument, value in complete.items():
-            used = getattr(rules, argument, None)
-            if isinstance(used, NamedFunction):
-                used.require_name()
-                loaded[argument] = used
-            elif isinstance(used, Trace):
-                loaded[argument] = data.load_trace(value)  # the rules may have completed theirs
-            elif isinstance(used, np.ndarray) and value is not None:
-                loaded[argument] = used
+            attribute = getattr(rules, argument, None)
+            if isinstance(attribute, NamedFunction):
+                attribute.require_name()
+                loaded[argument] = attribute
+            elif isinstance(attribute, Trace):
+                loaded[argument] = data.load_trace(
+                    value
+                )  # not ``attribute``: the rules may have modified it
+            elif isinstance(attribute, np.ndarray) and value is not None:
+                loaded[argument] = attribute
         if split is None:
             return cls(name, complete | loaded)
-        divided = complete | loaded | split.train  # a split knows what follows from its rows alone
+        divided = (
+            complete | loaded | split.train
+        )  # the split also has the arguments that follow from its rows
         return cls(name, divided, split.held_out, validation=split.validation)
 
     @classmethod
-    def _of_rules(cls, found: EnvSource, asked: Mapping[str, Any]) -> EnvConfig:
-        _refuse_rows(found.name, asked)
-        if found.name in REGISTERED:
+    def _of_rules(cls, source: EnvSource, requested: Mapping[str, Any]) -> EnvConfig:
+        _refuse_rows(source.name, requested)
+        if source.name in REGISTERED:
             raise ValueError(
-                f"rules of {found.name}: give the name {found.name!r} and its arguments as "
-                "env_kwargs=, so that the run can be read back"
+                f"rules of {source.name}: pass the name {source.name!r} and its arguments as "
+                "env_kwargs=, so that the run can be loaded"
             )
-        kwargs = {name: value for name, value in found.env_kwargs.items() if _is_json(value)}
-        return cls(found.name, kwargs, {}, found.rules, found.text, found.api)
+        kwargs = {name: value for name, value in source.env_kwargs.items() if _is_json(value)}
+        return cls(source.name, kwargs, {}, source.rules, source.text, source.api)
 
     def rules(self, **changes: Any) -> Rules[Any]:
-        """Return the rules of training, with illegal="raise"; ``changes`` replace arguments."""
+        """Return the training rules, with illegal="raise"; ``changes`` override arguments."""
         if self.own_rules is not None:
             return self.own_rules
         return make_rules(self.env, **{**self.env_kwargs, **_set_by_training(self.env), **changes})
 
     def held_out_rules(self, **changes: Any) -> Rules[Any]:
-        """Return the rules of the final judgment: those of training, with the data held out."""
+        """Return the rules of the final evaluation: the training rules with held-out data."""
         return self.rules(**{**self.held_out, **changes})
 
     def validation_rules(self, **changes: Any) -> Rules[Any]:
-        """Return the rules of validation: those of training, with the data kept for it.
+        """Return the rules of validation: the training rules with validation data.
 
-        Raises ValueError where the environment has data, and none are kept for validation.
+        Raises ValueError if the environment has data, but no validation rows.
         """
         if self.held_out and not self.validation:
             raise ValueError(
-                f"this run keeps no rows of {self.env} for validation (validation=0 keeps none): "
-                "train with validation=, a share or rows (low, high), and with a max_cycles of "
-                "which the rows before those held out hold two or more"
+                f"this run has no validation rows of {self.env} (validation=0 disables them): "
+                "train with validation=, a share or rows (low, high), and a max_cycles of at most "
+                "half of the rows that are not held out"
             )
         return self.rules(**{**self.validation, **changes})
 
     def named(self, folder: Path) -> str:
-        """Return a run's folder as words of a command, with --env where that must be said."""
-        again = f" --env {self.source}" if self.own_rules is not None and self.source else ""
+        """Return a run's folder as command-line words, with --env and --arg if required."""
+        options = f" --env {self.source}" if self.own_rules is not None and self.source else ""
         for name, value in self.env_kwargs.items():
             if isinstance(value, NamedFunction):
-                again += f" --arg {pasted(f'{name}={value}')}"
-        return pasted(folder) + again
+                options += f" --arg {pasted(f'{name}={value}')}"
+        return pasted(folder) + options
 
     @property
     def trace(self) -> Trace | None:
-        """The load, where the environment replays one."""
+        """The trace, if the environment replays one."""
         return next((v for v in self.env_kwargs.values() if isinstance(v, Trace)), None)
 
     # --- As JSON ---------------------------------------------------------------------------------
 
     def write(self, folder: Path | None) -> dict[str, Any]:
-        """Return JSON values from which ``read`` makes the same configuration.
+        """Return JSON values from which ``read`` creates the same configuration.
 
-        Traces and arrays go to files of ``folder``, so that a run needs no file elsewhere; a trace
-        that comes with the package is named instead. Without a folder nothing is written, and the
-        values hold their digests alone.
+        Traces and arrays are written to files in ``folder``, so that a run is self-contained; a
+        bundled trace is stored by name. Without a folder no files are written, and the values
+        contain only the digests.
         """
         kwargs = {name: _write(name, value, folder) for name, value in self.env_kwargs.items()}
         saved = {"env": self.env, "env_kwargs": kwargs, "held_out": dict(self.held_out)}
@@ -174,10 +178,11 @@ class EnvConfig:
         folder: Path,
         given: EnvSource | None = None,
     ) -> EnvConfig:
-        """Make a configuration of what ``write`` returned; one of others needs it ``given`` again.
+        """Create a configuration from the result of ``write``; a third-party environment must be
+        ``given``.
 
-        Raises TraceError where the load is not the one that was trained on, RunError where an
-        array is not.
+        Raises TraceError if the trace differs from the training data, and RunError if an array
+        does.
         """
         name = saved["env"]
         if given is not None and given.rules is not None:
@@ -199,8 +204,8 @@ class EnvConfig:
 
 
 def require_arguments(place: str, env: str, values: Mapping[str, Any], key: str) -> None:
-    """Raise RunError where arguments of one of our environments, as a file holds them under
-    ``key``, are of another type, or texts that would be imported or opened."""
+    """Raise RunError if a file's arguments ``key`` of a built-in environment have a wrong type, or
+    contain text that would be imported or opened."""
     hints = hints_of(rules_class(env).__init__)  # type: ignore[misc]
     for name, value in values.items():
         if name not in hints or name in SET_BY_TRAINING:
@@ -211,12 +216,12 @@ def require_arguments(place: str, env: str, values: Mapping[str, Any], key: str)
             raise RunError(str(error)) from error
 
 
-def _refuse_rows(name: str, asked: Mapping[str, Any]) -> None:
-    """Raise ValueError where rows are asked for in an environment that has none."""
-    what = {"held_out": "to hold out", "validation": "for validation; it is on seeds of its own"}
-    for argument, value in asked.items():
+def _refuse_rows(name: str, requested: Mapping[str, Any]) -> None:
+    """Raise ValueError if rows are requested in an environment without rows."""
+    purpose = {"held_out": "to hold out", "validation": "for validation; it uses separate seeds"}
+    for argument, value in requested.items():
         if value is not None:
-            raise ValueError(f"{argument}={value}: {name} has no rows {what[argument]}")
+            raise ValueError(f"{argument}={value}: {name} has no rows {purpose[argument]}")
 
 
 def given_again(
@@ -226,23 +231,25 @@ def given_again(
     env_kwargs: Mapping[str, Any] | None = None,
     api: Api | None = None,
 ) -> EnvSource | None:
-    """Return the environment that is given for a run that is read, as ``EnvConfig.read`` takes it.
+    """Return the environment passed to load a run, for ``EnvConfig.read``.
 
-    The arguments and the interface of one of others are the run's, unless they are given.
+    Unset arguments and the unset API of a third-party environment are taken from the run.
 
-    Raises RunError where it is missing or is another, ValueError for arguments of one of ours, and
-    what ``resolve`` raises.
+    Raises RunError if the environment is missing or differs, ValueError for arguments of a built-in
+    environment, and the errors of ``resolve``.
     """
     name = saved["env"]
     if name in REGISTERED:
-        known = saved["env_kwargs"]
-        functions = [each for each in known if _kind(known[each]) == "function"]
-        others = {key: value for key, value in (env_kwargs or {}).items() if key not in functions}
-        for argument, value in (("env_kwargs", others), ("api", api)):
+        saved_kwargs = saved["env_kwargs"]
+        functions = [
+            argument for argument in saved_kwargs if _kind(saved_kwargs[argument]) == "function"
+        ]
+        rejected = {key: value for key, value in (env_kwargs or {}).items() if key not in functions}
+        for argument, value in (("env_kwargs", rejected), ("api", api)):
             if value:
                 raise ValueError(
-                    f"{argument}={value!r}: {folder} keeps the arguments of {name} that it was "
-                    "trained with; leave it out, or train anew"
+                    f"{argument}={value!r}: {folder} keeps the arguments of {name} from training; "
+                    "omit it, or train a new run"
                 )
     if env is None:
         if name not in REGISTERED:
@@ -253,33 +260,33 @@ def given_again(
         api = saved.get("api") if api is None and by_text else api
     given = resolve(env, env_kwargs, api=api)
     if given.name != name:
-        raise RunError(f"{folder} was trained in {name}, and this is {given.name}")
+        raise RunError(f"{folder} was trained in {name}, not in {given.name}")
     for argument, value in given.env_kwargs.items() if name in REGISTERED else ():
-        own = saved["env_kwargs"].get(argument, value)
-        if isinstance(value, bool | int | float | str) and own != value:
+        original = saved["env_kwargs"].get(argument, value)
+        if isinstance(value, bool | int | float | str) and original != value:
             raise ValueError(
-                f"{argument}={value!r}: {folder} was trained with {argument}={own!r}, and plays so "
-                "again; leave the environment out, or train anew"
+                f"{argument}={value!r}: {folder} was trained with {argument}={original!r}; omit "
+                "the environment, or train a new run"
             )
     return dataclasses.replace(given, env_kwargs=dict(env_kwargs or {}))
 
 
 def _set_by_training(env: str) -> dict[str, Any]:
-    """Return those of SET_BY_TRAINING that the environment's rules take."""
+    """Return the arguments in SET_BY_TRAINING that the environment's rules have."""
     parameters = inspect.signature(rules_class(env)).parameters
     return {name: value for name, value in SET_BY_TRAINING.items() if name in parameters}
 
 
 def _hint(saved: Mapping[str, Any], folder: Path) -> str:
-    """Return how to name the environment of others that a run was trained in."""
-    where = f"{folder} was trained in {saved['env']}"
+    """Return how to pass the third-party environment of a run again."""
+    origin = f"{folder} was trained in {saved['env']}"
     if (text := saved.get("source")) is None:
         return (
-            f"{where}, which no text names: give the function that makes it, or such an "
+            f"{origin}, which has no importable name: pass the function that makes it, or the "
             f"environment, in Python: corral.load_run({str(folder)!r}, make_it)"
         )
     return (
-        f"{where}, {text}, and nothing is imported because a file names it. Say so yourself: "
+        f"{origin}, {text}. For safety, the run does not import it. Pass it again: "
         f"--env {text}, or corral.load_run({str(folder)!r}, {text!r})"
     )
 
@@ -292,11 +299,11 @@ def _is_json(value: Any) -> bool:
     return True
 
 
-# --- Values with files of their own --------------------------------------------------------------
+# --- Values in separate files --------------------------------------------------------------------
 
 
 def _write(name: str, value: Any, folder: Path | None) -> Any:
-    """Return a JSON value for argument ``name``; traces and arrays go to files of a folder."""
+    """Return the JSON value of argument ``name``; traces and arrays are written to files."""
     if isinstance(value, Trace):
         saved = {"type": "trace", "name": value.name, "digest": value.digest}
         if folder is None or (
@@ -323,15 +330,15 @@ def _write(name: str, value: Any, folder: Path | None) -> Any:
 
 
 def _kind(saved: Any) -> str | None:
-    """Return what ``saved`` stands for: "trace", "array", "function"; None for a plain value."""
+    """Return the record type of ``saved``: "trace", "array", "function"; None: a plain value."""
     return saved.get("type") if isinstance(saved, dict) else None
 
 
 def saved_value(saved: Any, folder: Path, name: str) -> Any:
-    """Return the trace or array that ``saved`` stands for, or the function of argument ``name``,
-    which is not looked up; another value as it is.
+    """Return the value of a saved argument: a trace, an array, a function that is not imported, or
+    the plain value.
 
-    A file lies in ``folder`` and is called after the argument. Raises RunError, TraceError.
+    Files must be in ``folder`` and named after the argument. Raises RunError, TraceError.
     """
     kind = _kind(saved)
     if kind == "function":
@@ -341,18 +348,20 @@ def saved_value(saved: Any, folder: Path, name: str) -> Any:
     path = folder / (name + SUFFIXES[kind])
     if kind == "array" or "file" in saved:
         if saved["file"] != path.name:
-            raise RunError(f"{name} lies in {saved['file']!r:.100}: only {path} is read")
+            raise RunError(
+                f"{name} refers to the file {saved['file']!r:.100}: only {path} is allowed"
+            )
         if kind == "array":
             return _read_array(path, saved["digest"])
         require_no_links(path, folder)
         trace = data.read_trace(path)
     elif saved["name"] not in data.bundled():
-        raise RunError(f"{name} is {saved['name']!r:.100}, and no trace of that name is bundled")
+        raise RunError(f"{name} is {saved['name']!r:.100}, which is not a bundled trace")
     else:
         trace = data.load_trace(saved["name"])
     if trace.digest != saved["digest"]:
         rule = (
-            f"this is not the load that the run was trained on: its digest is "
+            f"this trace differs from the training trace of the run: its digest is "
             f"{trace.digest[:12]}..., the run's {saved['digest'][:12]}..."
         )
         raise TraceError([Fault(file=str(path) if "file" in saved else trace.name, rule=rule)])
@@ -361,15 +370,15 @@ def saved_value(saved: Any, folder: Path, name: str) -> Any:
 
 def _read_array(path: Path, digest: str) -> Array:
     try:
-        packed = read_file(path, MOST_ARRAY, folder=path.parent)
+        packed = read_file(path, MAX_ARRAY, folder=path.parent)
         array = np.load(io.BytesIO(packed), allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise RunError(f"{path} cannot be read: {error}. The run needs it") from error
-    found = _digest(np.ascontiguousarray(array))
-    if found != digest:
+        raise RunError(f"{path} cannot be read: {error}. The run requires it") from error
+    actual = _digest(np.ascontiguousarray(array))
+    if actual != digest:
         raise RunError(
-            f"{path} is not what the run was trained on: its digest is {found[:12]}..., the run's "
-            f"{digest[:12]}..."
+            f"{path} differs from the training data of the run: its digest is {actual[:12]}..., "
+            f"the run's {digest[:12]}..."
         )
     return np.asarray(array)
 

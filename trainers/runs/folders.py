@@ -1,4 +1,4 @@
-"""Folders of runs: one trainer works in one at a time; a start that fails leaves none behind."""
+"""Run folders: one process trains in a folder at a time; a failed start removes its folder."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from corral.trainers.runs.run_config import CONFIG
 __all__ = ["begun_folder", "is_locked", "locked", "new_folder"]
 
 LOCK, HOLDER = ".lock", ".lock.pid"
-"""The lock, and the process that has it: filelock before version 4 empties what it locks."""
+"""The lock file, and the file with the ID of its process: filelock < 4 truncates the lock file."""
 
 WRITTEN = (LOCK, CHECKPOINTS, "tensorboard")
-"""What others write: filelock, TensorBoard, and checkpoints by their folder. All else is written by
-``corral.files``, which follows no link."""
+"""Paths not written by ``corral.files``, which does not follow links, but by filelock, TensorBoard
+and the checkpoint folder."""
 
 UNFINISHED = re.compile(r"\.writing-\w+|\w+\.csv\.gz|\w+\.npy", flags=re.ASCII)
-"""Files that a start writes before config.json, which makes a folder a run."""
+"""Files that a start writes before config.json; only config.json makes a folder a run."""
 
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes and threads from training the run in ``folder``.
+    """Prevent other processes and threads from training the run in ``folder``.
 
-    The system lets go of the lock with the process, however it ends; forked children do not hold
-    it. The file stays: another process might be about to take it.
+    The operating system releases the lock when the process ends; forked children do not hold it.
+    The lock file is not deleted, because another process may be about to lock it.
 
-    Raises RunError, naming the process that has it.
+    Raises RunError with the ID of the process that holds the lock.
     """
     _require_no_links(folder)
     lock = FileLock(folder / LOCK, timeout=0, is_singleton=False)
@@ -57,16 +57,17 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def _require_no_links(folder: Path) -> None:
-    """Raise RunError where a link lies in a folder that will be written to: it could lead out."""
+    """Raise RunError if a path that will be written to is a link: it could lead outside."""
     for name in WRITTEN:
         if (folder / name).is_symlink():
             raise RunError(
-                f"{folder / name} is a link, and a run writes in its own folder: remove it"
+                f"{folder / name} is a link, but a run writes only in its own folder: remove the "
+                "link"
             )
 
 
 def is_locked(folder: Path) -> bool:
-    """Return whether a process trains the run in ``folder``."""
+    """Return True if a process is training the run in ``folder``."""
     if not (folder / LOCK).exists():
         return False
     lock = FileLock(folder / LOCK, timeout=0, is_singleton=False)
@@ -79,10 +80,10 @@ def is_locked(folder: Path) -> bool:
 
 
 def _holder(folder: Path) -> str:
-    """Return the process that has the lock, or "?"."""
+    """Return the ID of the process that holds the lock, or "?"."""
     with contextlib.suppress(OSError):
-        found = re.search(rb"\d+", read_file(folder / HOLDER, 100, folder=folder))
-        return "?" if found is None else found[0].decode()
+        match = re.search(rb"\d+", read_file(folder / HOLDER, 100, folder=folder))
+        return "?" if match is None else match[0].decode()
     return "?"
 
 
@@ -91,43 +92,43 @@ def _holder(folder: Path) -> str:
 
 @contextlib.contextmanager
 def begun_folder(out: str | Path | None, name: str) -> Iterator[Path]:
-    """Yield the folder of a new run, locked. It goes where an error comes before any update.
+    """Yield the locked folder of a new run; an error before the first update removes it.
 
-    ``out``: a folder that is new, or empty; default: runs/<name>, or with a number after it. What a
-    start that was killed left there is removed. Raises RunError for a folder in use.
+    ``out``: a new or empty folder; default: runs/<name>, with a number appended if it exists.
+    Leftovers of a killed start are removed. Raises RunError for a folder in use.
     """
     if out is None:
-        folder, made = new_folder(name)
+        folder, created = new_folder(name)
     else:
         folder = Path(out)
-        made = _claimed(folder)
-    begun, cleared = False, False
+        created = _claimed(folder)
+    started, cleared = False, False
     try:
         with locked(folder):
-            _require_unused(folder)  # now that nobody else can begin there
+            _require_unused(folder)  # with the lock, no other process can start there
             _clear(folder)
             try:
                 yield folder
-                begun = True
+                started = True
             except BaseException:
-                begun = (folder / PROGRESS).exists()
-                if not begun:
-                    _clear(folder, lock=os.name != "nt")  # there it cannot be removed yet
+                started = (folder / PROGRESS).exists()
+                if not started:
+                    _clear(folder, lock=os.name != "nt")  # Windows cannot remove a locked file
                     cleared = True
                 raise
     finally:
-        if not begun:
+        if not started:
             if cleared and os.name == "nt":
                 (folder / LOCK).unlink(missing_ok=True)
-            for each in made:
-                with contextlib.suppress(OSError):  # others may have come in
-                    each.rmdir()
+            for parent in created:
+                with contextlib.suppress(OSError):  # other processes may have added files
+                    parent.rmdir()
 
 
 def new_folder(name: str) -> tuple[Path, list[Path]]:
-    """Make runs/<name>, or with the first free number after it.
+    """Create runs/<name>, or with the first free number appended.
 
-    Returns it, and all folders that were made for it, the innermost first.
+    Returns it, and all folders created for it, innermost first.
     """
     for number in count(1):
         folder = Path("runs") / (name if number == 1 else f"{name}-{number}")
@@ -137,14 +138,14 @@ def new_folder(name: str) -> tuple[Path, list[Path]]:
 
 
 def _make(folder: Path) -> list[Path]:
-    """Make a folder; return it and its parents that were made. Raises FileExistsError."""
-    made = [folder, *takewhile(lambda parent: not parent.exists(), folder.parents)]
+    """Create a folder; return it and its created parents. Raises FileExistsError."""
+    created = [folder, *takewhile(lambda parent: not parent.exists(), folder.parents)]
     folder.mkdir(parents=True)
-    return made
+    return created
 
 
 def _claimed(folder: Path) -> list[Path]:
-    """Return what was made of ``folder``: nothing, where it is there and free to be used."""
+    """Create ``folder`` and return the created folders; [] if it exists and can be used."""
     try:
         return _make(folder)
     except FileExistsError:
@@ -153,20 +154,22 @@ def _claimed(folder: Path) -> list[Path]:
 
 
 def _require_unused(folder: Path) -> None:
-    """Raise RunError where something is in ``folder`` that no start left there."""
+    """Raise RunError if ``folder`` contains anything except leftovers of a killed start."""
     if (folder / CONFIG).exists():
-        raise RunError(f"{folder} holds a run; resume it, or give another folder")
+        raise RunError(f"{folder} contains a run; resume it, or pass another folder")
     if not folder.is_dir():
-        raise RunError(f"{folder} is a file; give a new folder")
+        raise RunError(f"{folder} is a file; pass a new folder")
     names = {path.name for path in folder.iterdir()}
-    begun = LOCK in names
-    names = {name for name in names - {LOCK, HOLDER} if not (begun and UNFINISHED.fullmatch(name))}
+    has_lock = LOCK in names
+    names = {
+        name for name in names - {LOCK, HOLDER} if not (has_lock and UNFINISHED.fullmatch(name))
+    }
     if names:
-        raise RunError(f"{folder} is not empty; give a new folder")
+        raise RunError(f"{folder} is not empty; pass a new folder")
 
 
 def _clear(folder: Path, *, lock: bool = False) -> None:
-    """Remove what is in ``folder``, but for its lock."""
+    """Remove the contents of ``folder``, except its lock."""
     for path in folder.iterdir():
         if path.name not in (LOCK, HOLDER):
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()

@@ -1,5 +1,5 @@
-"""What a run that starts from another (``--init``) takes over, where nobody gives it: the arguments
-of the environment, and the settings that networks are made by."""
+"""Values that a run with ``--init`` inherits from the initial run if they are unset: arguments of
+the environment, and settings of the networks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["Inherited", "inherit"]
 
 @dataclass(frozen=True)
 class Inherited:
-    """Arguments and settings of a new run, what a preset is not to give, and lines to say."""
+    """Arguments and settings of a new run, names that presets must not set, and messages."""
 
     env_kwargs: dict[str, Any]
     settings: dict[str, Any]
@@ -43,38 +43,43 @@ def inherit(
     *,
     model: bool = False,
 ) -> Inherited:
-    """Return arguments and settings of a trainer of class ``kind``, and what ``init`` adds.
+    """Return arguments and settings for a trainer of class ``kind``, completed from ``init``.
 
-    What is given goes first. ``rows`` stay out: they follow from what is held out. With a ``model``
-    of one's own layers stay out too. A run that cannot be read adds nothing: who loads it tells.
+    Explicit values take precedence. ``rows`` are not inherited, because they follow from
+    ``held_out``. Layer settings are not inherited with a custom ``model``. A run that cannot be
+    read adds no values; loading it raises the error.
     """
-    given, chosen = dict(env_kwargs or {}), dict(settings)
+    explicit, chosen = dict(env_kwargs or {}), dict(settings)
     name = str(init.folder if isinstance(init, Run) else init)
-    found = _config_of(init)
-    if found is None:
-        return Inherited(given, chosen)
-    theirs, arguments, trainer = found["settings"], _arguments(found, env), found["trainer"]
-    fields = {each.name: each.default for each in dataclasses.fields(kind.Settings)}
-    kept = {
-        key: tuple(value) if isinstance(value := theirs[key], list) else value
+    origin = _config_of(init)
+    if origin is None:
+        return Inherited(explicit, chosen)
+    origin_settings, arguments, trainer = (
+        origin["settings"],
+        _arguments(origin, env),
+        origin["trainer"],
+    )
+    fields = {entry.name: entry.default for entry in dataclasses.fields(kind.Settings)}
+    network = {
+        key: tuple(value) if isinstance(value := origin_settings[key], list) else value
         for key in ("memory", "agent_id", *(() if model else LAYERS))
-        if key in theirs and key in fields and key not in chosen
+        if key in origin_settings and key in fields and key not in chosen
     }
-    other_data = any(isinstance(arguments.get(key), Trace) for key in given)
-    fixed = found.get("of_data", ()) if other_data else ()
-    taken = {k: value for k, value in arguments.items() if k not in given and k not in fixed}
-    other = {key: value for key, value in kept.items() if value != fields[key]}
+    other_data = any(isinstance(arguments.get(key), Trace) for key in explicit)
+    fixed = origin.get("of_data", ()) if other_data else ()
+    inherited = {k: value for k, value in arguments.items() if k not in explicit and k not in fixed}
+    changed = {key: value for key, value in network.items() if value != fields[key]}
     lines = []
-    if told := [f"{key}={_short(value)}" for key, value in {**taken, **other}.items()]:
-        lines.append(f"taken over from {name}, as nothing else was given: {', '.join(told)}")
+    if changes := [f"{key}={_short(value)}" for key, value in {**inherited, **changed}.items()]:
+        lines.append(f"inherited from {name}, because they are unset: {', '.join(changes)}")
     without: tuple[str, ...] = ()
     if trainer == "clone" and "ent_coef" not in chosen:
         without = ("ent_coef", "ent_coef_end")
-    return Inherited({**given, **taken}, {**chosen, **kept}, without, lines)
+    return Inherited({**explicit, **inherited}, {**chosen, **network}, without, lines)
 
 
 def _config_of(init: str | Path | Run) -> dict[str, Any] | None:
-    """Return env, source, env_kwargs, settings and trainer of a run; None: it cannot be read."""
+    """Return env, source, env_kwargs, settings and trainer of a run; None if it is unreadable."""
     values: dict[str, Any] = {}
     config: Any = None
     if isinstance(init, Run):
@@ -83,7 +88,7 @@ def _config_of(init: str | Path | Run) -> dict[str, Any] | None:
         folder, _ = place_of(init)
         try:
             values = config_values(folder)
-            with contextlib.suppress(EnvNeededError):  # what is kept is enough here
+            with contextlib.suppress(EnvNeededError):  # config.json is enough here
                 config = RunConfig.read(folder)
         except CorralError:
             return None
@@ -101,24 +106,24 @@ def _config_of(init: str | Path | Run) -> dict[str, Any] | None:
     return values
 
 
-def _arguments(found: Mapping[str, Any], env: Any) -> dict[str, Any]:
-    """Return the arguments of a run that are not the defaults, where it is of ``env``."""
+def _arguments(origin: Mapping[str, Any], env: Any) -> dict[str, Any]:
+    """Return the non-default arguments of a run; {} if it has another environment than ``env``."""
     if not isinstance(env, str):
         return {}
-    kwargs = {k: v for k, v in found["env_kwargs"].items() if k != "rows"}
+    kwargs = {k: v for k, v in origin["env_kwargs"].items() if k != "rows"}
     name = registered_name(env)
     if name is None:
-        return kwargs if found.get("source") == env else {}
-    if name != found["env"]:
+        return kwargs if origin.get("source") == env else {}
+    if name != origin["env"]:
         return {}
     defaults = inspect.signature(rules_class(name)).parameters
     return {k: v for k, v in kwargs.items() if k in defaults and _differ(v, defaults[k].default)}
 
 
 def _of_data(rules: Rules[Any]) -> Collection[str]:
-    """Return the arguments that follow from the data of rules whose policy plays any number of
-    agents: on other data it needs none of them."""
-    with contextlib.suppress(ValueError):  # data that do not divide
+    """Return the arguments that follow from the data, if one policy plays any number of agents:
+    with other data they are not needed."""
+    with contextlib.suppress(ValueError):  # data that cannot be split
         if any_number(rules) and (split := split_of(rules, None, None)) is not None:
             return split.train.keys()
     return ()

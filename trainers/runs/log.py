@@ -1,25 +1,25 @@
-"""Records of training: rows for progress.csv, and a line in the terminal.
+"""Records of training: rows of progress.csv, and a progress line in the terminal.
 
-A row of progress.csv is one update:
+Each update has one row in progress.csv:
 
 | column | meaning |
 |---|---|
-| ``env_steps`` | played since the run began, by all environments together |
+| ``env_steps`` | env steps since the start of the run, over all environment copies |
 | ``wall_s`` | seconds of training, without pauses between resumed parts |
-| ``episodes`` | that ended since the run began |
+| ``episodes`` | finished episodes since the start of the run |
 | ``return_team`` | sum of all agents' returns, mean of the last 100 episodes; empty before one |
-| ``reward_per_step`` | sum of all agents' rewards, mean of the env steps of this update |
-| ``return_<agent>`` | the same of one agent, whoever played it |
-| ``return_of_<policy>`` | the same of a policy's agents, 0 where a snapshot played them |
-| ``return_of_past``, ``points_past`` | with a pool: of who played from it; points won of it |
-| ``length`` | steps of an episode, mean of the last 100 |
-| ``kpi_<name>`` | the environment's info, summed over an episode and its agents, mean of them |
-| ``env_steps_per_s`` | in this update |
-| ``share_env``, ``share_inference``, ``share_learning`` | where its time went |
-| ``warnings`` | how many were given so far; a column warning_<cause> is 1 from each on |
+| ``reward_per_step`` | sum of all agents' rewards, mean over the env steps of this update |
+| ``return_<agent>`` | mean return of one agent, including episodes of other players |
+| ``return_of_<policy>`` | mean return of a policy's agents, without those played by snapshots |
+| ``return_of_past``, ``points_past`` | with a pool: return of its players, points against them |
+| ``length`` | steps per episode, mean of the last 100 |
+| ``kpi_<name>`` | environment's info, summed over an episode and its agents, mean of the last 100 |
+| ``env_steps_per_s`` | env steps per second in this update |
+| ``share_env``, ``share_inference``, ``share_learning`` | shares of the update's time |
+| ``warnings`` | number of warnings so far; a column warning_<cause> is 1 after each |
 | others | metrics of the trainer: losses, KL divergence, entropy, ... |
 
-Metrics of one's own, evaluations and callbacks add columns, and sinks are where rows go: see
+Custom metrics, evaluations and callbacks add columns, and sinks are destinations of rows: see
 corral.trainers.callbacks.
 """
 
@@ -40,16 +40,16 @@ from corral.trainers.base import Episode, Update
 __all__ = ["Bar", "Statistics"]
 
 RECENT = 100
-"""Episodes that a mean is taken over."""
+"""Number of recent episodes in a mean."""
 
-LATEST = {"own_steps": "being the latest, as nothing was evaluated (--evaluate-every)"}
-"""Metrics that only ever rise -> what is said of a checkpoint that is the best by one."""
+LATEST = {"own_steps": "being the latest, because no evaluation was done (--evaluate-every)"}
+"""Metrics that only increase -> description of the best checkpoint by such a metric."""
 
 Row = dict[str, float | int | None]
 
 
 class Statistics:
-    """Means of the last episodes, and the clock of a run; goes into its checkpoints."""
+    """Statistics of recent episodes, and the training time; stored in checkpoints."""
 
     SAVED = ("updates", "episodes", "wall_s", "best")
 
@@ -62,12 +62,14 @@ class Statistics:
         best_by: str | None = None,
         pool: bool = False,
     ) -> None:
-        """``policies`` names each agent's; ``opponents`` are agents that do not learn.
+        """Store the arguments.
 
-        ``best_by`` names the metric that the best checkpoint has most of; None: returns.
-
-        ``self_play``: all agents of a zero-sum game learn, so that their returns add up to 0.
-        ``pool``: in some episodes snapshots play, see ``corral.Pool``.
+        Args:
+            policies: agent -> name of its policy.
+            opponents: untrained agents.
+            self_play: all agents of a zero-sum game learn, so their returns sum to 0.
+            best_by: metric that is maximal for the best checkpoint; None: returns.
+            pool: snapshots play in some episodes, see ``corral.Pool``.
         """
         self.policies, self.self_play, self.pool = policies, self_play, pool
         self.metric = best_by
@@ -76,34 +78,34 @@ class Statistics:
         self.updates = 0
         self.episodes = 0
         self.wall_s = 0.0
-        self.best: float | None = None  # return_learned at the best checkpoint so far
-        self.best_by: dict[str, Any] | None = None  # what that is, in words, and where
+        self.best: float | None = None  # return_learned at the best checkpoint
+        self.best_by: dict[str, Any] | None = None  # description and env steps of ``best``
         self.env_steps = 0
-        self.rewards: Mapping[str, float] | None = None  # of the last update
+        self.rewards: Mapping[str, float] | None = None  # mean rewards in the last update
         self.recent: deque[Episode] = deque(maxlen=RECENT)
-        self.stopped: str | None = None  # why a callback ended training
-        self._validated: tuple[float, str] | None = None  # since the last checkpoint
-        self._duelled: tuple[bool, str, float] | None = None  # the same, by duels
-        self.warnings: dict[str, int] = {}  # <policy>/<cause> -> updates in a row; < 0: said
+        self.stopped: str | None = None  # reason why a callback ended training
+        self._validated: tuple[float, str] | None = None  # validation since the last checkpoint
+        self._duelled: tuple[bool, str, float] | None = None  # duels since the last checkpoint
+        self.warnings: dict[str, int] = {}  # <policy>/<cause> -> consecutive updates; < 0: printed
 
     def improved(self) -> bool:
-        """Return whether a checkpoint of this moment is the best yet; then remember it.
+        """Return True if a checkpoint of the current state is the best so far, and record it.
 
-        The best has the highest recent return of those that learn; of equal ones the latest, if
-        episodes have ended since.
-        In self-play of a zero-sum game returns say nothing, and the latest is the best. Once a
-        run is validated, validations alone decide, and the best is the first of equals.
+        The best has the highest recent return of the trained agents. Of equal ones the latest is
+        the best, if episodes have ended since. In self-play of a zero-sum game returns carry no
+        information, so the latest is the best. After the first validation only validations count,
+        and the first of equals is the best.
         """
         if self._duelled is not None:
             (better, compared, points), self._duelled = self._duelled, None
-            self._validated = None  # duels alone decide
+            self._validated = None  # only duels count
             if better:
                 self.best_by = {"env_steps": self.env_steps, "compared": compared, "value": points}
                 self.best_by |= {"episodes": self.episodes, "duels": True}
             return better
         if (self.best_by or {}).get("duels"):
             self._validated = None
-            return False  # until this moment duels, too
+            return False  # only until the next duels
         if self._validated is not None or (self.best_by or {}).get("validated"):
             better, validated = self.better_validated, self._validated
             self._validated = None
@@ -116,9 +118,9 @@ class Statistics:
         if not self.self_play or self.metric is not None:
             if now is None:
                 return False
-            since = self.episodes > (self.best_by or {}).get("episodes", 0)
+            new_episodes = self.episodes > (self.best_by or {}).get("episodes", 0)
             equal = self.best is not None and math.isclose(now, self.best, abs_tol=1e-6)
-            if self.best is not None and not (now > self.best or (equal and since)):
+            if self.best is not None and not (now > self.best or (equal and new_episodes)):
                 return False
         self.best = now
         over = f"the last {RECENT} episodes"
@@ -128,7 +130,7 @@ class Statistics:
         if self.metric is not None:
             compared = LATEST.get(self.metric, self.metric.replace("_", " "))
         elif self.self_play:
-            compared = "being the latest, as in self-play the learners' returns add up to 0"
+            compared = "being the latest, because in self-play the learners' returns sum to 0"
         latest = self.self_play if self.metric is None else self.metric in LATEST
         value = None if latest else now
         self.best_by = {"env_steps": self.env_steps, "compared": compared, "value": value}
@@ -136,18 +138,18 @@ class Statistics:
         return True
 
     def validate(self, value: float, compared: str) -> None:
-        """Let checkpoints be compared by ``value`` of this moment, which ``compared`` describes."""
+        """Set the validation ``value`` of the current state; ``compared`` describes it."""
         if not self.self_play:
             self._validated = value, compared
 
     def duelled(self, better: bool, compared: str, points: float) -> None:
-        """Let a checkpoint of this moment be the best, or not, by duels: it won ``points`` of
-        them, a share, in ``compared``."""
+        """Set the result of duels: whether the current state is the best, and its share of
+        ``points`` in the duels that ``compared`` describes."""
         self._duelled = better, compared, points
 
     @property
     def better_validated(self) -> bool:
-        """Whether the team was validated since the last checkpoint, and is the best yet."""
+        """True if the team was validated since the last checkpoint, and is the best so far."""
         if self._validated is None:
             return False
         if (self.best_by or {}).get("duels"):
@@ -157,8 +159,8 @@ class Statistics:
 
     @property
     def headline(self) -> str:
-        """The recent return of those that learn, in words; before an episode ended, their reward
-        in the last update. In self-play both are 0: how long episodes last."""
+        """The recent return of the trained agents as text; before the first episode has ended,
+        their reward in the last update. In self-play, where both are 0, the episode length."""
         if (points := self.points_past) is not None:
             return f"{points:.0%} against its pool"
         if self.self_play:
@@ -172,7 +174,7 @@ class Statistics:
 
     @property
     def columns(self) -> list[str]:
-        """The columns that every row has, whatever the trainer."""
+        """The columns of every row, for any trainer."""
         agents = [f"return_{agent}" for agent in self.policies]
         policies = [f"return_of_{name}" for name in dict.fromkeys(self.policies.values())]
         first = ["env_steps", "wall_s", "updates", "episodes", "return_team", "reward_per_step"]
@@ -181,31 +183,31 @@ class Statistics:
 
     @property
     def return_team(self) -> float | None:
-        """Return the mean over the last episodes; None before the first."""
+        """The mean team return of recent episodes; None before the first."""
         return self._mean([sum(episode.returns.values()) for episode in self.recent])
 
     @property
     def return_learned(self) -> float | None:
-        """Return the same without the opponents: a learner cares for its own return. Each agent's
-        is of the episodes in which it learned, however few they are with a pool."""
+        """The mean return of recent episodes without opponents. With a pool, an agent's return
+        counts only in episodes in which it learns."""
         if not self.pool:
             return self._mean([sum(e.returns[a] for a in self.learned) for e in self.recent])
-        own = [[e.returns[a] for e in self.recent if a not in e.players] for a in self.learned]
-        return float(sum(np.mean(each) for each in own if each)) if any(own) else None
+        returns = [[e.returns[a] for e in self.recent if a not in e.players] for a in self.learned]
+        return float(sum(np.mean(values) for values in returns if values)) if any(returns) else None
 
     @property
     def points_past(self) -> float | None:
-        """Return the share of points that learners won in the last episodes in which snapshots, or
-        others in their place, played: 1 for a return above theirs, 1/2 for the same."""
+        """The learners' share of points in recent episodes against snapshots or other pool players:
+        1 for a higher return, 1/2 for an equal one."""
         return self._mean([points for episode in self.recent for points in self._points(episode)])
 
     def row(self, update: Update, env_steps: int, seconds: float) -> Row:
-        """Return the row of an ``update`` that took ``seconds`` for ``env_steps`` more steps."""
+        """Return the row of an ``update`` with ``env_steps`` more steps in ``seconds``."""
         self.updates += 1
         self.env_steps, self.rewards = update.env_steps, update.rewards
         metrics: Row = {name: float(value) for name, value in update.metrics.items()}
         if self.metric is not None and math.isnan(metrics.get(self.metric) or 0.0):
-            metrics[self.metric] = None  # not measured in this update: the latest one stands
+            metrics[self.metric] = None  # not measured in this update; keep the previous value
         elif self.metric is not None:
             self.latest_metric = metrics.get(self.metric)
         self.wall_s += seconds
@@ -222,8 +224,8 @@ class Statistics:
         for agent in self.policies:
             row[f"return_{agent}"] = self._mean([e.returns[agent] for e in self.recent])
         for policy in dict.fromkeys(self.policies.values()):
-            own = [agent for agent, name in self.policies.items() if name == policy]
-            sums = [sum(e.returns[a] for a in own if a not in e.players) for e in self.recent]
+            agents = [agent for agent, name in self.policies.items() if name == policy]
+            sums = [sum(e.returns[a] for a in agents if a not in e.players) for e in self.recent]
             row[f"return_of_{policy}"] = self._mean(sums)
         if self.pool:
             sums = [sum(e.returns[agent] for agent in e.players) for e in self.recent]
@@ -243,10 +245,10 @@ class Statistics:
         return float(np.mean(values)) if values else None
 
     def _points(self, episode: Episode) -> list[float]:
-        """Return the points of those that learned in an episode against each of its players."""
-        own = [episode.returns[agent] for agent in self.learned if agent not in episode.players]
-        ahead = [float(np.mean(own)) - episode.returns[agent] for agent in episode.players]
-        return [0.5 if abs(each) < 1e-9 else float(each > 0) for each in ahead]
+        """Return the learners' points in an episode against each of its pool players."""
+        learned = [episode.returns[agent] for agent in self.learned if agent not in episode.players]
+        leads = [float(np.mean(learned)) - episode.returns[agent] for agent in episode.players]
+        return [0.5 if abs(lead) < 1e-9 else float(lead > 0) for lead in leads]
 
     # --- For checkpoints -------------------------------------------------------------------------
 
@@ -268,22 +270,22 @@ class Statistics:
         self.best_by = saved.get("best_by")
         self.latest_metric = saved.get("latest_metric")
         self.warnings = {str(k): int(v) for k, v in saved.get("warnings", {}).items()}
-        self.recent = deque((Episode(*each) for each in saved["recent"]), maxlen=RECENT)
+        self.recent = deque((Episode(*entry) for entry in saved["recent"]), maxlen=RECENT)
 
 
 # --- The terminal --------------------------------------------------------------------------------
 
 
 class Bar:
-    """A bar on stderr: env steps, speed, recent return or reward, and time left.
+    """A progress bar on stderr: env steps, speed, recent return or reward, and remaining time.
 
-    Where stderr is no terminal, a plain line at every tenth of the way.
+    If stderr is not a terminal, prints a plain line after every tenth of the run.
     """
 
     def __init__(self, steps: int, *, visible: bool) -> None:
         self.steps = steps
         self._tenth = 0
-        self._began: tuple[int, float] | None = None  # env steps and time of the first row
+        self._began: tuple[int, float] | None = None  # env steps and time at the first row
         self._console = Console(stderr=True, highlight=False)
         self._bar = None
         self._visible = visible
@@ -300,20 +302,22 @@ class Bar:
             self._bar.start()
 
     def show(self, row: Row, shown: str) -> None:
-        """Show a ``row`` of progress.csv, and ``Statistics.headline`` with it."""
+        """Show a ``row`` of progress.csv with the text of ``Statistics.headline``."""
         done = int(row["env_steps"] or 0)
-        self.steps = max(self.steps, done)  # a rollout may be longer than all that was asked for
+        self.steps = max(self.steps, done)  # a single rollout may exceed the requested steps
         speed = f"{row['env_steps_per_s']:,.0f}"
         self._began = self._began or (done, time.monotonic())
         if self._bar is not None:
             self._bar.update(self._task, completed=done, total=self.steps, speed=speed, shown=shown)
         elif self._visible and (tenth := 10 * done // self.steps) > self._tenth:
             self._tenth = tenth
-            line = f"{done:,} of {self.steps:,} env steps, {speed}/s, {shown}{self._left(done)}"
+            line = (
+                f"{done:,} of {self.steps:,} env steps, {speed}/s, {shown}{self._remaining(done)}"
+            )
             self._console.print(line, soft_wrap=True)
 
-    def _left(self, done: int) -> str:
-        """Return how long the rest takes if it goes on as it went; "" before that is known."""
+    def _remaining(self, done: int) -> str:
+        """Return the estimated remaining time as text; "" if it is unknown."""
         assert self._began is not None
         first, began = self._began
         if not first < done < self.steps:

@@ -1,4 +1,4 @@
-"""The network of a user's own, as a run names it; a run that is read asks for it again."""
+"""Custom networks: how a run stores their name, and how they are passed again to load it."""
 
 from __future__ import annotations
 
@@ -23,93 +23,96 @@ __all__ = [
 ]
 
 LAYERS = ("net_arch", "cnn_arch", "cnn_patch", "activation")
-"""Settings of the layers that a model of one's own takes the place of."""
+"""Layer settings that do not apply to a custom model."""
 
 
 @dataclass(frozen=True)
 class OwnModel:
-    """A function that makes networks, see ``corral.adapters.models``, and what it was called."""
+    """A function that builds networks, see ``corral.adapters.models``, and its name."""
 
     make: Callable[..., Any]
     name: str  # module:name, or file.py:name
-    sha256: str | None  # of the source file; None: there is none
-    by_text: bool  # whether ``name`` was typed, and names it again
-    begun_with: str | None = None  # the SHA-256 when the run began, of a run that is read
+    sha256: str | None  # of the source file; None: no source file
+    by_text: bool  # the user passed ``name`` as text, so a command can repeat it
+    begun_with: str | None = None  # for a loaded run: the SHA-256 at its start
 
     @classmethod
     def of(cls, model: Any) -> OwnModel:
-        """Return the model that a function or a text names. Raises ModelError, and what
-        ``named_object`` raises."""
+        """Resolve a model from a function or its name. Raises ModelError, and the errors of
+        ``named_object``."""
         make = named_object(model, "model") if isinstance(model, str) else model
         if not callable(make):
             raise ModelError(
-                f"model={model!r}: give a function make(observation_space, *, role), or text that "
-                "names one, such as 'my_nets:make' or 'my_file.py:make'"
+                f"model={model!r}: pass a function make(observation_space, *, role), or its name, "
+                "such as 'my_nets:make' or 'my_file.py:make'"
             )
         name = model if isinstance(model, str) else dotted_name(make)
         return cls(make, name, source_digest(make), isinstance(model, str))
 
     def as_json(self) -> dict[str, str | None]:
-        """Return what config.json holds."""
+        """Return the entry of config.json."""
         return {"name": self.name, "sha256": self.begun_with or self.sha256}
 
     def tell_of_changes(self, folder: Path) -> None:
-        """Say on stderr where the source is another than the one that the run began with."""
+        """Print a warning if the source has changed since the start of the run."""
         if self.begun_with not in (None, self.sha256):
-            tell_of_source(folder, f"model {self.name}", "; what fits is loaded")
+            tell_of_source(folder, f"model {self.name}", "; weights that fit are loaded")
 
 
-def tell_of_source(folder: Path, what: str, then: str = "") -> None:
-    """Say on stderr that a source is another than the one that the run began with."""
-    changed = f"{folder}: the source of {what} has changed since the run began"
-    print(f"corral: {visible(changed)}{then}", file=sys.stderr)
+def tell_of_source(folder: Path, source: str, suffix: str = "") -> None:
+    """Print a warning that a source has changed since the start of the run."""
+    changed = f"{folder}: the source of {source} has changed since the start of the run"
+    print(f"corral: {visible(changed)}{suffix}", file=sys.stderr)
 
 
 def given_again(saved: Any, folder: Path, model: Any) -> OwnModel | None:
-    """Return the ``model`` of a run that is read, whose config.json holds ``saved``.
+    """Return the ``model`` of a run that is loaded; ``saved`` is the entry of its config.json.
 
-    Raises ModelNeededError where it is missing, RunError where the run has none, and what
-    ``OwnModel.of`` raises.
+    Raises ModelNeededError if it is missing, RunError if the run has no custom model, and the
+    errors of ``OwnModel.of``.
     """
     if saved is None:
         if model is None:
             return None
-        raise RunError(f"{folder} was trained with corral's own network; leave out model")
+        raise RunError(f"{folder} was trained with corral's network; omit model")
     name = str(saved["name"])
     if model is None:
         raise ModelNeededError(
-            f"{folder} was trained with the network of {name}, and nothing is imported because a "
-            f"file names it. Say so yourself: --model {name}; in Python load_run, resume, evaluate "
-            "and watch have the argument model"
+            f"{folder} was trained with the network of {name}. For safety, the run does not import "
+            f"it. Pass it again: --model {name}; in Python the argument model of load_run, resume, "
+            "evaluate or watch"
         )
-    own = OwnModel.of(model)
-    if own.by_text:
-        name = own.name
-    return OwnModel(own.make, name, own.sha256, own.by_text, saved["sha256"])
+    current = OwnModel.of(model)
+    if current.by_text:
+        name = current.name
+    return OwnModel(current.make, name, current.sha256, current.by_text, saved["sha256"])
 
 
 def named_again(model: OwnModel | None) -> str:
-    """Return the words of a command that name it again."""
+    """Return the command-line option that passes the model again; "" if it has no name."""
     return f" --model {pasted(model.name)}" if model is not None and model.by_text else ""
 
 
 def require_no_layers(settings: Mapping[str, Any]) -> None:
-    """Raise ValueError where settings name layers beside a model."""
+    """Raise ValueError if settings define layers in addition to a model."""
     for name, value in settings.items():
         if name.rpartition(".")[2] in LAYERS:
             raise ValueError(
-                f"{name}={value!r} and a model: the layers are those of the model, and the setting "
-                "would be ignored; leave one of them out"
+                f"{name}={value!r}: the model defines the layers, so this setting has no effect; "
+                "omit the setting or the model"
             )
 
 
 def refusal(trainer: str) -> str:
-    """Return what to say of a model for a trainer that takes none."""
+    """Return the error message for a trainer that does not support a custom model."""
     instead: Mapping[str, str] = {
-        "sb3": " With Stable-Baselines3 itself a network is its features_extractor_class: "
+        "sb3": " In Stable-Baselines3 itself, pass the network as features_extractor_class: "
         "policy_kwargs={'features_extractor_class': ...} of corral.adapters.MaskedPolicy, see "
         "docs/networks.md",
-        "rllib": " With RLlib itself it is an RLModule, such as corral.adapters.rllib has one",
+        "rllib": " In RLlib itself, use an RLModule such as the one of corral.adapters.rllib",
     }
-    other = next((text for name, text in instead.items() if trainer.startswith(name)), "")
-    return f"trainer {trainer} takes no model; its layers are net_arch. Give mappo or ippo.{other}"
+    hint = next((text for name, text in instead.items() if trainer.startswith(name)), "")
+    return (
+        f"trainer {trainer} does not support model=; its layers are set with net_arch. Use mappo "
+        f"or ippo.{hint}"
+    )

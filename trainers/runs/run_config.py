@@ -1,4 +1,4 @@
-"""What defines a run: config.json, and the versions it was made with."""
+"""The definition of a run: config.json, and the versions it was made with."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ CONFIG = "config.json"
 
 FORMAT = 2
 DAMAGE = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError)
-"""Errors that values of the wrong kind cause."""
+"""Errors that values of the wrong type cause."""
 
 NOT_WRITTEN = ("env_config", "own_rules", "own_trainer", "own_source", "own_model")
-"""Fields of RunConfig that config.json does not hold by these names."""
+"""Fields of RunConfig that are not keys of config.json."""
 
 MISSING: dict[str, Any] = {
     **{
@@ -67,53 +67,57 @@ MISSING: dict[str, Any] = {
         "opponent_runs": {},
     },
 }
-"""What stands for keys that an earlier version did not write."""
+"""Values of keys that earlier versions did not write."""
 
 HARMLESS = (
     *("defaults", "format", "init.run", "keep", "model.name"),
     *("settings.device", "steps", "versions"),
 )
-"""Keys of config.json that may change while a run stays what it is."""
+"""Keys of config.json that may change without changing the run's definition."""
 
-SPARED = ("seen", "self_play", "opponent_runs")
-"""Keys that are left out where they say nothing: earlier checkpoints have none of them."""
+OMITTED_IF_EMPTY = ("seen", "self_play", "opponent_runs")
+"""Keys that are omitted if empty, as in earlier checkpoints."""
 
-MOST_BYTES = 64 * 2**20
-"""Of config.json."""
+MAX_BYTES = 64 * 2**20
+"""Maximum bytes of config.json."""
 
-MOST_NAMED = 5
-"""Keys that an error names."""
+MAX_NAMED = 5
+"""Maximum number of keys in an error."""
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """All that defines a run; with the versions it was made with, equal configs learn the same."""
+    """The complete definition of a run; equal configs with equal versions learn the same."""
 
     env_config: EnvConfig
     trainer: str
     settings: dict[str, Any]
     seed: int
-    steps: int  # env steps asked for
-    policies: dict[str, str]  # agent -> name of its policy, or of what plays it
+    steps: int  # requested env steps
+    policies: dict[str, str]  # agent -> name of its policy, or of its opponent
     policies_to_train: tuple[str, ...]
     versions: dict[str, str]
-    horizon: int  # env steps planned: where what is annealed ends
-    keep: int | Literal["all"] = 3  # checkpoints that stay, besides the best
-    opponents: dict[str, str] = field(default_factory=dict)  # agent -> a player, or a mix, as text
+    horizon: int  # planned env steps, at which annealing ends
+    keep: int | Literal["all"] = 3  # number of checkpoints to keep, besides the best
+    opponents: dict[str, str] = field(default_factory=dict)  # agent -> a player or a mix, as text
     opponent_runs: dict[str, dict[str, Any]] = field(default_factory=dict)  # RUN@N -> its digest
-    settings_of: dict[str, dict[str, Any]] = field(default_factory=dict)  # policy -> its own
-    defaults: dict[str, Any] = field(default_factory=dict)  # kind of game, and what it gave
-    init: dict[str, Any] | None = None  # the run whose weights it started from, and its digest
-    seen: list[list[Any]] = field(default_factory=list)  # rows, by what it came of
+    settings_of: dict[str, dict[str, Any]] = field(default_factory=dict)  # policy -> settings
+    defaults: dict[str, Any] = field(default_factory=dict)  # kind of game, and its presets
+    init: dict[str, Any] | None = None  # run with the initial weights, and its digest
+    seen: list[list[Any]] = field(
+        default_factory=list
+    )  # data rows seen by runs that this one is based on
     self_play: dict[str, Any] | None = None  # a pool of snapshots, see ``corral.Pool``
-    trainer_source: dict[str, str | None] | None = None  # of a trainer that is not registered
-    own_trainer: type[Trainer] | None = None  # that trainer: it is given, and never looked up
-    own_source: dict[str, str | None] | None = None  # where that came from, of a run that is read
+    trainer_source: dict[str, str | None] | None = None  # for a custom trainer
+    own_trainer: type[Trainer] | None = (
+        None  # the custom trainer, passed by the caller and never imported
+    )
+    own_source: dict[str, str | None] | None = None  # source of that trainer, for a loaded run
     own_model: OwnModel | None = None  # written as "model": its name, and its source's digest
 
     @property
     def learners(self) -> tuple[str, ...]:
-        """The agents whose policies learn."""
+        """The agents with trained policies."""
         return tuple(
             agent
             for agent, policy in self.policies.items()
@@ -121,31 +125,33 @@ class RunConfig:
         )
 
     def write(self, folder: Path) -> None:
-        """Write config.json, whole or not at all."""
+        """Write config.json atomically."""
         text = json.dumps(self._values(folder), indent=2, allow_nan=False)
         write_file(folder / CONFIG, text + "\n", folder=folder)
 
     def canonical(self) -> dict[str, Any]:
-        """Return its canonical form: see ``canonical_values``. Every checkpoint keeps it; its
-        manifest holds the digest."""
+        """Return the canonical form: see ``canonical_values``. Every checkpoint stores it, and its
+        manifest stores the digest."""
         return canonical_values(self._values(None))
 
     def _values(self, folder: Path | None) -> dict[str, Any]:
-        own = {name: value for name, value in vars(self).items() if name not in NOT_WRITTEN}
-        for name in SPARED:
-            if not own[name]:
-                own.pop(name)
-        found = {"format": FORMAT, **self.env_config.write(folder), **own}
-        return found if self.own_model is None else {**found, "model": self.own_model.as_json()}
+        values = {name: value for name, value in vars(self).items() if name not in NOT_WRITTEN}
+        for name in OMITTED_IF_EMPTY:
+            if not values[name]:
+                values.pop(name)
+        complete = {"format": FORMAT, **self.env_config.write(folder), **values}
+        return (
+            complete if self.own_model is None else {**complete, "model": self.own_model.as_json()}
+        )
 
     def require_same(self, checkpoint: Path, made_with: Any, *, but: Collection[str] = ()) -> None:
-        """Raise CheckpointError where a checkpoint was made ``made_with`` another canonical form:
-        see ``require_same_values``."""
+        """Raise CheckpointError if a checkpoint was made with another canonical form: see
+        ``require_same_values``."""
         require_same_values(checkpoint, self.canonical(), made_with, but=but)
 
     @classmethod
     def keys(cls) -> list[str]:
-        """Return the keys that config.json may hold."""
+        """Return the valid keys of config.json."""
         names = [field.name for field in dataclasses.fields(cls) if field.name not in NOT_WRITTEN]
         of_env = [field.name for field in dataclasses.fields(EnvConfig)]
         return ["format", "model", *(name for name in of_env if name not in NOT_WRITTEN), *names]
@@ -154,11 +160,11 @@ class RunConfig:
     def read(
         cls, folder: Path, trainer: Any = None, model: Any = None, **env_source: Any
     ) -> RunConfig:
-        """Read config.json. ``trainer`` is what ``find_trainer`` takes, for a run by one of a
-        user's own; ``model`` and ``env_source`` are what ``given_again`` takes.
+        """Read config.json. ``trainer`` is a custom trainer, as for ``find_trainer``; ``model`` and
+        ``env_source`` are as for ``given_again``.
 
-        Raises RunError where there is none, or one of another format, and what ``given_again``
-        raises.
+        Raises RunError if config.json is missing or has another format, and the errors of
+        ``given_again``.
         """
         path = folder / CONFIG
         values = config_values(folder)
@@ -168,84 +174,84 @@ class RunConfig:
             read["policies_to_train"] = tuple(read["policies_to_train"])
         except DAMAGE as error:
             raise RunError(f"{path} is damaged: {_in_words(error)}") from error
-        # Outside of what takes errors for damage: here they are of what the caller gave.
-        given = given_again(values, folder, **env_source)
-        own = None if trainer is None else find_trainer(trainer)
+        # Outside of the try blocks, because errors here come from the caller's arguments.
+        env = given_again(values, folder, **env_source)
+        custom = None if trainer is None else find_trainer(trainer)
         own_model = own_model_of.given_again(values.get("model"), folder, model)
         try:
-            if own is not None:
-                _require_trainer(folder, values, own)
-            env_config = EnvConfig.read(values, folder, given)
-            own_trainer = None if own is None else own.kind
-            own_source = None if own is None else own.source
-            given_here: dict[str, Any] = {"own_trainer": own_trainer, "own_source": own_source}
-            return cls(env_config, **read, **given_here, own_model=own_model)
+            if custom is not None:
+                _require_trainer(folder, values, custom)
+            env_config = EnvConfig.read(values, folder, env)
+            own_trainer = None if custom is None else custom.kind
+            own_source = None if custom is None else custom.source
+            sources: dict[str, Any] = {"own_trainer": own_trainer, "own_source": own_source}
+            return cls(env_config, **read, **sources, own_model=own_model)
         except CorralError:
             raise
         except DAMAGE as error:
             raise RunError(f"{path} is damaged: {_in_words(error)}") from error
 
     def named(self, folder: Path) -> str:
-        """Return a run's folder as words of a command, with what must be named again."""
+        """Return a run's folder as command-line words, with options that must be passed again."""
         text = (self.trainer_source or {}).get("text")
         own_trainer = f" --trainer {pasted(text)}" if text else ""
         own_model = own_model_of.named_again(self.own_model)
         return self.env_config.named(folder) + own_trainer + own_model
 
     def tell_of_changes(self, folder: Path) -> None:
-        """Say on stderr where the source of a trainer or a model of one's own has changed."""
+        """Print a warning if the source of a custom trainer or model has changed."""
         if self.own_source is not None and self.trainer_source is not None:
             before, now = self.trainer_source.get("sha256"), self.own_source.get("sha256")
             if before != now:
-                what = self.trainer_source.get("text") or self.trainer
-                tell_of_source(folder, f"trainer {what}")
+                name = self.trainer_source.get("text") or self.trainer
+                tell_of_source(folder, f"trainer {name}")
         if self.own_model is not None:
             self.own_model.tell_of_changes(folder)
 
     def trainer_class(self) -> type[Trainer]:
-        """Return the class of its trainer. Raises UnknownNameError, MissingExtraError."""
+        """Return the class of the trainer. Raises UnknownNameError, MissingExtraError."""
         if self.own_trainer is None and self.trainer_source is not None:
             raise UnknownNameError(
-                f"{self.trainer} is a trainer of one's own, and nothing is imported because a run "
-                f"names it: {_again(self.trainer_source)}"
+                f"{self.trainer} is a custom trainer, and for safety loading a run does not import "
+                f"it: {_again(self.trainer_source)}"
             )
         try:
             return self.own_trainer or trainer_class(self.trainer)
         except UnknownNameError as error:
             raise UnknownNameError(
-                f"{error}. A trainer of one's own is given as trainer=, its class, as in "
+                f"{error}. Pass the class of a custom trainer as trainer=, as in "
                 "corral.load_run(folder, trainer=...)"
             ) from None
 
     def make_trainer(self) -> Trainer:
-        """Return the trainer as it begins. Raises what its class, settings and rules raise."""
+        """Return the trainer at its start. Raises the errors of its class, settings and rules."""
         kind = self.trainer_class()
-        can, more = kind.capabilities, dict[str, Any]()
-        if self.opponents and not can.opponents:
+        capabilities, extra = kind.capabilities, dict[str, Any]()
+        if self.opponents and not capabilities.opponents:
             raise ValueError(
-                f"trainer {self.trainer} plays no opponents={self.opponents}; give one in corral "
-                "itself (mappo, ippo, a2c, ...)"
+                f"trainer {self.trainer} does not support opponents={self.opponents}; use an "
+                "in-house trainer (mappo, ippo, a2c, ...)"
             )
         if self.own_model is not None:
-            if not can.model:
+            if not capabilities.model:
                 raise ValueError(own_model_of.refusal(self.trainer))
-            more["model"] = self.own_model.make
-        if self.env_config.validation and can.validation:
-            more["validation_rules"] = self.env_config.validation_rules()
-        if self.self_play is not None and not can.pool:
+            extra["model"] = self.own_model.make
+        if self.env_config.validation and capabilities.validation:
+            extra["validation_rules"] = self.env_config.validation_rules()
+        if self.self_play is not None and not capabilities.pool:
             raise ValueError(
-                f"trainer {self.trainer} has no pool of snapshots to play against; give one in "
-                "corral itself (mappo, ippo, a2c, ...)"
+                f"trainer {self.trainer} does not support a pool of snapshots; use an in-house "
+                "trainer (mappo, ippo, a2c, ...)"
             )
         if self.opponents or self.self_play is not None:
-            more["seats"] = Seats(self.opponents, self.opponent_runs, self._pool())
+            extra["seats"] = Seats(self.opponents, self.opponent_runs, self._pool())
         if self.settings_of:
-            named = [name for a, name in self.policies.items() if a not in self.opponents]
-            found = settings_by_policy(kind, self.settings, self.settings_of, named)
-            more["settings_of"] = found
+            policies = [name for a, name in self.policies.items() if a not in self.opponents]
+            checked = settings_by_policy(kind, self.settings, self.settings_of, policies)
+            extra["settings_of"] = checked
         learned = {a: name for a, name in self.policies.items() if a not in self.opponents}
         rules, settings = self.env_config.rules(), make_settings(kind, self.settings)
-        require_sizes(rules, settings, more.get("settings_of", {}), set(learned.values()))
+        require_sizes(rules, settings, extra.get("settings_of", {}), set(learned.values()))
         return kind(
             rules,
             settings,
@@ -253,103 +259,107 @@ class RunConfig:
             policies=learned,
             policies_to_train=self.policies_to_train,
             steps=self.horizon,
-            **more,
+            **extra,
         )
 
     def _pool(self) -> Pool | None:
         try:
             return None if self.self_play is None else Pool.of(self.self_play)
-        except ArgumentError as error:  # of a config.json, not of a caller
+        except ArgumentError as error:  # caused by config.json, not by the caller
             raise TypeError(str(error)) from error
 
 
 def canonical_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the canonical form of the values of a config.json: all that defines the run.
+    """Return the canonical form of the values of a config.json, which defines the run.
 
-    It lacks ``HARMLESS`` keys, those that say nothing, and the names of files beside it: their
-    digests are there. Nothing is made of the values.
+    It omits ``HARMLESS`` keys, empty optional keys, and names of separate files, which are
+    represented by digests. No objects are created from the values.
     """
-    found: dict[str, Any] = json.loads(json.dumps(values, sort_keys=True, allow_nan=False))
+    canonical: dict[str, Any] = json.loads(json.dumps(values, sort_keys=True, allow_nan=False))
     for key in HARMLESS:
         first, _, second = key.partition(".")
-        table = found.get(first) if second else found
+        table = canonical.get(first) if second else canonical
         if isinstance(table, dict):
             table.pop(second or first, None)
-    for name in SPARED:
-        if not found.get(name):
-            found.pop(name, None)
-    found["env_kwargs"] = {
-        name: {key: each for key, each in value.items() if key != "file"}
+    for name in OMITTED_IF_EMPTY:
+        if not canonical.get(name):
+            canonical.pop(name, None)
+    canonical["env_kwargs"] = {
+        name: {key: entry for key, entry in value.items() if key != "file"}
         if is_record(value)
         else value
-        for name, value in found["env_kwargs"].items()
+        for name, value in canonical["env_kwargs"].items()
     }
-    return found
+    return canonical
 
 
 def require_same_values(
     checkpoint: Path, canonical: Mapping[str, Any], made_with: Any, *, but: Collection[str] = ()
 ) -> None:
-    """Raise CheckpointError where a checkpoint was made ``made_with`` another canonical form.
+    """Raise CheckpointError if a checkpoint was made with another canonical form, ``made_with``.
 
-    Keys in ``but`` may differ. The message names those that differ.
+    Keys in ``but`` may differ. The message lists the differences.
     """
     if not isinstance(made_with, dict):
         raise CheckpointError(
-            f"{checkpoint}: does not say which configuration made it: an earlier, unreleased "
-            "version of corral did. Train it again"
+            f"{checkpoint}: its configuration is missing, because an earlier, unreleased version "
+            "of corral wrote it. Train it again"
         )
     now, then = _flat(canonical), _flat(made_with)
     names = sorted({*now, *then}.difference(HARMLESS))
-    odd = [key for key in names if now.get(key) != then.get(key)]
-    if odd := [key for key in odd if key not in but]:
-        told = "; ".join(
-            f"{key} is {now.get(key, 'not given')} here, the checkpoint was made with "
-            f"{then.get(key, 'none')}"
-            for key in odd[:MOST_NAMED]
+    changed = [key for key in names if now.get(key) != then.get(key)]
+    if changed := [key for key in changed if key not in but]:
+        differences = "; ".join(
+            f"{key} is {now.get(key, 'missing')} in {CONFIG}, but "
+            f"{then.get(key, 'missing')} in the checkpoint"
+            for key in changed[:MAX_NAMED]
         )
-        more = f"; and {len(odd) - MOST_NAMED} more" if len(odd) > MOST_NAMED else ""
-        if odd == ["horizon"]:
-            remedy = "Put that back, or plan anew: --stretch (stretch=True)"
+        more = f"; and {len(changed) - MAX_NAMED} more" if len(changed) > MAX_NAMED else ""
+        if changed == ["horizon"]:
+            remedy = "Restore it, or change the plan: --stretch (stretch=True)"
         else:
-            remedy = f"Put back {CONFIG}, or the checkpoints, that were there"
+            remedy = f"Restore the original {CONFIG} or checkpoints"
         raise CheckpointError(
-            f"{checkpoint}: another configuration made it: {told}{more}. {remedy}; to begin "
-            "another run with these weights, give the run whose they are as --init (init=)"
+            f"{checkpoint}: made with another configuration: {differences}{more}. {remedy}; to "
+            "start a new run with these weights, pass the original run as --init (init=)"
         )
 
 
-def _require_trainer(folder: Path, values: Mapping[str, Any], own: FoundTrainer) -> None:
-    """Raise RunError where the trainer that is given is not the one that a run was trained by."""
+def _require_trainer(folder: Path, values: Mapping[str, Any], custom: FoundTrainer) -> None:
+    """Raise RunError if the passed trainer is not the one that trained the run."""
     name, source = values["trainer"], values["trainer_source"]
-    if own.name == name and (source is None or own.source is not None):
+    if custom.name == name and (source is None or custom.source is not None):
         return
     text = None if source is None else source.get("text")
     trained_by = f"{name} of {text}" if text else name
-    this = f"{own.name} of corral" if own.source is None else own.source.get("text") or own.name
-    remedy = "leave out --trainer (trainer=)" if source is None else _again(source)
-    raise RunError(f"{folder} was trained by {trained_by}, and this is {this}: {remedy}")
+    current = (
+        f"{custom.name} of corral"
+        if custom.source is None
+        else custom.source.get("text") or custom.name
+    )
+    remedy = "omit --trainer (trainer=)" if source is None else _again(source)
+    raise RunError(f"{folder} was trained by {trained_by}, not by {current}: {remedy}")
 
 
 def _again(source: Mapping[str, Any]) -> str:
-    """Return how to give a trainer of one's own again, that came from ``source``."""
-    where = "as the argument trainer of corral.resume, load_run, evaluate or watch"
+    """Return how to pass a custom trainer from ``source`` again."""
+    place = "as the argument trainer of corral.resume, load_run, evaluate or watch"
     if text := source.get("text"):
-        return f"give it again. On the command line: --trainer {text}. In Python: {text!r} {where}"
+        return f"pass it again. On the command line: --trainer {text}. In Python: {text!r} {place}"
     return (
-        f"give it again. In Python: the record or class that it was trained with, {where}. On the "
-        "command line: --trainer file.py:name, of a file that holds it"
+        f"pass it again. In Python: the record or class used for training, {place}. On the command "
+        "line: --trainer file.py:name, with a file that contains it"
     )
 
 
 def config_values(folder: Path) -> dict[str, Any]:
-    """Return the values of a config.json, those that it may lack filled in; nothing is made of
-    them. Raises RunError where there is none, or it is damaged or of another format."""
+    """Return the values of a config.json, with defaults for missing keys. No objects are created
+    from them. Raises RunError if it is missing, damaged or has another format."""
     path = folder / CONFIG
     try:
-        values = read_json(path, MOST_BYTES, folder=folder)
+        values = read_json(path, MAX_BYTES, folder=folder)
     except (FileNotFoundError, NotADirectoryError):
-        raise RunError(f"{folder} is no run: it has no {CONFIG}") from None
+        raise RunError(f"{folder} is not a run: it has no {CONFIG}") from None
     except (OSError, ValueError, MemoryError) as error:
         raise RunError(f"{path} cannot be read: {reason(error)}") from error
     try:
@@ -361,18 +371,18 @@ def config_values(folder: Path) -> dict[str, Any]:
 
 
 def require_format(path: Path, values: Any) -> None:
-    """Raise RunError where ``values`` are not those of a config.json that this corral reads."""
+    """Raise RunError if ``values`` are not a config.json with a supported format."""
     if not isinstance(values, dict) or type(values.get("format")) is not int:
-        raise RunError(f"{path} is not of corral: it names no format")
+        raise RunError(f"{path} is not from corral: it has no format number")
     if values["format"] > FORMAT:
         raise RunError(
-            f"{path} is of format {values['format']}, this corral reads up to {FORMAT}: "
-            "install a newer one"
+            f"{path} has format {values['format']}, but this version of corral reads up to "
+            f"{FORMAT}: install a newer version"
         )
     if values["format"] < FORMAT:
         raise RunError(
-            f"{path} is of format {values['format']}: an earlier, unreleased version of corral "
-            f"made this run, and this corral reads format {FORMAT}. Train it again"
+            f"{path} has format {values['format']}, from an earlier, unreleased version of corral; "
+            f"this version reads format {FORMAT}. Train it again"
         )
     try:
         _require_kinds({**MISSING, "horizon": values.get("steps"), **values})
@@ -381,23 +391,25 @@ def require_format(path: Path, values: Any) -> None:
 
 
 def _flat(values: Mapping[str, Any], before: str = "") -> dict[str, str]:
-    """Return settings.gamma -> its JSON text, for every value that is no mapping itself."""
-    found: dict[str, str] = {}
+    """Return dotted keys such as settings.gamma -> JSON text, for every value except mappings."""
+    flat: dict[str, str] = {}
     for key, value in values.items():
         if isinstance(value, dict) and value:
-            found |= _flat(value, f"{before}{key}.")
+            flat |= _flat(value, f"{before}{key}.")
         else:
-            found[before + key] = json.dumps(value)  # as 1, 1.0 and true are equal in Python
-    return found
+            flat[before + key] = json.dumps(
+                value
+            )  # text, because 1, 1.0 and true are equal in Python
+    return flat
 
 
 def _in_words(error: Exception) -> str:
-    """Return what an error says of values of the wrong kind."""
+    """Return the message of an error that is caused by values of the wrong type."""
     return f"it has no {error.args[0]}" if isinstance(error, KeyError) else str(error)
 
 
 def _require_kinds(values: Mapping[str, Any]) -> None:
-    """Raise TypeError, or KeyError, where a value of config.json is of the wrong kind."""
+    """Raise TypeError or KeyError for a value of config.json with the wrong type."""
     kinds: dict[type, tuple[str, ...]] = {
         str: ("env", "trainer"),
         int: ("seed", "steps", "horizon"),
@@ -425,13 +437,13 @@ def _require_kinds(values: Mapping[str, Any]) -> None:
         and isinstance(model["sha256"], str | None)
     ):
         raise TypeError(f"model is {model!r:.40}")
-    for each in values["seen"]:
-        if [type(part) for part in each] != [str, int, int]:
-            raise TypeError(f"seen has {each!r:.40}")
+    for entry in values["seen"]:
+        if [type(part) for part in entry] != [str, int, int]:
+            raise TypeError(f"seen has {entry!r:.40}")
     played = values["opponents"].values()
     for name in [*values["policies"].values(), *values["policies_to_train"], *played]:
         if not isinstance(name, str):
-            raise TypeError(f"a policy is called {name!r:.40}")
+            raise TypeError(f"a policy has the name {name!r:.40}")
 
 
 # --- Versions ------------------------------------------------------------------------------------
@@ -441,14 +453,14 @@ LEARNING_PACKAGES = ("torch", "stable-baselines3", "sb3-contrib", "supersuit", "
 
 
 def versions(*, learning: bool = False) -> dict[str, str]:
-    """Return the versions of Python and packages, those that learn among them if ``learning``."""
-    found = {"python": platform.python_version()}
+    """Return the versions of Python and packages, including learning packages if ``learning``."""
+    installed = {"python": platform.python_version()}
     for package in PACKAGES + LEARNING_PACKAGES * learning:
         try:
-            found[package] = metadata.version(package)
+            installed[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
     if learning and "torch" in sys.modules:
         threads = sys.modules["torch"].get_num_threads()
-        found["torch threads"] = str(threads)  # results depend on them
-    return found
+        installed["torch threads"] = str(threads)  # results depend on them
+    return installed

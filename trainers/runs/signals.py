@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM, kept until a run is saved."""
+"""Deferred handling of SIGINT and SIGTERM, until a run is saved."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from types import FrameType
 __all__ = ["Stop", "stop_signals"]
 
 GRACE_S = 2.0
-"""Seconds that the work under way may still take; then KeyboardInterrupt is raised within it."""
+"""Seconds for the current work to finish; then KeyboardInterrupt is raised in it."""
 
 
 class Stop:
-    """The signal that asked to stop, if one did."""
+    """A stop request: the signal that was received, if any."""
 
     number: int | None = None
 
@@ -28,7 +28,7 @@ class Stop:
         return self.number is not None
 
     def ask(self, number: int, frame: FrameType | None = None) -> None:
-        """Keep a signal; the second SIGINT raises KeyboardInterrupt."""
+        """Record a signal; a second SIGINT raises KeyboardInterrupt."""
         if self.is_set() and number == signal.SIGINT:
             raise KeyboardInterrupt
         if not self.is_set():
@@ -38,13 +38,13 @@ class Stop:
         self.number = number
 
     def end_grace(self) -> None:
-        """Let what follows take its time: it saves, and ends processes."""
+        """Cancel the grace period, so that saving and cleanup are not interrupted."""
         if self._grace is not None:
             self._grace.cancel()
 
 
 def _interrupt() -> None:
-    """Send SIGINT to the main thread: it also ends a wait within a system call."""
+    """Send SIGINT to the main thread; this also interrupts a blocking system call."""
     if sys.platform == "win32":
         _thread.interrupt_main()
     else:
@@ -53,11 +53,11 @@ def _interrupt() -> None:
 
 @contextlib.contextmanager
 def stop_signals() -> Iterator[Stop]:
-    """Yield what SIGINT and SIGTERM set.
+    """Yield a ``Stop`` that SIGINT and SIGTERM set.
 
-    KeyboardInterrupt is raised at once by a second SIGINT, and after ``GRACE_S`` seconds unless
-    ``end_grace`` was called. Signals reach the main thread alone: elsewhere they are left as they
-    are.
+    KeyboardInterrupt is raised immediately by a second SIGINT, and after ``GRACE_S`` seconds unless
+    ``end_grace`` was called. Signals reach only the main thread; in other threads the handlers are
+    not changed.
     """
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():

@@ -47,7 +47,7 @@ def test_runs_and_checkpoints_play_each_other_and_reference_players(runs: Path) 
     for note in (
         "long is the checkpoint of 256 env steps.",
         "long@64 is the checkpoint of 64 env steps.",
-        "long@0 is as it began, before any update.",
+        "long@0 is the start of the run, before any update.",
         "Runs sample their actions.",
     ):
         assert note in duels.notes

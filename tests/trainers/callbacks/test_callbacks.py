@@ -245,8 +245,9 @@ def test_a_callback_ends_training_and_the_run_remembers_why(
 ) -> None:
     folder = tmp_path / "run"
     run = arena(folder, 4, callbacks=[Enough()])
-    said = "stopped at 128 of 256 env steps, and saved: it is late. Go on with: corral train"
-    assert f"{folder}: {said}" in capsys.readouterr().err
+    shown(
+        capsys.readouterr().err, folder, 128, 256, "it is late", f"corral train --resume {folder}"
+    )
     assert len(rows(run)) == 2
     assert run.stopped == load_run(folder).stopped == "it is late"
     again = resume(folder)  # without the callback, which is asked for again

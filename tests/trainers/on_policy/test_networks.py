@@ -188,8 +188,8 @@ def test_going_through_sequences_is_playing_step_by_step(case: tuple[Any, Any]) 
                 continue
             decisions, padded, at = sequences.pick(chosen)
             rows = sequences.rows[decisions]
-            goes_on = torch.from_numpy(sequences.goes_on[chosen])
-            before = kept[sequences.column[chosen]] * goes_on[:, None]
+            continues = torch.from_numpy(sequences.continues[chosen])
+            before = kept[sequences.column[chosen]] * continues[:, None]
             states = made.unroll(
                 [seen[rows]], before, torch.from_numpy(padded), torch.from_numpy(at)
             )

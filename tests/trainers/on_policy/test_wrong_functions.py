@@ -18,7 +18,7 @@ import torch
 import corral
 from corral import algorithms as alg
 from corral.errors import AlgorithmError
-from corral.trainers.on_policy.records import TAKEN
+from corral.trainers.on_policy.records import RESERVED
 from support.mappo_teams import SMALL, make
 from support.mask_rules import FifteenRules
 
@@ -63,7 +63,7 @@ def test_all_columns_that_are_not_of_the_algorithm_are_taken(tmp_path: Path) -> 
     own |= {f"{policy}/{name}" for policy in run.config.policies_to_train for name in own}
     others = {column.rpartition("/")[2] for column in {*run.progress.columns} - own}
     assert {"env_steps", "learning_rate", "share_env"} < others
-    assert [name for name in sorted(others) if not TAKEN.fullmatch(name)] == []
+    assert [name for name in sorted(others) if not RESERVED.fullmatch(name)] == []
 
 
 def changed(**fields: Any) -> Any:

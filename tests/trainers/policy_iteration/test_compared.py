@@ -137,7 +137,7 @@ def test_many_at_once_are_what_each_is_by_itself(monkeypatch: pytest.MonkeyPatch
         for i, row in enumerate(each.rows):
             expected = [alone(row, each.agent, action) for action in each.actions[i]]
             np.testing.assert_allclose(gain[i], np.subtract(expected, expected[0]), atol=1e-12)
-    monkeypatch.setattr(compared, "MOST_DECISIONS", 1)
+    monkeypatch.setattr(compared, "MAX_DECISIONS", 1)
     again = gains(rules, batch.moments, taken, tried, half, **plan)
     assert [each.tolist() for each in again] == [each.tolist() for each in found]
 
