@@ -41,7 +41,7 @@ __all__ = [
     "seat_of",
 ]
 
-Result = TypeVar("Found")
+Result = TypeVar("Result")
 
 Opponents = str | PolicyLike | Mapping[str, str | PolicyLike] | None
 """The policies of the other seats: the name of a reference team (``corral.envs.reference``), one
