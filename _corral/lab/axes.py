@@ -157,7 +157,7 @@ class Axes:
         ]
 
     def key(self, names: Sequence[str], colors: Sequence[str], heights: Sequence[float]) -> None:
-        """Write names to the right of the plot, at ``heights``, moved apart where they overlap."""
+        """Write names to the right of the plot, at ``heights``, moved apart if they overlap."""
         for name, color, at in zip(
             names, colors, pen.apart(heights, 17, self.top + 6, self.bottom), strict=True
         ):

@@ -141,11 +141,11 @@ def bootstrap_band(
                     f"1 run{f' of {env}' * (env != '')}: an interval needs at least 2 runs"
                 )
     rng = generator(seed, "eval")
-    values = []
+    results = []
     for count in _chunks(resamples):
         drawn = [{env: _resampled(v, count, rng) for env, v in group.items()} for group in arrays]
-        values.append(statistic(*drawn))
-    low, high = np.quantile(np.concatenate(values), [(1 - level) / 2, (1 + level) / 2], axis=0)
+        results.append(statistic(*drawn))
+    low, high = np.quantile(np.concatenate(results), [(1 - level) / 2, (1 + level) / 2], axis=0)
     return low, high
 
 

@@ -39,7 +39,7 @@ SecondOffer = Annotated[
     bool | None,
     typer.Option(
         "--second-offer/--no-second-offer",
-        help="Offer refused requests again, to all neighbours; default: yes.",
+        help="Offer refused requests again, to all neighbors; default: yes.",
     ),
 ]
 ReportDelay = Annotated[
