@@ -272,7 +272,7 @@ class Legal(nn.Module):
             self.register_buffer(name, torch.from_numpy(np.asarray(table, dtype=np.int64)))
 
     @property
-    def said(self) -> str:
+    def output_name(self) -> str:
         """The name of the output of ``amount``."""
         if not self.unknown:
             return "amount"
@@ -335,7 +335,12 @@ class DecisionGraph(nn.Module):
         self.legal = Legal(rules)
         self.chooses = isinstance(rules.actions, Choices)
         self.inputs = dict(self.read.inputs())
-        self.outputs = [self.legal.said, *(["target"] if self.chooses else []), "action", "logits"]
+        self.outputs = [
+            self.legal.output_name,
+            *(["target"] if self.chooses else []),
+            "action",
+            "logits",
+        ]
         self.outputs += ["in_range", *(["next_state"] if self.memory else [])]
         identities = {node: policy.forward.identity for node, policy in policies.items()}  # type: ignore[attr-defined]
         self.identified = next(iter(identities.values())) is not None

@@ -435,7 +435,7 @@ def test_a_constant_load_tells_nothing_of_other_days(tmp_path: Path) -> None:
     it = corral.advise(same, out=tmp_path, route="equal")
     assert it.chosen.beside_today is not None
     assert it.chosen.beside_today.constant
-    shown(it.no_team, "load", "capacity", "step")
+    shown(it.no_team, "load", "capacity", "steps")
     assert not (tmp_path / "team").exists()
 
 
