@@ -1,52 +1,55 @@
 """arena_v0: an explorer that collects new fields, and a blocker that runs into it.
 
-Two agents walk on a grid. The explorer is paid for each field that it enters for the first time,
-the blocker for collisions with the explorer. Both choose at once; who moves first is drawn anew in
-every step. With its default arguments this is the MultiAgentArena of RLlib's tutorial of 2021.
+Two agents walk on a grid. The explorer is paid for each field that it enters for the first time.
+The blocker is paid for collisions with the explorer. Both agents choose a move simultaneously. The
+agent that moves first is drawn at random in every step. With default arguments this environment is
+the MultiAgentArena of RLlib's 2021 tutorial.
 
-| | of arena_v0 |
+| property | value |
 |---|---|
-| agents | ``agent_1``, the explorer, begins at row 0, column 0 |
-| | ``agent_2``, the blocker, begins in the opposite corner |
+| agents | ``agent_1``, the explorer, starts at row 0, column 0 |
+| | ``agent_2``, the blocker, starts in the opposite corner |
 | actions | Discrete(4): 0 up, 1 right, 2 down, 3 left |
-| action mask | all legal; with ``walls="mask"`` only moves that stay on the grid |
-| observation | float32 [2 H W] of 0 and 1: where I am, one-hot, then where the other is, one-hot |
-| | with ``observation="visited"`` float32 [3 H W]: also the fields the explorer has been to |
-| episode | ``max_cycles`` steps; ends by truncation alone |
+| action mask | all moves are legal; with ``walls="mask"`` only moves that stay on the grid |
+| observation | float32 [2 H W] of 0 and 1: own position, one-hot; other agent's position, one-hot |
+| | with ``observation="visited"`` float32 [3 H W]: also the fields visited by the explorer |
+| episode | ``max_cycles`` steps; ends by truncation only |
 
-H is ``height``, W is ``width``; field number row * W + column.
+H is ``height`` and W is ``width``. The number of a field is row * W + column.
 
-**A step.** The agent drawn for it moves first, then the other:
+**A step.** The agent that was drawn moves first, then the other agent moves:
 
-1. A move onto the field where the other stands at that moment is a collision: the mover stays.
-2. A move off the grid is a bump: with ``walls="bump"`` it enters the field on which it stands.
-3. Else the mover enters the field next to its own.
+1. A move onto the field currently occupied by the other agent is a collision. The mover stays.
+2. A move off the grid is a bump. With ``walls="bump"`` the mover enters its current field again.
+3. Any other move enters the adjacent field.
 
-A field is new when the explorer enters it for the first time in the episode. Before the first step
-it has entered none, so that a bump at the start finds a new field.
+A field is new if the explorer enters it for the first time in the episode. The start field counts
+as not yet entered, so a bump in the first step finds a new field.
 
-| reward, the first that applies | explorer | blocker |
+| reward (first row that applies) | explorer | blocker |
 |---|--:|--:|
-| a collision by either in this step | -1 | +1 |
+| either agent collided in this step | -1 | +1 |
 | the explorer entered a new field | +1 | -0.1 |
-| else | -0.5 | -0.1 |
+| otherwise | -0.5 | -0.1 |
 
-A field that is entered in a step with a collision is visited from then on, but pays nothing.
+A field that is entered in a step with a collision is marked as visited, but pays nothing.
 
-**Global state.** Float32 [3 H W]: explorer one-hot, blocker one-hot, fields visited.
+**Global state.** Float32 [3 H W]: explorer one-hot, blocker one-hot, visited fields.
 
-**Info** (0 or 1, of this step, 0 at reset; summed over an episode they count): new_field, a field
-that was paid for, and fields_visited, paid or not, both the explorer's only; collision, this agent
-ran into the other; illegal_actions.
+**Info.** Each value is 0 or 1 and refers to this step; it is 0 at reset. The sum over an episode is
+a count. new_field: the explorer was paid for a field. fields_visited: the explorer entered a field
+for the first time, paid or not. Both are always 0 for the blocker. collision: this agent ran into
+the other agent. illegal_actions: this agent's action was illegal.
 
-**Illegal actions** (with ``walls="mask"``) under "penalise" move nobody and enter no field.
+**Illegal actions** (with ``walls="mask"``): under "penalise" the agent stays and enters no field.
 
-Known answers: an explorer that finds a new field in every step gets 1 a step, and the blocker -0.1:
-0.9 a step for both is the most there is, 90 in 100 steps. A collision is worth 0 to both together,
-a step without anything -0.6. What simple players get is in ``corral.envs.arena_v0.baselines``;
-random play -8.4.
+Known answers: an explorer that finds a new field in every step gets 1 per step, and the blocker
+gets -0.1. The maximum team return is therefore 0.9 per step: 90 in 100 steps. The team reward is 0
+in a step with a collision and -0.6 in a step without a new field. The module
+``corral.envs.arena_v0.baselines`` lists the returns of the reference players; random play gets
+-8.4.
 
-Version history: v0, the first.
+Version history: v0, the first version.
 """
 
 from __future__ import annotations

@@ -1,22 +1,22 @@
-"""Reference players of arena_v0: what a learned team has to beat, or to beat together.
+"""Reference players of arena_v0, as opponents or as a benchmark for a learned team.
 
-A pair is written explorer/blocker: "nearest/still", "random/random", ...
+A pair of players is written explorer/blocker: "nearest/still", "random/random", ...
 
-| explorer | each step |
+| explorer | move in each step |
 |---|---|
 | random | a uniformly random legal move |
-| nearest | towards the nearest field it has not been to, never onto the blocker if it can help it |
+| nearest | towards the nearest unvisited field; avoids the blocker's field if possible |
 
-| blocker | each step |
+| blocker | move in each step |
 |---|---|
 | random | a uniformly random legal move |
-| still | bumps into its wall; where walls are masked, back and forth |
+| still | bumps into its wall; with masked walls it moves back and forth |
 | chase | the shortest way to the explorer |
 
-What they get in an episode of the default game, mean and 95 % interval of the sum of both returns
-(``corral.trainers.evaluation.episodes.evaluate_team`` with num_envs=256 and seed 0; 4096 episodes
-with the random explorer, 512 with the other). 90 is the most there is; 88.5 is the most against a
-blocker that never leaves its corner.
+Returns per episode of the default game. The walls columns show the mean and the 95 % interval of
+the team return (``corral.trainers.evaluation.episodes.evaluate_team`` with num_envs=256 and seed 0;
+4096 episodes with the random explorer, 512 with the nearest explorer). The maximum is 90. Against a
+blocker that never leaves its corner the maximum is 88.5.
 
 | pair | walls="bump" | explorer | blocker | walls="mask" |
 |---|--:|--:|--:|--:|
@@ -27,10 +27,10 @@ blocker that never leaves its corner.
 | nearest/still | 88.50 | 98.50 | -10.00 | 87.48 (87.46 to 87.51) |
 | nearest/chase | 65.80 (63.81 to 67.71) | 48.24 | 17.56 | 74.71 (74.26 to 75.12) |
 
-Of several nearest fields the explorer prefers the one with the fewest open fields around it
-(Warnsdorff's rule for knight's tours, 1823), so that it leaves no islands. All read nothing but
-their own observation, so that they play under the same conditions as a network; the nearest
-explorer remembers where it has been, which is its ``Decision.state``.
+If several fields are equally near, the explorer prefers the field with the fewest open fields
+around it (Warnsdorff's rule for knight's tours, 1823), so that it leaves no islands. All players
+read only their observation, like a network. The nearest explorer remembers the visited fields in
+``Decision.state``.
 """
 
 from __future__ import annotations
@@ -58,25 +58,25 @@ __all__ = [
     "teams_of",
 ]
 
-FAR = 10**6  # more than any distance on a grid
+FAR = 10**6  # larger than any distance on a grid
 
 
 class Memory(NamedTuple):
-    """The nearest explorer's hidden state in B episodes."""
+    """Recurrent state of the nearest explorer in B episodes."""
 
     visited: Array  # bool [B, H W]
-    aim: Array  # int64 [B] the field that its last move led to; -1 before the first
+    aim: Array  # int64 [B] target field of the last move; -1 before the first move
 
 
 class Still(Heuristic):
-    """A blocker that stays where it is, as far as it can."""
+    """A blocker that stays on its field if the mask allows it."""
 
     def __init__(self, rules: ArenaRules) -> None:
         self.rules = rules
 
     def choose(self, observation: Observation, rng: np.random.Generator | None) -> Array:
-        own, _, targets = _around(self.rules, observation)
-        return _least(self.rules.distance(targets, own[:, None]), observation)
+        own, _, targets = _positions_and_targets(self.rules, observation)
+        return _cheapest(self.rules.distance(targets, own[:, None]), observation)
 
 
 class Chase(Heuristic):
@@ -86,12 +86,12 @@ class Chase(Heuristic):
         self.rules = rules
 
     def choose(self, observation: Observation, rng: np.random.Generator | None) -> Array:
-        _, other, targets = _around(self.rules, observation)
-        return _least(self.rules.distance(targets, other[:, None]), observation)
+        _, other, targets = _positions_and_targets(self.rules, observation)
+        return _cheapest(self.rules.distance(targets, other[:, None]), observation)
 
 
 class Nearest(PolicyBase):
-    """An explorer that goes to the nearest field it has not been to."""
+    """An explorer that goes to the nearest unvisited field."""
 
     def __init__(self, rules: ArenaRules) -> None:
         self.rules = rules
@@ -107,22 +107,22 @@ class Nearest(PolicyBase):
         rng: np.random.Generator | None = None,
         deterministic: bool = False,
     ) -> Decision:
-        own, other, targets = _around(self.rules, observation)
+        own, other, targets = _positions_and_targets(self.rules, observation)
         rows = np.arange(len(own))
         hidden = self.initial_state(len(own)) if state is None else state
         visited = np.array(hidden.visited)
-        # Whoever stands where it aimed has entered that field; a collision leaves one elsewhere.
+        # An explorer on its target field has entered it; after a collision it is elsewhere.
         visited[rows, own] |= hidden.aim == own
         closed = visited.copy()
-        closed[rows, other] = True  # no goal either
+        closed[rows, other] = True  # the blocker's field is no target
 
         fields = np.arange(self.rules.fields)
         distance = self.rules.distance(targets[..., None], fields)  # [B, 4, H W]
         distance = np.where(closed[:, None], FAR, distance).min(axis=2)  # [B, 4]
-        beyond = self.rules.target[targets]  # [B, 4, 4] the fields around them
+        beyond = self.rules.target[targets]  # [B, 4, 4] fields adjacent to the targets
         is_open = ~closed[rows[:, None, None], beyond] & (beyond != targets[..., None])
         cost = 8 * distance + is_open.sum(axis=2) + FAR * 8 * (targets == other[:, None])
-        action = _least(cost, observation)
+        action = _cheapest(cost, observation)
         return Decision(action, Memory(visited, targets[rows, action]))
 
 
@@ -141,14 +141,14 @@ def players_of(rules: ArenaRules, agent: str) -> Makers:
 
 
 def teams_of(rules: ArenaRules) -> dict[str, dict[str, Policy]]:
-    """Return every pair but random/random, which needs no name of its own."""
+    """Return all pairs except random/random, by name."""
     return {pair: arena_team(pair, rules) for pair in PAIRS if pair != "random/random"}
 
 
 def arena_team(pair: str, rules: ArenaRules) -> dict[str, Policy]:
-    """Return the players of a pair such as "nearest/still", by agent.
+    """Return the players of a pair, for example "nearest/still", by agent.
 
-    Raises UnknownNameError, with the nearest known name.
+    Raises UnknownNameError, which suggests the closest valid name.
     """
     chosen = pair.strip()
     if chosen not in PAIRS:
@@ -157,15 +157,17 @@ def arena_team(pair: str, rules: ArenaRules) -> dict[str, Policy]:
     return {agent: reference_player(name, rules, agent) for agent, name in pairs}
 
 
-def _around(rules: ArenaRules, observation: Observation) -> tuple[Array, Array, Array]:
-    """Return the own field [B], the other's [B], and the fields that the moves lead to [B, 4]."""
+def _positions_and_targets(
+    rules: ArenaRules, observation: Observation
+) -> tuple[Array, Array, Array]:
+    """Return own field [B], the other agent's field [B], and the target of each move [B, 4]."""
     features = np.atleast_2d(observation[OBSERVATION])
     own = features[:, : rules.fields].argmax(axis=1)
     other = features[:, rules.fields : 2 * rules.fields].argmax(axis=1)
     return own, other, rules.target[own]
 
 
-def _least(cost: Array, observation: Observation) -> Array:
-    """Return the legal move of least ``cost`` [B, 4], the first of several: [B], or one."""
+def _cheapest(cost: Array, observation: Observation) -> Array:
+    """Return the first legal move of minimal ``cost`` [B, 4]: int64 [B], or a scalar."""
     mask = np.asarray(observation[MASK])
     return greedy(-cost.reshape(mask.shape), mask)

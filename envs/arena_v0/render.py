@@ -1,8 +1,9 @@
-"""Pictures of one step of arena_v0: the grid, who stands where, the fields visited, the score.
+"""Render one step of arena_v0: the grid, the agents, the visited fields and the score.
 
-Fields that the explorer has been to are green, the deeper, the later it found them, so that its way
-shows. Arrows lead from where the agents stood before the step; a red one shows who ran into the
-other, and where. The panel beside the grid names the agents and says in words what happened.
+Visited fields are green; the later the visit, the deeper the green, so the explorer's path is
+visible. Arrows lead from the agents' previous fields to their current fields. A red arrow shows a
+collision: from the agent that moved to the field of the other agent. The panel next to the grid
+names the agents and describes the step in words.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from corral.envs.render.canvas import Box, Canvas, Point, bend, mix, sentence, s
 
 __all__ = ["Frame", "ansi", "draw"]
 
-LARGEST = 110  # a field of the picture, in pixels at scale 1
-COLUMNS = 80  # of the text picture, and as many rows of the grid
+LARGEST = 110  # largest side of a field, in pixels at scale 1
+COLUMNS = 80  # maximum columns of the text, and maximum rows of the grid
 
 OLD, RECENT = "#dceee5", "#58b592"
 
@@ -43,16 +44,16 @@ Place = tuple[int, int]  # row and column
 
 @dataclass(frozen=True)
 class Frame:
-    """One step of one copy, in plain numbers; pairs are of the explorer, then the blocker."""
+    """One step of one environment copy, as plain numbers; pairs are (explorer, blocker)."""
 
     t: int
     max_cycles: int | None
     entered: tuple[tuple[int, ...], ...]  # by row and column: step of the first visit, 0: never
     places: tuple[Place, Place]
-    before: tuple[Place, Place]  # where they stood before the step
-    score: tuple[float, float]  # rewards so far
-    first: int | None  # who moved first, 0 or 1; None before the first step
-    collision: tuple[bool, bool]  # who ran into the other
+    before: tuple[Place, Place]  # positions before the step
+    score: tuple[float, float]  # sum of rewards so far
+    first: int | None  # agent that moved first, 0 or 1; None before the first step
+    collision: tuple[bool, bool]  # True for an agent that ran into the other agent
     new_field: bool  # the explorer was paid for a field
 
     @property
@@ -64,21 +65,21 @@ class Frame:
         return len(self.entered) * len(self.entered[0])
 
     def hit(self, agent: int) -> Place:
-        """Where ``agent``, who collided, found the other."""
+        """Return the place where ``agent`` collided with the other agent."""
         other = 1 - agent
         return self.before[other] if self.first == agent else self.places[other]
 
     @property
     def event(self) -> str:
-        """Return the step in words."""
+        """Describe the step in words."""
         if self.t == 0:
             return "waiting for the first step"
         if all(self.collision):
-            return "both run into each other"
+            return "both agents collide"
         if any(self.collision):
             agent = self.collision.index(True)
-            return f"the {NAMES[agent]} runs into the {NAMES[1 - agent]}"
-        return "the explorer finds a new field" if self.new_field else "nothing new is found"
+            return f"the {NAMES[agent]} collides with the {NAMES[1 - agent]}"
+        return "the explorer finds a new field" if self.new_field else "no new field"
 
     @property
     def pay(self) -> tuple[str, str]:
@@ -94,7 +95,7 @@ class Frame:
 
 
 def ansi(frame: Frame) -> str:
-    """The step as plain text of at most 80 columns; of a larger grid, a part with the explorer."""
+    """Render the step as plain text, at most 80 columns; a large grid is cropped."""
     height, width = len(frame.entered), len(frame.entered[0])
     gap = " " if 2 * width <= COLUMNS else ""
     rows = _part(height, COLUMNS, frame.places[0][0])
@@ -124,7 +125,7 @@ def ansi(frame: Frame) -> str:
 
 
 def _part(size: int, room: int, middle: int) -> range:
-    """As many of ``size`` rows or columns as have room, with ``middle`` among them."""
+    """Return up to ``room`` of ``size`` rows or columns that include ``middle``."""
     first = max(0, min(middle - room // 2, size - room))
     return range(first, min(size, first + room))
 
@@ -138,7 +139,7 @@ def _score(score: float) -> str:
 
 
 def draw(frame: Frame, *, width: int = 960, height: int = 640) -> npt.NDArray[np.uint8]:
-    """The step as a picture, uint8 [height, width, 3]; the same frame gives the same bytes.
+    """Render the step as an image, uint8 [height, width, 3]; equal frames give equal bytes.
 
     Raises MissingExtraError without Pillow (extra ``[render]``).
     """
@@ -167,14 +168,16 @@ def _grid(canvas: Canvas, frame: Frame, area: Box, k: float) -> None:
     for agent in (1, 0):
         if frame.collision[agent]:
             start, end = (grid.middle(frame.places[agent]), grid.middle(frame.hit(agent)))
-            aside = 0.17 if all(frame.collision) else 0.0  # to the right of each: two arrows
+            aside = (
+                0.17 if all(frame.collision) else 0.0
+            )  # offset to the right, so that two arrows do not overlap
             x, y = aside * (start[1] - end[1]), aside * (end[0] - start[0])
             start, end = (start[0] + x, start[1] + y), (end[0] + x, end[1] + y)
             _way(canvas, start, end, 1.3 * size, RED, (0.31, 0.72), halo=CARD)
 
 
 def _shade(step: int, t: int) -> str:
-    """The colour of a field first entered in ``step``: deep if lately, pale if long ago."""
+    """Return the color of a field first entered in ``step``: deep if recent, pale if old."""
     return mix(OLD, RECENT, 0.9 ** (t - step))
 
 
@@ -187,7 +190,7 @@ def _way(
     part: tuple[float, float],
     halo: str | None = None,
 ) -> None:
-    """An arrow over a part of the way between two places, as thick as suits fields of ``size``."""
+    """Draw an arrow along ``part`` of the line between two places, scaled to fields of ``size``."""
     (x0, y0), (x1, y1) = (
         (start[0] + (end[0] - start[0]) * share, start[1] + (end[1] - start[1]) * share)
         for share in part
@@ -197,7 +200,7 @@ def _way(
 
 
 def _piece(canvas: Canvas, agent: int, place: Point, radius: float) -> None:
-    """The explorer is a disc with an E, the blocker a square with a B."""
+    """Draw the explorer as a disc with an E, the blocker as a square with a B."""
     x, y = place
     box = (x - radius, y - radius, x + radius, y + radius)
     round_by = radius if agent == 0 else 0.25 * radius
@@ -227,7 +230,7 @@ def _panel(canvas: Canvas, frame: Frame, area: Box, k: float) -> None:
     if frame.first is not None:
         text = f"The {NAMES[frame.first]} moved first."
         canvas.text((left, top + 93 * k), text, 14 * k, fill=FAINT, width=room)
-    aims = ("+1 for a field it was never on", "+1 when the two collide")
+    aims = ("+1 for an unvisited field", "+1 for a collision")
     for agent in (0, 1):
         y = top + (118 + 124 * agent) * k
         _card(canvas, frame, agent, aims[agent], (left, y, right, y + 112 * k), k)
@@ -236,7 +239,7 @@ def _panel(canvas: Canvas, frame: Frame, area: Box, k: float) -> None:
 
 
 def _card(canvas: Canvas, frame: Frame, agent: int, aim: str, box: Box, k: float) -> None:
-    """One agent: who it is, what it is paid for, what it has got."""
+    """Draw one agent's card: name, reward rule and score."""
     left, top, right, _ = box
     canvas.box(box, CARD, outline=LINE, stroke=k, radius=8 * k)
     _piece(canvas, agent, (left + 30 * k, top + 32 * k), 17 * k)
@@ -271,7 +274,7 @@ def _legend(canvas: Canvas, box: Box, k: float) -> None:
     y += 30 * k
     for place, age in enumerate((24, 8, 3, 0)):
         swatch(canvas, left + place * 20 * k, y, _shade(0, age), None, k, radius=3 * k)
-    canvas.text((left + 88 * k, y), "visited, deeper: later", size, fill=INK, width=right - left)
+    canvas.text((left + 88 * k, y), "visited, deeper = later", size, fill=INK, width=right - left)
     y += 30 * k
     size_of_arrow, whole = 42 * k, (0.0, 1.0)
     moved = mix(BLUE, INK, 0.1)
@@ -279,4 +282,4 @@ def _legend(canvas: Canvas, box: Box, k: float) -> None:
     canvas.text((left + 38 * k, y), "moved", size, fill=INK)
     x = left + 100 * k
     _way(canvas, (x, y), (x + 30 * k, y), size_of_arrow, RED, whole)
-    canvas.text((x + 38 * k, y), "ran into the other", size, fill=INK)
+    canvas.text((x + 38 * k, y), "collision", size, fill=INK)

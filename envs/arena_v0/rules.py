@@ -1,4 +1,4 @@
-"""The rules of arena_v0 as array code; ``corral.envs.arena_v0`` is their manual."""
+"""Rules of arena_v0 as array code; ``corral.envs.arena_v0`` is the manual."""
 
 from __future__ import annotations
 
@@ -18,17 +18,19 @@ from corral.memory import require_memory
 
 __all__ = ["ArenaRules", "ArenaState"]
 
-MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # rows and columns of up, right, down, left
+MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # change of row and column for up, right, down, left
 
-OWN_AND_OTHER = np.array([EXPLORER, BLOCKER, BLOCKER, EXPLORER])  # as both observe positions
-ONE, FOUR = np.array(1), np.array(len(MOVES))  # arrays, for speed: NumPy is slow to convert an int
+OWN_AND_OTHER = np.array(
+    [EXPLORER, BLOCKER, BLOCKER, EXPLORER]
+)  # the order of positions in both observations
+ONE, FOUR = np.array(1), np.array(len(MOVES))  # arrays, because NumPy converts an int slowly
 
 
 @lru_cache(maxsize=8)
 def _begins(num_envs: int, size: int, *offsets: int) -> Array:
-    """Return where the ``size`` numbers of each environment begin in a flat array: int64 [B].
+    """Return the offset of each environment's ``size`` numbers in a flat array: int64 [B].
 
-    With ``offsets``, K numbers to add: [K, B]. The last arrays are kept, for speed.
+    K further ``offsets`` are added to it: [K, B]. The latest arrays are cached for speed.
     """
     begins = np.arange(num_envs) * size
     if offsets:
@@ -39,28 +41,30 @@ def _begins(num_envs: int, size: int, *offsets: int) -> Array:
 
 @dataclass
 class ArenaState:
-    """B environments between two steps; of two agents the explorer comes first."""
+    """State of B environments between two steps. The explorer is agent 0, the blocker agent 1."""
 
-    t: Array  # int64 [B] steps since the episode began
-    first: Array  # bool [B, max_cycles] whether the blocker moves first, in each step
-    position: Array  # int64 [B, 2] number of the field where each stands
-    before: Array  # int64 [B, 2] the same before the last step, for pictures
-    entered: Array  # int32 [B, H W] step in which the explorer entered a field first; 0: never
-    score: Array  # float32 [B, 2] rewards so far, for pictures
+    t: Array  # int64 [B] steps since the start of the episode
+    first: Array  # bool [B, max_cycles] True if the blocker moves first in that step
+    position: Array  # int64 [B, 2] field number of each agent
+    before: Array  # int64 [B, 2] field numbers before the last step, for rendering
+    entered: Array  # int32 [B, H W] step of the explorer's first visit; 0: not visited
+    score: Array  # float32 [B, 2] sum of rewards so far, for rendering
 
 
 class ArenaRules:
-    """The rules of arena_v0 of B environments; see the manual of the package.
+    """Rules of arena_v0 for B environments; see the manual of the package.
 
     Args:
-        width: columns of the grid.
-        height: rows of the grid; it needs at least two fields in all.
-        max_cycles: steps of an episode.
-        observation: "positions", or "visited": also the fields that the explorer has been to.
-        walls: moves off the grid "bump", and enter the field one stands on; or "mask": are illegal.
-        illegal: what an action outside the mask does: "penalise" or "raise".
+        width: number of columns of the grid.
+        height: number of rows of the grid. The grid needs at least two fields.
+        max_cycles: steps per episode.
+        observation: "positions", or "visited" to add the fields visited by the explorer.
+        walls: effect of a move off the grid. "bump": the agent enters its current field again.
+            "mask": the move is illegal.
+        illegal: reaction to an action outside the mask: "penalise" or "raise".
 
     Raises:
+        ValueError: an argument is outside its range.
         ValueError: an argument is out of its range.
     """
 
@@ -89,16 +93,16 @@ class ArenaRules:
         self.fields = self.width * self.height
         if self.fields < 2:
             raise ValueError(
-                f"width={width}, height={height}: two agents need 2 fields or more; give a larger "
+                f"width={width}, height={height}: two agents need at least 2 fields. Pass a larger "
                 "width or height"
             )
-        require_memory(  # fields: of target and inside; steps: of what an episode draws
+        require_memory(  # per field: target and inside; per step: the random numbers of an episode
             {
                 f"width={self.width}, height={self.height}": 36 * self.fields,
                 f"max_cycles={self.max_cycles}": 9 * self.max_cycles,
             }
         )
-        # Where each move leads, and whether it stays on the grid: [H W, 4].
+        # Target of each move, and whether it stays on the grid: [H W, 4].
         rows, columns = np.divmod(np.arange(self.fields), self.width)
         down, right = np.array(MOVES).T
         row, column = rows[:, None] + down, columns[:, None] + right
@@ -108,7 +112,7 @@ class ArenaRules:
         self._target, self._inside = self.target.reshape(-1), inside.reshape(-1)
 
     def distance(self, one: Array, other: Array) -> Array:
-        """Return the moves between fields, by number, on an empty grid; the two are broadcast."""
+        """Return the number of moves between two fields on an empty grid; arguments broadcast."""
         (row, column), (row_2, column_2) = np.divmod(one, self.width), np.divmod(other, self.width)
         return np.asarray(np.abs(row - row_2) + np.abs(column - column_2))
 
@@ -118,7 +122,7 @@ class ArenaRules:
 
     @property
     def identity(self) -> str:
-        """Equal for rules that play alike."""
+        """Return a text that is equal for equal rules."""
         return (
             f"{self.name} {self.width}x{self.height}, {self.max_cycles} steps, "
             f"observation {self.observation}, walls {self.walls}"
@@ -138,7 +142,7 @@ class ArenaRules:
     # --- An episode ------------------------------------------------------------------------------
 
     def start(self, rngs: Sequence[np.random.Generator]) -> ArenaState:
-        """Begin B episodes; each generator draws a number of [0, 1) per step: who moves first."""
+        """Start B episodes. Each generator draws the first mover of every step."""
         b = len(rngs)
         drawn = np.empty((b, self.max_cycles or ENDLESS))
         for rng, row in zip(rngs, drawn, strict=True):
@@ -155,14 +159,14 @@ class ArenaRules:
     def redraw(
         self, state: ArenaState, rngs: Sequence[np.random.Generator], told: bool = False
     ) -> ArenaState:
-        """Draw anew who moves first from here on."""
+        """Redraw the first mover of all remaining steps."""
         steps = state.first.shape[1]
         for rng, row, t in zip(rngs, state.first, state.t.tolist(), strict=True):
             row[t % steps :] = rng.random(steps - t % steps) >= 0.5
         return state
 
     def _corners(self, num_envs: int) -> Array:
-        """Return where both begin, [B, N]; each agent's numbers lie side by side, for speed."""
+        """Return the start fields [B, N]; each agent's values are contiguous, for speed."""
         corners = np.empty((2, num_envs), dtype=np.int64)
         corners[EXPLORER], corners[BLOCKER] = 0, self.fields - 1
         return corners.T
@@ -170,7 +174,7 @@ class ArenaRules:
     def observe(self, state: ArenaState) -> dict[str, Observation]:
         b, features = len(state.t), self._features
         flat = np.zeros(b * 2 * features, dtype=np.float32)
-        # Own and other's one-hot in the features of the explorer, then in those of the blocker.
+        # Own and other one-hot position in the explorer's features, then in the blocker's.
         ones = state.position.T.take(OWN_AND_OTHER, axis=0)  # [4, B]
         ones += _begins(b, 2 * features, 0, self.fields, features, features + self.fields)
         flat[ones] = 1.0
@@ -189,15 +193,17 @@ class ArenaRules:
     def step(self, state: ArenaState, action: Array) -> Outcome[ArenaState]:
         b = len(action)
         position = state.position.T  # [N, B]
-        move = position * FOUR + action.T  # its number among all moves from all fields
-        target = self._target[move]  # the own field where a move leads off the grid
-        field = _begins(b, self.fields) + target[EXPLORER]  # its number among all environments'
+        move = position * FOUR + action.T  # index of the move among all moves from all fields
+        target = self._target[move]  # the current field if the move leads off the grid
+        field = (
+            _begins(b, self.fields) + target[EXPLORER]
+        )  # index of the target among the fields of all copies
         entered = state.entered.reshape(-1)  # a view
         entered_at = entered[field]  # 0: never
-        steps = state.first.shape[1]  # without a time limit, what was drawn comes again
+        steps = state.first.shape[1]  # without a time limit, the drawn numbers repeat
         moment = state.t if steps == self.max_cycles else state.t % steps
 
-        # What decides all that follows, see ``Facts``.
+        # The facts that determine the step, see ``Facts``.
         facts = np.zeros((len(BITS), b), dtype=bool)
         facts[0] = state.first.reshape(-1)[_begins(b, steps) + moment]  # blocker_first
         np.equal(target, position[::-1], out=facts[1:3])  # explorer_onto, blocker_onto
@@ -207,7 +213,7 @@ class ArenaRules:
             np.logical_not(self._inside[move], out=facts[5:])  # explorer_off, blocker_off
         case = (BITS @ facts.view(np.uint8)).astype(np.int64)  # [B]
 
-        # What follows, see ``_consequences``.
+        # The result of the step, see ``_consequences``.
         stays = CONSEQUENCES.collides.take(case, axis=1)  # [N, B]
         state.before, state.position = state.position, np.where(stays, position, target).T
         state.t += ONE
@@ -230,13 +236,16 @@ class ArenaRules:
         return features
 
     def render(self, state: ArenaState, info: dict[str, Array], mode: str) -> Any:
-        from corral.envs.arena_v0.render import ansi, draw  # late: training draws nothing
+        from corral.envs.arena_v0.render import (
+            ansi,
+            draw,
+        )  # imported late: training does not render
 
         frame = self.frame(state, info)
         return ansi(frame) if mode == "ansi" else draw(frame)
 
     def frame(self, state: ArenaState, info: dict[str, Array]) -> Any:
-        """Return the last step of environment 0 in plain numbers."""
+        """Return the last step of environment 0 as plain numbers."""
         from corral.envs.arena_v0.render import Frame
 
         t = int(state.t[0])

@@ -1,14 +1,14 @@
-"""check_env: the check of an environment, ours or anybody's, for what learners rely on.
+"""check_env: check that an environment, corral's or third-party, fulfills what learners rely on.
 
     from corral.envs import check_env
 
     def test_my_environment():
         check_env(my_module.parallel_env).require()
 
-Plays whole episodes of many seeds, tries legal and illegal actions, copies, pickles and resets, and
-plays the same in other processes. Reports every fault that it finds, each with where it was seen,
-what was expected and what to do next. ``corral check`` is the same from the command line;
-docs/conformance.md lists the checks.
+The check plays whole episodes with several seeds. It tries legal and illegal actions, copies,
+pickles and resets, and repeats the episodes in other processes. Each reported fault has a place,
+the evidence, the expected behavior and a remedy. ``corral check`` runs the same check from the
+command line. docs/conformance.md lists all checks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from corral.envs.arguments import nonnegative_int
-from corral.envs.conformance.episodes import EPISODES, watched
+from corral.envs.conformance.episodes import EPISODES, watch_episodes
 from corral.envs.conformance.makes import Copies, make_of
 from corral.envs.conformance.masks import check_masks
 from corral.envs.conformance.processes import Processes
@@ -34,7 +34,7 @@ __all__ = ["CHECKS", "CheckResult", "Finding", "check_env"]
 AT_EVERY_STEP = (
     *("crash", "endless", "agents", "observation", "mask", "reward", "ends", "info", "aliasing"),
 )
-"""The checks of what one environment shows while it is played."""
+"""The checks that run at every step of a single environment."""
 
 Progress = Callable[[str, int, int], None]
 
@@ -49,60 +49,61 @@ def check_env(
     stochastic: bool | None = None,
     processes: bool = True,
     seconds: float | None = None,
-    progress: Progress = lambda what, done, total: None,
+    progress: Progress = lambda stage, done, total: None,
 ) -> CheckResult:
     """Check a PettingZoo environment, parallel or AEC.
 
-    ``check_env(env).require()`` raises ConformanceError, with the report, where there are errors;
-    ``.findings`` holds them all, ``.text()`` is the report.
+    ``check_env(env).require()`` raises ConformanceError, with the report, if there are errors.
+    ``.findings`` has all findings, and ``.text()`` returns the report.
 
     Args:
-        env: best a function that makes a fresh environment at every call. To be checked in other
-            processes too it must pickle: a function of a module, ``functools.partial`` of one, or
-            ``corral.envs.registry.NamedEnv``. Else a module, or a text that ``NamedEnv`` knows; or
-            an environment, of which deep copies are played. One that cannot be copied is played
-            itself; what needs fresh ones is not run then.
-        seeds: of the episodes; two or more, 0 or larger.
-        limit: number of steps of an agent within which an episode must end.
-        stochastic: whether seeds must give different episodes; default: a note says if not. False:
-            they must all give the same.
-        processes: play in other processes, too. False: the report says that it was not done.
-        seconds: about how long it may take; None: as long as it takes. The first episode of every
-            seed is played to its end; what compares episodes is then cut to so many steps, and so
-            many moments at which masks are tried, as time allows. A note says what was left out.
-        progress: is called with what is looked at, and how much of how much is done.
+        env: preferably a function that returns a fresh environment at every call. The checks in
+            other processes need a picklable function: a module-level function,
+            ``functools.partial`` of one, or ``corral.envs.registry.NamedEnv``. Otherwise a module,
+            a text that ``NamedEnv`` accepts, or an environment, which is deep-copied. An
+            environment that cannot be copied is played directly; checks that need fresh copies are
+            then not run.
+        seeds: seeds of the episodes, each 0 or larger; preferably two or more.
+        limit: maximum number of steps of an agent in an episode; a longer episode is a fault.
+        stochastic: whether different seeds must give different episodes (True) or the same episode
+            (False). None: equal episodes are reported as a note.
+        processes: also play in other processes. False: the report lists these checks as not run.
+        seconds: approximate time limit; None: no limit. The first episode stops after 40 % of this
+            time. If time is short, episodes are compared over fewer steps, and masks are tried at
+            fewer steps. A note reports each reduction.
+        progress: called with the current stage, the number of finished stages and the total.
 
     Raises:
-        ValueError: an argument is out of its range, or a module makes no environment.
-        UnknownNameError: a name that is none of corral's. What is wrong with the environment is
-            never raised; it is in the result.
+        ValueError: an argument is outside its range, or a module defines no environment.
+        UnknownNameError: an unknown name. Faults of the environment are never raised; they are in
+            the result.
     """
     nonnegative_int("limit", limit, least=1)
     numbers = tuple(nonnegative_int("seeds", seed) for seed in seeds)
     if not numbers:
-        raise ValueError("seeds=(): give one or more, better three")
-    began = time.monotonic()
+        raise ValueError("seeds=(): pass at least one seed, preferably three")
+    started = time.monotonic()
     make = make_of(env)
     if seconds is not None and not seconds > 0:
-        raise ValueError(f"seconds={seconds}: give a number above 0, or None")
+        raise ValueError(f"seconds={seconds}: pass a number above 0, or None")
     session = Session(make, Findings(), numbers, limit, stochastic, seconds)
     with _quiet():
         if isinstance(make, Copies):
             _prepare(session, make)
-        can_be_played = session.begin()
-        if can_be_played:
+        playable = session.begin()
+        if playable:
             _play(session, processes, progress)
     findings = session.findings
     order = list(CHECKS)
     ranked = sorted(
-        findings.found.values(), key=lambda f: (f.severity != "error", order.index(f.check))
+        findings.entries.values(), key=lambda f: (f.severity != "error", order.index(f.check))
     )
-    if can_be_played:
+    if playable:
         run = [name for name in order if _applies(name, session) and name not in findings.not_run]
     else:
         run = ["api", "spaces"]
-        why = "the environment cannot be played, see above"
-        findings.skip([name for name in order if name not in run], why)
+        reason = "the environment cannot be played, see above"
+        findings.skip([name for name in order if name not in run], reason)
     form = "AEC" if session.turns else "parallel"
     if not session.name:
         form = "not made"
@@ -116,48 +117,48 @@ def check_env(
         seeds=numbers,
         episodes=session.episodes,
         steps=session.steps,
-        seconds=round(time.monotonic() - began, 2),
+        seconds=round(time.monotonic() - started, 2),
     )
 
 
 def _play(session: Session, processes: bool, progress: Progress) -> None:
     total = len(EPISODES) + 3
     progress("episodes", 0, total)
-    watched(session)
-    if session.alone is not None:
+    watch_episodes(session)
+    if session.no_copies is not None:
         done = ("api", "spaces", *AT_EVERY_STEP, *TURNS_ONLY)
-        session.findings.skip([name for name in CHECKS if name not in done], session.alone)
+        session.findings.skip([name for name in CHECKS if name not in done], session.no_copies)
         return
     session.plan()
-    limit = session.limit  # the processes play just as far
-    elsewhere = Processes(session.make, session.seeds, limit) if processes else None
-    with elsewhere or nullcontext():
-        for number, (what, check) in enumerate(EPISODES.items(), 1):
-            progress(what, number, total)
+    limit = session.limit  # the processes use the same limit
+    others = Processes(session.make, session.seeds, limit) if processes else None
+    with others or nullcontext():
+        for number, (stage, check) in enumerate(EPISODES.items(), 1):
+            progress(stage, number, total)
             check(session)
         progress("masks", total - 2, total)
         check_masks(session)
         progress("other processes", total - 1, total)
-        if elsewhere is None:
+        if others is None:
             session.findings.skip(["processes", "hashing"], "processes=False")
         else:
-            elsewhere.judge(session)
+            others.judge(session)
     progress("", total, total)
 
 
 def _prepare(session: Session, make: Copies) -> None:
-    """Find out whether an environment that was given can be copied."""
+    """Test whether the passed environment can be copied; otherwise play it directly."""
     try:
         make()
-    except Exception as error:  # whatever copying raises
+    except Exception as error:  # copying may raise any exception
         session.make = lambda: make.env
-        session.alone = (
-            f"the environment that was given cannot be copied ({type(error).__name__}: {error}); "
-            "give a function that makes fresh ones"
+        session.no_copies = (
+            f"the passed environment cannot be copied ({type(error).__name__}: {error}). Pass a "
+            "function that returns fresh environments"
         )
-        session.findings.notes.append("the environment that was given was played itself")
+        session.findings.notes.append("the passed environment itself was played")
     else:
-        session.findings.notes.append("deep copies of the environment that was given were played")
+        session.findings.notes.append("deep copies of the passed environment were played")
 
 
 def _applies(name: str, session: Session) -> bool:
@@ -168,7 +169,7 @@ def _applies(name: str, session: Session) -> bool:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence the warnings of environments, most of all of illegal actions."""
+    """Silence warnings of environments, mainly about illegal actions."""
     logger = logging.getLogger("pettingzoo.utils.env_logger")
     disabled, logger.disabled = logger.disabled, True
     try:

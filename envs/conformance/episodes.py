@@ -1,7 +1,7 @@
-"""Checks that compare whole episodes: the same seed, other seeds, resets, neighbours, copies.
+"""Checks that compare whole episodes: same seed, other seeds, resets, interleaving, copies.
 
-``EPISODES`` holds them in order. One that would say nothing new, because what it stands on has
-failed, is entered as not run, with the reason.
+``EPISODES`` lists them in order. A check is recorded as not run, with the reason, if a failed check
+makes its result meaningless.
 """
 
 from __future__ import annotations
@@ -17,59 +17,59 @@ from corral.envs.conformance.session import FORM, Difference, Session, middle_of
 from corral.envs.conformance.steps import StepChecks
 from corral.errors import EnvironmentFault
 
-__all__ = ["EPISODES", "watched"]
+__all__ = ["EPISODES", "watch_episodes"]
 
 COMPARISONS = ("other-seeds", "reset", "shared-state", "copies", "processes", "hashing")
-"""The checks that stand on equal episodes under equal seeds."""
+"""The checks that need equal episodes for equal seeds."""
 
 WATCHING = 0.4
-"""Share of the time in which episodes are watched to their end."""
+"""Share of the time for watched episodes, which are played to their end."""
 
 STREAMS = 3
-"""Lines of play in which other seeds are tried."""
+"""Number of action streams with which other seeds are compared."""
 
 UNSEEDED = (
-    "draw all chance from one generator of the environment's own, made in reset: "
+    "draw all random numbers from one generator of the environment, created in reset: "
     "if seed is not None: self.rng = np.random.default_rng(seed)"
 )
 
 REBUILT = (
-    "EzPickle makes a new environment, without the state of the game: save that too in "
-    "__getstate__, or copy before the first reset only"
+    "EzPickle constructs a new environment without the state of the game. Save the state in "
+    "__getstate__, or copy the environment only before its first reset"
 )
-LEFT_OUT = "see what __getstate__, __setstate__, __reduce__ or __deepcopy__ leave out or share"
+LEFT_OUT = "look for what __getstate__, __setstate__, __reduce__ or __deepcopy__ omit or share"
 
 
-def watched(session: Session) -> None:
-    """Play episodes of every seed to their end, with the checks of every step."""
+def watch_episodes(session: Session) -> None:
+    """Play one episode per seed, with all checks of single steps."""
     for stream, seed in enumerate(session.seeds):
         checks = StepChecks(session.findings, seed)
         ends = math.inf
         if session.seconds is not None and not stream:
-            ends = session.began + WATCHING * session.seconds
+            ends = session.started + WATCHING * session.seconds
         game = session.episode(seed, stream, session.game(checks), ends)
         session.masked |= checks.masked
         session.games.append(game)
-        if session.left() < (1 - WATCHING) * (session.seconds or 0):
-            session.plan()  # that was long: the others are cut
-        if game.broke is not None:
+        if session.remaining() < (1 - WATCHING) * (session.seconds or 0):
+            session.plan()  # the episode took long: limit the following ones
+        if game.failure is not None:
             add_exception(session, game, seed)
 
 
 def add_exception(session: Session, game: Game, seed: int | None, check: str = "crash") -> None:
-    """Enter the exception of a game as a finding."""
-    broke = game.broke
-    if broke is None:
+    """Add the exception of a game as a finding."""
+    failure = game.failure
+    if failure is None:
         return
-    error, step = broke.error, game.step
+    error, step = failure.error, game.step
     if isinstance(error, BadAnswer):
         if "agent_selection" in str(error):
-            return  # looked at already
+            return  # checked elsewhere
         session.findings.add(
-            f"api: {broke.call} answers",
+            f"api: {failure.call} answers",
             at=(None, seed, step),
             seen=str(error),
-            expected="what PettingZoo's documentation of the call says",
+            expected="the return values in PettingZoo's documentation",
             advice="see https://pettingzoo.farama.org/api/",
         )
         return
@@ -82,26 +82,29 @@ def add_exception(session: Session, game: Game, seed: int | None, check: str = "
             advice=error.advice,
         )
         return
-    agent, action = next(iter(broke.actions.items())) if len(broke.actions) == 1 else (None, None)
-    if broke.actions and action is None and game.turns:
+    agent, action = (
+        next(iter(failure.actions.items())) if len(failure.actions) == 1 else (None, None)
+    )
+    if failure.actions and action is None and game.turns:
         session.findings.add(
             "dead-step: raises",
             at=(agent, seed, step),
-            seen=f"step(None) of an agent that has ended raised {broke}",
+            seen=f"step(None) of an ended agent raised {failure}",
             expected="step(None) removes it from agents",
-            advice="begin step() with: if terminations[agent_selection] or "
+            advice="start step() with: if terminations[agent_selection] or "
             "truncations[agent_selection]: return self._was_dead_step(action)",
         )
         return
-    played = brief({str(agent): action for agent, action in broke.actions.items()}, 100)
+    played = brief({str(agent): action for agent, action in failure.actions.items()}, 100)
     session.findings.add(
-        f"{check}: {broke.call} {type(error).__name__}",
+        f"{check}: {failure.call} {type(error).__name__}",
         at=(agent, seed, step),
-        seen=f"{broke.call}() raised {broke}" + (f", after {played}" if broke.actions else ""),
-        expected="reset(seed) and steps with actions of the action space, legal by the mask where "
-        "there is one, raise nothing",
+        seen=f"{failure.call}() raised {failure}"
+        + (f", after {played}" if failure.actions else ""),
+        expected="reset(seed) and step() raise no exception for actions of the action space that "
+        "the mask, if any, allows",
         advice="replay the seed and the action to see the traceback; if the action is illegal, "
-        "say so with an action_mask",
+        "exclude it with an action_mask",
     )
 
 
@@ -117,130 +120,132 @@ def same_seed(session: Session) -> None:
             if difference is not None:
                 session.ignore = ("info",)
                 _differs(session, "info differs", "warning", seed, difference)
-        elif session.turns and not _observing_changes_nothing(session, seed, stream, difference):
+        elif session.turns and not _observing_is_harmless(session, seed, stream, difference):
             continue
         else:
             _differs(session, "differs", "error", seed, difference)
     if session.findings.has("seed"):
-        session.findings.skip(COMPARISONS, "the same seed gives different episodes, see seed")
+        session.findings.skip(COMPARISONS, "the same seed gives different episodes, see check seed")
         return
-    # Without a seed the next episode goes on with the same generator.
+    # Without a seed the next episode continues with the same generator.
     seed = session.seeds[0]
     one, two = (session.episode(None, 1, session.episode(seed, 0)).trace for _ in ("one", "two"))
-    session.same(
+    session.require_equal(
         one,
         two,
         "seed: later episodes",
         seed,
         "warning",
-        seen="the same seed, one episode, then reset() without a seed, the same actions",
-        expected="the same second episode: training seeds its first reset alone",
-        advice="let reset(seed=None) go on with the generator that it has",
+        seen="same seed, one episode, then reset() without a seed and the same actions",
+        expected="the same second episode: training seeds only its first reset",
+        advice="let reset(seed=None) continue with the existing generator",
     )
 
 
 def _differs(
     session: Session, cause: str, severity: Severity, seed: int, difference: Difference
 ) -> None:
-    what = "infos" if severity == "warning" else "whole episode"
+    part = "infos" if severity == "warning" else "whole episode"
     session.findings.add(
         f"seed: {cause}",
         severity,
         at=(difference.agent, seed, difference.step),
-        seen=f"two fresh environments, the same seed and actions: {difference}",
-        expected=f"the same {what}",
-        advice=UNSEEDED if what != "infos" else "keep times and memory addresses out of infos",
+        seen=f"two fresh environments with the same seed and actions: {difference}",
+        expected=f"the same {part}",
+        advice=UNSEEDED if part != "infos" else "keep times and memory addresses out of infos",
     )
 
 
-def _observing_changes_nothing(
+def _observing_is_harmless(
     session: Session, seed: int, stream: int, difference: Difference
 ) -> bool:
-    """Enter a finding, and return False, where one more call of observe() made the difference."""
-    if session.differs(session.traces[stream], session.episode(seed, stream).trace) is not None:
+    """Return False and add a finding if an additional observe() call causes the difference."""
+    if session.difference(session.traces[stream], session.episode(seed, stream).trace) is not None:
         return True
     session.findings.add(
         "last: observe changes the game",
         at=(difference.agent, seed, difference.step),
-        seen=f"observe() was called twice a step instead of once, all else equal: {difference}",
-        expected="looking changes nothing",
-        advice="draw noise in step() and keep it; let observe() and last() only tell",
+        seen=f"observe() was called twice per step instead of once, all else equal: {difference}",
+        expected="observe() does not change the game",
+        advice="draw noise in step() and store it; observe() and last() must not change state",
     )
     return False
 
 
 def other_seeds(session: Session) -> None:
-    """Check that episodes of other seeds differ under the same actions, where there is chance."""
+    """Check that different seeds give different episodes, if the game is stochastic."""
     if session.findings.has("seed"):
         return
     if len(set(session.seeds)) < 2:
-        session.findings.skip(["other-seeds"], "one seed was given; give two or more")
+        session.findings.skip(["other-seeds"], "only one seed was passed; pass two or more")
         return
-    first, *others = (seed for seed in dict.fromkeys(session.seeds))
-    alike = others
-    # Chance may matter in some lines of play only: several are tried.
+    first, *further = (seed for seed in dict.fromkeys(session.seeds))
+    equal = further
+    # Randomness may affect only some action sequences: try several.
     for stream in range(STREAMS):
         one = session.traces[0] if stream == 0 else session.episode(first, stream).trace
-        alike = [
-            seed for seed in alike if not session.differs(one, session.episode(seed, stream).trace)
+        equal = [
+            seed
+            for seed in equal
+            if not session.difference(one, session.episode(seed, stream).trace)
         ]
-        if len(alike) < len(others):
+        if len(equal) < len(further):
             break
-    seeds = ", ".join(map(str, [first, *others]))
-    if len(alike) == len(others) and session.stochastic is None:
+    seeds = ", ".join(map(str, [first, *further]))
+    if len(equal) == len(further) and session.stochastic is None:
         session.findings.notes.append(
-            f"seeds {seeds} gave the same episodes: right for a game without chance; state "
-            "stochastic=True (--stochastic) where there should be some"
+            f"seeds {seeds} gave the same episodes: correct for a deterministic game. If the game "
+            "should be stochastic, declare it with stochastic=True (--stochastic)"
         )
-    if len(alike) == len(others) and session.stochastic:
+    if len(equal) == len(further) and session.stochastic:
         session.findings.add(
             "other-seeds: alike",
-            seen=f"seeds {seeds} give the same episodes under the same actions",
-            expected="different episodes, of an environment that is stated to be stochastic",
-            advice="make the generator from the seed that reset is given",
+            seen=f"seeds {seeds} give the same episodes with the same actions",
+            expected="different episodes, because the environment was declared stochastic",
+            advice="create the generator from the seed argument of reset",
         )
-    if len(alike) < len(others) and session.stochastic is False:
-        seed = next(seed for seed in others if seed not in alike)
+    if len(equal) < len(further) and session.stochastic is False:
+        seed = next(seed for seed in further if seed not in equal)
         session.findings.add(
             "other-seeds: differ",
             at=(None, seed, None),
-            seen=f"seed {seed} gives another episode than seed {first}, the same actions",
-            expected="one episode, of an environment that is stated to be deterministic",
-            advice="find what draws from the seed, or do not state stochastic=False",
+            seen=f"seeds {seed} and {first} give different episodes with the same actions",
+            expected="the same episode, because the environment was declared deterministic",
+            advice="find the code that draws from the seed, or do not declare stochastic=False",
         )
 
 
 def resets(session: Session) -> None:
-    """Check that reset works without a seed, and forgets with one, also in mid-episode."""
+    """Check reset without a seed, and that reset with a seed forgets the previous episode."""
     game = session.episode(None, 1)
     if not session.findings.has("crash", "api", "dead-step", "selection"):
-        began = game.broke is None or game.broke.call == "step"
-        add_exception(session, game, None, "crash" if began else "reset")
+        was_reset = game.failure is None or game.failure.call == "step"
+        add_exception(session, game, None, "crash" if was_reset else "reset")
     if session.findings.has("seed", "reset"):
         return
-    seed, alone = session.seeds[0], session.traces[0]
+    seed, reference = session.seeds[0], session.traces[0]
     for place in ("after an episode", "in mid-episode"):
         if place == "in mid-episode":
             game = session.game()
             game.begin(seed + 1, 1)  # another episode, other actions
-            play_on(game, middle_of(alone))
+            play_on(game, middle_of(reference))
         session.episode(seed, 0, game)
-        session.same(
-            alone,
+        session.require_equal(
+            reference,
             game.trace,
             f"reset: remembers {place}",
             seed,
-            seen=f"reset(seed) {place}, against a fresh environment",
-            expected="the same episode: reset with a seed forgets all that was",
-            advice="set every attribute that an episode changes in reset()",
+            seen=f"reset(seed) {place}, compared with a fresh environment",
+            expected="the same episode: reset with a seed forgets the previous episode",
+            advice="in reset(), set every attribute that an episode changes",
         )
 
 
-# --- Environments beside each other --------------------------------------------------------------
+# --- Several environments ------------------------------------------------------------------------
 
 
 def interleaved(session: Session) -> None:
-    """Check that two environments stepped in turn play what each plays alone."""
+    """Check that two interleaved environments play the same as each one separately."""
     if session.findings.has("seed"):
         return
     streams = (0, len(session.seeds) - 1)
@@ -253,31 +258,31 @@ def interleaved(session: Session) -> None:
                 game.play(game.choose())
     for game, stream in zip(games, streams, strict=True):
         session.count(game)
-        session.same(
+        session.require_equal(
             session.traces[stream][: len(game.trace)],
             game.trace,
             "shared-state: interleaved",
             session.seeds[stream],
-            seen="another environment was stepped in turn with this one, against alone",
-            expected="environments of one process know nothing of each other",
-            advice="keep nothing in class attributes, module globals or global generators "
+            seen="interleaved with another environment, compared with playing separately",
+            expected="environments in one process do not affect each other",
+            advice="keep no state in class attributes, module globals or global generators "
             "(np.random.seed, random.seed)",
         )
 
 
 def copied(session: Session) -> None:
-    """Check that pickled and deep copies go on as their original, stepped in turn with it."""
+    """Check that pickled and deep copies, interleaved with the original, play the same as it."""
     if session.findings.has("seed"):
         _try_deepcopy(session)
         return
     if session.findings.has("shared-state"):
-        session.findings.skip(["copies"], "environments share state, see shared-state")
+        session.findings.skip(["copies"], "environments share state, see check shared-state")
         return
-    alone = session.traces[0]
+    reference = session.traces[0]
     ways: tuple[Literal["pickle", "deepcopy"], ...] = ("pickle", "deepcopy")
     for how in ways:
         sound = True
-        middle = middle_of(alone)
+        middle = middle_of(reference)
         for cut in sorted({0, middle} if how == "pickle" else {middle}):
             game = session.game()
             game.begin(session.seeds[0], 0)
@@ -291,53 +296,53 @@ def copied(session: Session) -> None:
 
 
 def _copied_at(session: Session, game: Game, how: Literal["pickle", "deepcopy"]) -> bool:
-    """Copy a game that is being played and end both; return if both play on as it would have."""
-    add, seed, alone = session.findings.add, session.seeds[0], session.traces[0]
+    """Copy a running game and finish both. Return True if both play like an uncopied game."""
+    add, seed, reference = session.findings.add, session.seeds[0], session.traces[0]
     call = "pickle.loads(pickle.dumps(env))" if how == "pickle" else "copy.deepcopy(env)"
     try:
         twin = game.fork(how)
-    except Exception as error:  # whatever copying raises
+    except Exception as error:  # copying may raise any exception
         session.count(game)
         add(
             f"copies: {how} raises",
             "warning",
             at=(None, seed, game.step),
             seen=f"{call} raised {type(error).__name__}: {error}",
-            expected="a copy: worker processes, tree search and snapshots rely on it",
-            advice="keep windows, files, lambdas and generators (yield) out of attributes, or "
-            "leave them out in __getstate__",
+            expected="a copy: worker processes, tree search and snapshots need it",
+            advice="do not store windows, files, lambdas and generators (yield) in attributes, or "
+            "omit them in __getstate__",
         )
         return False
     while not (game.over and twin.over):
-        for each in (twin, game):
-            if not each.over:
-                each.play(each.choose())
-                each.over |= each.step >= session.limit_of(each)
-    for each, who in ((twin, "the copy"), (game, "the original, once copied")):
-        session.count(each)
-        difference = session.differs(alone[: len(each.trace)], each.trace)
+        for one in (twin, game):
+            if not one.over:
+                one.play(one.choose())
+                one.over |= one.step >= session.limit_of(one)
+    for one, label in ((twin, "the copy"), (game, "the original, once copied")):
+        session.count(one)
+        difference = session.difference(reference[: len(one.trace)], one.trace)
         if difference is None:
             continue
-        anew = each is twin and isinstance(game.env.unwrapped, EzPickle)
+        rebuilt = one is twin and isinstance(game.env.unwrapped, EzPickle)
         add(
-            "copies: EzPickle" if anew else f"copies: {how}: {who}",
-            "warning" if anew else "error",
+            "copies: EzPickle" if rebuilt else f"copies: {how}: {label}",
+            "warning" if rebuilt else "error",
             at=(difference.agent, seed, difference.step),
-            seen=f"{call}, then both stepped in turn: in {who} {difference}",
-            expected="both go on as if there had been no copy",
-            advice=REBUILT if anew else LEFT_OUT,
+            seen=f"{call}, then both were stepped in turn; {label} has a {difference}",
+            expected="both continue as if no copy had been made",
+            advice=REBUILT if rebuilt else LEFT_OUT,
         )
-        return False  # of the original there would be nothing new to say
+        return False  # the original would give no further information
     return True
 
 
 def _try_deepcopy(session: Session) -> None:
-    """Find a way to copy games for trying out masks, where nothing is repeatable."""
+    """Find a way to copy games for the mask checks of an environment that is not repeatable."""
     game = session.game()
     game.begin(session.seeds[0], 0)
     try:
         game.fork("deepcopy")
-    except Exception:  # whatever copying raises: then there is no fork
+    except Exception:  # any exception means that copying is not possible
         return
     session.fork = "deepcopy"
 
@@ -346,7 +351,7 @@ EPISODES = {
     "the same seeds": same_seed,
     "other seeds": other_seeds,
     "resets": resets,
-    "two in turn": interleaved,
+    "two interleaved": interleaved,
     "copies": copied,
 }
-"""Checks of whole episodes after those that were ``watched``, by what they are about."""
+"""Checks of whole episodes after ``watch_episodes``, by subject."""

@@ -1,4 +1,4 @@
-"""Functions that make fresh environments, of whatever an environment was given as."""
+"""Turn the ``env`` argument of ``check_env`` into a function that returns fresh environments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Copies", "make_of"]
 
 @dataclass(frozen=True, eq=False)
 class Copies:
-    """Makes deep copies of an environment, which itself is not played."""
+    """Return deep copies of an environment; the original is not played."""
 
     env: Any
 
@@ -31,10 +31,10 @@ class Copies:
 
 
 def make_of(env: Any) -> Make:
-    """Return what makes fresh environments of ``env``.
+    """Return a function that returns fresh environments of ``env``.
 
-    A class or function is called, an environment is copied. A module or a text makes what
-    ``NamedEnv`` makes of it; of corral's own, ``corral.make``. Raises UnknownNameError for an
+    A class or function is called; an environment is deep-copied. A module or a text is resolved by
+    ``NamedEnv``, or by ``corral.make`` for corral's environments. Raises UnknownNameError for an
     unknown name.
     """
     if isinstance(env, AECEnv | ParallelEnv) or is_foreign(env):
@@ -48,4 +48,4 @@ def make_of(env: Any) -> Make:
         return functools.partial(make, env_spec(text).name)
     if callable(env):
         return env if isinstance(env, NamedEnv) else Made(env)
-    return lambda: env  # which is reported as no environment
+    return lambda: env  # reported later as not an environment

@@ -1,12 +1,13 @@
-"""Games: any PettingZoo environment, parallel or AEC, played and written down.
+"""Games: play any PettingZoo environment, parallel or AEC, and record it.
 
-A ``Game`` brings both kinds to the same terms. A step is one call of ``step``: of all live agents
-in a parallel environment, of the one whose turn it is in an AEC environment (``step(None)`` of an
-agent whose episode is over is a step too). Agents play random actions, legal ones where they have a
-mask. An agent's actions are drawn from a stream of its own, so that they do not depend on the order
-of agents: two games that show the same masks play the same actions.
+A ``Game`` treats both kinds in the same way. A step is one call of ``step``: for all live agents in
+a parallel environment, for the selected agent in an AEC environment (including ``step(None)`` of an
+ended agent). Agents play random actions; with a mask, random legal actions. Each agent has its own
+random stream, so its actions do not depend on the order of agents: two games with the same masks
+play the same actions.
 
-What is observed becomes a ``Trace`` of fingerprints: texts that any process can compare.
+Everything the environment returns is recorded in a ``Trace`` of fingerprints: texts that can be
+compared between processes.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from corral.envs.masks import split
 __all__ = [
     "EXCEPTION",
     "BadAnswer",
-    "Broke",
+    "Failure",
     "Game",
     "Make",
     "NoEnvironment",
@@ -45,28 +46,28 @@ __all__ = [
 ]
 
 Make = Callable[[], Any]
-"""Makes a fresh environment, a ParallelEnv or an AECEnv."""
+"""Returns a fresh environment, a ParallelEnv or an AECEnv."""
 
 TABLES = ("rewards", "terminations", "truncations", "infos")
-"""The attributes of an AECEnv, and the answers of a ParallelEnv's step after observations."""
+"""Attributes of an AECEnv, and return values of ParallelEnv.step after the observations."""
 
 
 class BadAnswer(Exception):
-    """The environment answered a call with something that cannot be read."""
+    """The environment returned an invalid value from a call."""
 
 
 class NoEnvironment(Exception):
-    """``make`` gave no PettingZoo environment."""
+    """``make`` did not return a PettingZoo environment."""
 
 
 # --- Traces --------------------------------------------------------------------------------------
 
-EXCEPTION = ("exception", "")  # the only part of a frame in which the environment raised
+EXCEPTION = ("exception", "")  # the only entry of a frame if the environment raised
 
 
 @dataclass
 class Frame:
-    """The answer to one call, as fingerprints by (what, agent or "")."""
+    """The result of one call, as fingerprints by (kind, agent or "")."""
 
     step: int  # calls of step so far; 0 is the reset
     parts: dict[tuple[str, str], str]
@@ -80,25 +81,25 @@ Trace = list[Frame]
 
 @dataclass
 class View:
-    """The state of a game after one call of reset or step, as the environment handed it out."""
+    """The values returned by one call of reset or step."""
 
     step: int
-    before: list[Any]  # agents that were live before the call; none before a reset
-    agents: list[Any]  # those that are live after it
-    acted: Mapping[Any, Any]  # what was played
-    observations: Mapping[Any, Any]  # AEC: of the selected agent alone
+    before: list[Any]  # live agents before the call; empty before a reset
+    agents: list[Any]  # live agents after the call
+    acted: Mapping[Any, Any]  # played actions
+    observations: Mapping[Any, Any]  # AEC: of the selected agent only
     rewards: Mapping[Any, Any]
     terminations: Mapping[Any, Any]
     truncations: Mapping[Any, Any]
     infos: Mapping[Any, Any]
-    # AEC only: who is selected, and what last() said of it but for the observation.
+    # AEC only: the selected agent, and the result of last() without the observation.
     selection: Any = None
     last: tuple[Any, Any, Any, Any] | None = None  # reward, terminated, truncated, info
-    stuck: bool = False  # an agent that has ended took its None, and did not leave
+    stuck: bool = False  # an ended agent took None and was not removed
 
     @property
     def outcome(self) -> dict[str, Mapping[Any, Any]]:
-        """The tables of a step's rewards and ends, by what each agent's entry is."""
+        """Return the rewards, terminations and truncations of a step, by the name of an entry."""
         tables = (self.rewards, self.terminations, self.truncations)
         return dict(zip(("reward", "termination", "truncation"), tables, strict=True))
 
@@ -108,7 +109,7 @@ class View:
 
 
 @dataclass
-class Broke:
+class Failure:
     """An exception that the environment raised."""
 
     call: Literal["reset", "step"]
@@ -122,7 +123,7 @@ class Broke:
 
 
 class Watcher(Protocol):
-    """Gets every view of a game."""
+    """Receives every view of a game."""
 
     def watch(self, game: Game, view: View) -> None: ...
 
@@ -130,8 +131,8 @@ class Watcher(Protocol):
 class Game(ABC):
     """One environment being played.
 
-    ``asked`` holds the agents that must act now, each with its mask (bool [A]) or None; ``broke``
-    what the environment raised, after which the episode counts as over.
+    ``to_act`` holds the agents that must act now, each with its mask (bool [A]) or None.
+    ``failure`` is the exception of the environment, after which the episode counts as over.
     """
 
     turns: bool  # an AECEnv
@@ -141,34 +142,34 @@ class Game(ABC):
         self.watcher = watcher
         self.step = 0
         self.over = True
-        self.broke: Broke | None = None
+        self.failure: Failure | None = None
         self.trace: Trace = []
         self.played: list[Mapping[Any, Any]] = []
-        self.asked: dict[Any, Array | None] = {}
+        self.to_act: dict[Any, Array | None] = {}
         self.view: View | None = None  # the last one
-        self.total_steps = 0  # of all episodes
+        self.total_steps = 0  # in all episodes
         self._stream = 0
         self._chances: dict[str, np.random.Generator] = {}
         self._spaces: dict[Any, Any] = {}
 
     def begin(self, seed: int | None, stream: int = 0) -> None:
-        """Reset the environment, with no argument where ``seed`` is None.
+        """Reset the environment; without an argument if ``seed`` is None.
 
-        ``stream``: the number of the streams of random actions.
+        ``stream``: the number of the random streams for the actions.
         """
-        self.step, self.over, self.broke = 0, False, None
-        self.trace, self.played, self.asked = [], [], {}
+        self.step, self.over, self.failure = 0, False, None
+        self.trace, self.played, self.to_act = [], [], {}
         self._stream, self._chances = stream, {}
         try:
             view = self._reset({} if seed is None else {"seed": seed})
-        except Exception as error:  # whatever an environment raises is a finding
-            self._break("reset", error, {})
+        except Exception as error:  # any exception of the environment is a finding
+            self._fail("reset", error, {})
         else:
             self._take(view)
 
     def choose(self) -> dict[Any, Any]:
-        """Return random actions of ``asked`` agents; None for one whose episode is over."""
-        return {agent: self._action(agent, mask) for agent, mask in self.asked.items()}
+        """Return random actions of the agents in ``to_act``; None for an ended agent."""
+        return {agent: self._action(agent, mask) for agent, mask in self.to_act.items()}
 
     def play(self, actions: Mapping[Any, Any]) -> None:
         """Play one step."""
@@ -178,17 +179,17 @@ class Game(ABC):
         try:
             view = self._step(actions)
         except Exception as error:
-            self._break("step", error, actions)
+            self._fail("step", error, actions)
         else:
             self._take(view)
 
     def fork(self, how: Literal["deepcopy", "pickle"]) -> Game:
-        """Return a copy that goes on from here, unwatched. Raises what copying raises."""
+        """Return a copy without a watcher, which continues from here. Copying may raise."""
         twin: Game = object.__new__(type(self))
         twin.__dict__.update(vars(self))
         twin.watcher, twin.total_steps = None, 0
         twin.trace, twin.played = list(self.trace), list(self.played)
-        twin.asked, twin._spaces = dict(self.asked), dict(self._spaces)
+        twin.to_act, twin._spaces = dict(self.to_act), dict(self._spaces)
         twin._chances = copy.deepcopy(self._chances)
         twin.env = (
             copy.deepcopy(self.env) if how == "deepcopy" else pickle.loads(pickle.dumps(self.env))  # nosec B301: made on the same line
@@ -206,11 +207,11 @@ class Game(ABC):
         return some(np.flatnonzero(mask)), some(np.flatnonzero(~mask))
 
     def space(self, kind: Literal["observation", "action"], agent: Any) -> Any:
-        """Return the space of an agent as it was when it was first asked for."""
+        """Return the space of an agent from the first call."""
         key = (kind, agent)
         if key not in self._spaces:
-            found = self.env.observation_space if kind == "observation" else self.env.action_space
-            self._spaces[key] = found(agent)
+            method = self.env.observation_space if kind == "observation" else self.env.action_space
+            self._spaces[key] = method(agent)
         return self._spaces[key]
 
     def close(self) -> None:
@@ -225,12 +226,12 @@ class Game(ABC):
 
     @abstractmethod
     def _parts(self, view: View) -> dict[tuple[str, str], str]:
-        """Return the entries of a view in the trace."""
+        """Return the trace entries of a view."""
 
-    def _break(self, call: Literal["reset", "step"], error: Exception, actions: Any) -> None:
-        self.broke = Broke(call, error, actions)
-        self.over, self.asked = True, {}
-        # Only the type: messages may hold addresses, or the order of a set.
+    def _fail(self, call: Literal["reset", "step"], error: Exception, actions: Any) -> None:
+        self.failure = Failure(call, error, actions)
+        self.over, self.to_act = True, {}
+        # Record only the type: messages may contain addresses, or the order of a set.
         self.trace.append(Frame(self.step, {EXCEPTION: type(error).__name__}))
 
     def _take(self, view: View) -> None:
@@ -239,14 +240,14 @@ class Game(ABC):
         self.trace.append(Frame(self.step, parts))
         self.over = not view.agents or view.stuck
         try:
-            self.asked = {} if self.over else self._asked(view)
-        except Exception as error:  # its action_space, or a selection of nobody
-            self._break("step" if self.step else "reset", error, {})
+            self.to_act = {} if self.over else self._agents_to_act(view)
+        except Exception as error:  # from action_space, or no selected agent
+            self._fail("step" if self.step else "reset", error, {})
         if self.watcher is not None:
             self.watcher.watch(self, view)
 
     @abstractmethod
-    def _asked(self, view: View) -> dict[Any, Array | None]: ...
+    def _agents_to_act(self, view: View) -> dict[Any, Array | None]: ...
 
     def _mask(self, view: View, agent: Any) -> Array | None:
         observation, info = view.observations.get(agent), view.infos.get(agent)
@@ -261,7 +262,7 @@ class Game(ABC):
         if isinstance(space, spaces.Discrete):
             legal = np.arange(space.n) if mask is None or not mask.any() else np.flatnonzero(mask)
             return np.int64(space.start + legal[rng.integers(len(legal))])
-        own = copy.deepcopy(space)  # seeding the environment's own would change its game
+        own = copy.deepcopy(space)  # seeding the original would change the game
         own.seed(int(rng.integers(2**31)))
         return own.sample()
 
@@ -286,7 +287,7 @@ class ParallelGame(Game):
         order = fingerprint([list(table) for table in tables.values()])
         return {**_entries(tables), ("order of the dicts", ""): order}
 
-    def _asked(self, view: View) -> dict[Any, Array | None]:
+    def _agents_to_act(self, view: View) -> dict[Any, Array | None]:
         return {agent: self._mask(view, agent) for agent in view.agents}
 
 
@@ -294,7 +295,7 @@ class TurnGame(Game):
     """An AECEnv: a step plays the action of the selected agent."""
 
     turns = True
-    _dead = False  # the selected agent's episode is over: None is its only action
+    _dead = False  # the selected agent has ended: its only action is None
 
     def _reset(self, kwargs: dict[str, Any]) -> View:
         self.env.reset(**kwargs)
@@ -332,15 +333,15 @@ class TurnGame(Game):
             parts["info", str(view.selection)] = fingerprint(view.last[3])
         return parts
 
-    def _asked(self, view: View) -> dict[Any, Array | None]:
+    def _agents_to_act(self, view: View) -> dict[Any, Array | None]:
         if view.last is None:
-            raise BadAnswer(f"agent_selection is {view.selection!r}, and agents are {view.agents}")
+            raise BadAnswer(f"agent_selection {view.selection!r} is not in agents {view.agents}")
         agent = view.selection
         self._dead = view.is_over(agent)
         return {agent: None if self._dead else self._mask(view, agent)}
 
     def choose(self) -> dict[Any, Any]:
-        return dict.fromkeys(self.asked) if self._dead else super().choose()
+        return dict.fromkeys(self.to_act) if self._dead else super().choose()
 
 
 def _entries(tables: Mapping[str, Mapping[Any, Any]]) -> dict[tuple[str, str], str]:
@@ -352,17 +353,19 @@ def _entries(tables: Mapping[str, Mapping[Any, Any]]) -> dict[tuple[str, str], s
 
 
 def game_of(env: Any, watcher: Watcher | None = None) -> Game:
-    """Return the game of a ParallelEnv or an AECEnv. Raises NoEnvironment for anything else."""
+    """Return the game of a ParallelEnv or an AECEnv. Raises NoEnvironment for other objects."""
     if isinstance(env, AECEnv):
         return TurnGame(env, watcher)
     if isinstance(env, ParallelEnv):
         return ParallelGame(env, watcher)
-    raise NoEnvironment(f"make() gave {brief(env)}, which is neither a ParallelEnv nor an AECEnv")
+    raise NoEnvironment(f"make() returned {brief(env)}, neither a ParallelEnv nor an AECEnv")
 
 
 def play_on(game: Game, limit: int, ends: float = math.inf) -> bool:
-    """Play to the end of the episode, to ``limit`` steps, or until the clock (time.monotonic) says
-    ``ends``; return if the episode ended."""
+    """Play until the episode ends, ``limit`` steps are reached, or the time is ``ends``.
+
+    ``ends`` is a time of time.monotonic. Return True if the episode ended.
+    """
     while not game.over and game.step < limit and time.monotonic() < ends:
         game.play(game.choose())
     return game.over
@@ -372,13 +375,13 @@ def play_on(game: Game, limit: int, ends: float = math.inf) -> bool:
 
 
 def mask_of(observation: Any, info: Any) -> Any:
-    """Return the mask in an observation Dict, or else in info; None: there is none."""
+    """Return the mask of an observation Dict, or else of info; None if both lack a mask."""
     mask = split(observation)[1]
     return split(info)[1] if mask is None else mask
 
 
 def _usable(space: Any, mask: Any) -> Array | None:
-    """Return a mask as bool [A]; None: there is none, or none that fits the action space."""
+    """Return a mask as bool [A]; None if it is missing or does not fit the action space."""
     if not isinstance(space, spaces.Discrete) or mask is None:
         return None
     try:
@@ -389,9 +392,9 @@ def _usable(space: Any, mask: Any) -> Array | None:
 
 
 def _tables(call: str, answer: Any, *names: str) -> Any:
-    """Return an answer that is one dict by agent for each of ``names``. Raises BadAnswer."""
+    """Check that an answer is a tuple of one dict per name, and return it. Raises BadAnswer."""
     if not (isinstance(answer, tuple) and len(answer) == len(names)):
-        raise BadAnswer(f"{call} returned {brief(answer)}, not ({', '.join(names)})")
+        raise BadAnswer(f"{call} returned {brief(answer)}, expected ({', '.join(names)})")
     for name, table in zip(names, answer, strict=True):
         if not isinstance(table, Mapping):
             raise BadAnswer(f"{call}: {name} are {brief(table)}, not a dict by agent")

@@ -1,4 +1,4 @@
-"""The same episodes in processes of their own, with hashes of strings of their own."""
+"""Play the same episodes in separate processes with different string hashes."""
 
 from __future__ import annotations
 
@@ -17,41 +17,41 @@ from corral.envs.conformance.session import Session, record
 __all__ = ["Processes", "child"]
 
 HASH_SEEDS = ("1", "2")
-DEADLINE, GRACE = 300.0, 15.0  # seconds for one process, at most and at least
+DEADLINE, GRACE = 300.0, 15.0  # maximum and minimum seconds for one process
 CODE = "import sys; from corral.envs.conformance.processes import child; child(sys.argv[1])"
 
 TEXTS = {
     "processes": (
         "another process, the same seed and actions",
-        "look for what differs between processes: process ids, times, files, global generators, "
-        "what was imported or played before",
+        "remove the dependence on the process: process ids, times, files, global generators, and "
+        "modules imported or episodes played before",
     ),
     "hashing": (
         "processes with different PYTHONHASHSEED, the same seed and actions",
-        "sort sets before going through them, and use no hash(): hashes of strings differ "
+        "sort sets before iterating over them, and do not use hash(): hashes of strings differ "
         "between processes",
     ),
 }
-"""What differs, by check, and what to do next."""
+"""The difference and the remedy, by check."""
 
 
 class Processes:
     """Two processes that play in the background; ``judge`` waits for them.
 
-    ``make`` travels as a pickle: it must be a function of a module that they can import.
+    ``make`` is sent as a pickle: it must be a module-level function that the processes can import.
     """
 
     def __init__(self, make: Make, seeds: Sequence[int], limit: int) -> None:
-        self.why: str | None = None  # they could not be run
+        self.reason: str | None = None  # why the processes could not be run
         self._deadline = DEADLINE
         self._folder = tempfile.TemporaryDirectory(prefix="corral-check-")
         self._children: list[tuple[subprocess.Popen[bytes], Path]] = []
         try:
             packed = pickle.dumps(make)
-        except Exception as error:  # whatever pickling raises
-            self.why = (
-                f"make cannot be pickled ({type(error).__name__}: {error}); give a function of a "
-                "module, or functools.partial of one, and no lambda or local function"
+        except Exception as error:  # pickling may raise any exception
+            self.reason = (
+                f"make cannot be pickled ({type(error).__name__}: {error}). Pass a module-level "
+                "function, or functools.partial of one; not a lambda or a local function"
             )
             return
         self._task = Path(self._folder.name) / "task"
@@ -71,18 +71,18 @@ class Processes:
         self._folder.cleanup()
 
     def judge(self, session: Session) -> None:
-        """Compare their episodes with those played here."""
+        """Compare the episodes of the processes with those of this process."""
         if session.findings.has("seed"):
-            return  # said already
-        self._deadline = min(DEADLINE, max(GRACE, session.left()))
+            return  # already reported
+        self._deadline = min(DEADLINE, max(GRACE, session.remaining()))
         played = [self._traces(index) for index in range(len(self._children))]
-        if self.why is None:
+        if self.reason is None:
             one, two = played
             if one != two:
-                self._start(HASH_SEEDS[0])  # once more, to tell chance from hashes
+                self._start(HASH_SEEDS[0])  # repeat, to distinguish randomness from hashes
                 again = self._traces(len(self._children) - 1)
-        if self.why is not None:
-            session.findings.skip(["processes", "hashing"], self.why)
+        if self.reason is not None:
+            session.findings.skip(["processes", "hashing"], self.reason)
         elif one == two or one != again:
             _compare(session, one, "processes")
         else:
@@ -100,33 +100,33 @@ class Processes:
         self._children.append((process, answer))
 
     def _traces(self, index: int) -> list[Trace]:
-        """Return the traces of a process; none, and ``why``, where it failed."""
+        """Return the traces of a process; if it failed, set ``reason`` and return []."""
         process, path = self._children[index]
         try:
             _, stderr = process.communicate(timeout=self._deadline)
         except subprocess.TimeoutExpired:
-            self.why = f"a process took longer than {self._deadline:.0f} s"
+            self.reason = f"a process took longer than {self._deadline:.0f} s"
             return []
         if process.returncode != 0 or not path.exists():
             lines = stderr.decode(errors="replace").strip().splitlines() or ["no message"]
-            self.why = (
-                f"a process ended with status {process.returncode}: {lines[-1]}; make must be "
-                "importable there, as a function of a module on sys.path"
+            self.reason = (
+                f"a process ended with status {process.returncode}: {lines[-1]}. make must be "
+                "importable there, as a module-level function on sys.path"
             )
             return []
-        traces: list[Trace] = pickle.loads(path.read_bytes())  # nosec B301: of our own process, in a folder of its own
+        traces: list[Trace] = pickle.loads(path.read_bytes())  # nosec B301: from our process, in a private folder
         return traces
 
 
 def _compare(
     session: Session, played: list[Trace], check: str, other: list[Trace] | None = None
 ) -> None:
-    """Enter the first difference of each seed, from here or, for hashes, between the two."""
+    """Add the first difference of each seed: to this process, or between two others (hashes)."""
     seen, advice = TEXTS[check]
-    theirs = session.traces if other is None else other
-    for seed, one, two in zip(session.seeds, theirs, played, strict=True):
+    reference = session.traces if other is None else other
+    for seed, one, two in zip(session.seeds, reference, played, strict=True):
         length = min(len(one), len(two)) if session.shortened else None
-        session.same(
+        session.require_equal(
             one[:length],
             two[:length],
             f"{check}: differs",
@@ -138,7 +138,7 @@ def _compare(
 
 
 def child(task: str) -> None:
-    """In the process: play the task of that file, and leave the traces where CORRAL_ANSWER says."""
+    """Play the task in that file and write the traces to the file CORRAL_ANSWER (child process)."""
     path, packed, seeds, limit = pickle.loads(Path(task).read_bytes())  # nosec B301
     sys.path[:] = path
     warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""The report of a check: findings, the text of them, and values as text."""
+"""Report of a check: findings, their text, and values as text."""
 
 from __future__ import annotations
 
@@ -30,71 +30,71 @@ __all__ = [
 
 Severity = Literal["error", "warning"]
 Place = tuple[Any, int | None, int | None]
-"""Where a fault was seen: agent, seed, step."""
+"""Place of a fault: agent, seed, step."""
 
 CHECKS: dict[str, str] = {
-    "api": "make, reset, step and close answer as PettingZoo says",
-    "crash": "legal actions raise nothing",
+    "api": "make, reset, step and close return what PettingZoo specifies",
+    "crash": "legal actions raise no exception",
     "endless": "episodes end",
-    "agents": "what is shown is for agents that live; who has ended leaves, and stays away",
-    "spaces": "an agent's spaces are one object each, and never change",
-    "observation": "observations lie in their space: type, shape, dtype, bounds, no NaN",
-    "mask": "an action mask is int8 of 0 and 1, of the action space's size, never all 0",
-    "mask-lies": "what the mask allows is legal, what it forbids is not",
+    "agents": "returned dicts cover the live agents; ended agents leave and do not return",
+    "spaces": "the spaces of an agent are always the same objects",
+    "observation": "observations fit their space: type, shape, dtype, bounds, no NaN",
+    "mask": "an action mask is int8 of 0 and 1, fits the action space and is never all 0",
+    "mask-lies": "allowed actions are legal, masked actions are illegal",
     "reward": "rewards are finite numbers",
     "ends": "terminated and truncated are bool, and not both true",
-    "info": "an agent's info is a dict with the same keys at every step",
-    "aliasing": "what was handed out does not change later",
+    "info": "the info of an agent is a dict with the same keys at every step",
+    "aliasing": "returned values do not change later",
     "selection": "AEC: agent_selection is one of agents",
-    "last": "AEC: last() tells what observe() and the tables tell",
-    "dead-step": "AEC: who has ended is selected, takes None, and leaves by it",
-    "cumulative-rewards": "AEC: last() pays what came since the agent's last action",
+    "last": "AEC: last() agrees with observe() and the dicts of the environment",
+    "dead-step": "AEC: an ended agent is selected, takes None and is then removed",
+    "cumulative-rewards": "AEC: last() returns the rewards since the agent's last action",
     "seed": "the same seed gives the same whole episode",
-    "other-seeds": "other seeds give other episodes, unless the game has no chance",
-    "reset": "reset works without a seed; with one, what was before is forgotten",
-    "shared-state": "two environments that are stepped in turn play as each does alone",
-    "copies": "a pickled copy and a deep copy go on as the original does",
+    "other-seeds": "different seeds give different episodes, unless the game is deterministic",
+    "reset": "reset works without a seed; with a seed it forgets the previous episode",
+    "shared-state": "two interleaved environments play the same as each one separately",
+    "copies": "a pickled copy and a deep copy continue exactly like the original",
     "processes": "another process plays the same episodes",
-    "hashing": "so does one with another PYTHONHASHSEED",
+    "hashing": "a process with a different PYTHONHASHSEED plays the same episodes",
 }
-"""Every check, and what an environment without a finding does."""
+"""All checks, with the behavior that each one requires."""
 
 
 @dataclass
 class Finding:
-    """One fault: where it was seen first, and how often."""
+    """One fault, with its first place and its number of occurrences."""
 
     check: str  # of CHECKS
     severity: Severity
     seen: str
     expected: str
-    advice: str  # what to do next
-    cause: str  # findings of one check and one cause are one finding
+    advice: str  # the remedy
+    cause: str  # findings with the same check and cause are merged
     agent: str | None = None
-    seed: int | None = None  # None: an episode without a seed, or no episode
-    step: int | None = None  # calls of step before it was seen; 0 is the reset
+    seed: int | None = None  # None: no seed, or no episode
+    step: int | None = None  # calls of step until then; 0: the reset
     count: int = 1
-    others: tuple[str, ...] = ()  # further agents of whom the same was seen
+    others: tuple[str, ...] = ()  # other agents with the same fault
 
     @property
     def place(self) -> str:
-        """Such as: agent_0, seed 0, step 3 (12 times, also agent_1)."""
+        """Describe the place, for example "agent_0, seed 0, step 3 (12 times, also agent_1)"."""
         parts = [] if self.agent is None else [self.agent]
         parts += [] if self.seed is None else [f"seed {self.seed}"]
         parts += [] if self.step is None else ["reset" if self.step == 0 else f"step {self.step}"]
-        again = [f"{self.count:,} times"] if self.count > 1 else []
+        extra = [f"{self.count:,} times"] if self.count > 1 else []
         if self.others:
             more = f" and {len(self.others) - 3} more" if len(self.others) > 3 else ""
-            again.append(f"also {', '.join(self.others[:3])}{more}")
-        return ", ".join(parts) + (f" ({', '.join(again)})" if again else "")
+            extra.append(f"also {', '.join(self.others[:3])}{more}")
+        return ", ".join(parts) + (f" ({', '.join(extra)})" if extra else "")
 
 
 @dataclass
 class Findings:
-    """The collection of findings; equal faults are counted, not listed."""
+    """A collection of findings; repeated faults are counted, not listed."""
 
-    found: dict[tuple[str, str], Finding] = field(default_factory=dict)
-    not_run: dict[str, str] = field(default_factory=dict)  # check -> why
+    entries: dict[tuple[str, str], Finding] = field(default_factory=dict)
+    not_run: dict[str, str] = field(default_factory=dict)  # check -> reason
     notes: list[str] = field(default_factory=list)
 
     def add(
@@ -107,41 +107,41 @@ class Findings:
         advice: str,
         at: Place = (None, None, None),
     ) -> None:
-        """Enter a ``fault``, "check: cause", or count it where it was found before."""
+        """Add a ``fault``, written "check: cause"; count it if it is already known."""
         check, cause = fault.split(": ", 1)
         if check not in CHECKS:
             raise KeyError(check)
         name = None if at[0] is None else str(at[0])
-        found = self.found.get((check, cause))
-        if found is None:
-            self.found[check, cause] = Finding(
+        known = self.entries.get((check, cause))
+        if known is None:
+            self.entries[check, cause] = Finding(
                 check, severity, seen, expected, advice, cause, name, *at[1:]
             )
             return
-        found.count += 1
-        if name not in (None, found.agent, *found.others):
-            found.others += (str(name),)
+        known.count += 1
+        if name not in (None, known.agent, *known.others):
+            known.others += (str(name),)
 
-    def skip(self, checks: Iterable[str], why: str) -> None:
-        """Say that checks could not be run."""
+    def skip(self, checks: Iterable[str], reason: str) -> None:
+        """Record that checks could not be run, with the reason."""
         for check in checks:
-            self.not_run.setdefault(check, why)
+            self.not_run.setdefault(check, reason)
 
     def has(self, *checks: str) -> bool:
-        """Return True if one of ``checks`` found an error."""
-        return any(f.check in checks and f.severity == "error" for f in self.found.values())
+        """Return True if one of ``checks`` has an error."""
+        return any(f.check in checks and f.severity == "error" for f in self.entries.values())
 
 
 @dataclass(frozen=True)
 class CheckResult(Result):
-    """The findings of ``check_env``, errors first, each severity in the order of ``CHECKS``."""
+    """The findings of ``check_env``: errors first, then warnings, in the order of ``CHECKS``."""
 
     json_file, csv_file = "check.json", "check.csv"
 
     environment: str
-    form: str  # "parallel" or "AEC"; "not made" where that failed
+    form: str  # "parallel" or "AEC"; "not made" if the construction failed
     findings: tuple[Finding, ...]
-    not_run: dict[str, str]  # checks that could not be run, and why
+    not_run: dict[str, str]  # checks that could not be run, with the reason
     notes: tuple[str, ...]
     checks: tuple[str, ...]  # the checks that were run
     seeds: tuple[int, ...]
@@ -158,23 +158,23 @@ class CheckResult(Result):
         return tuple(finding for finding in self.findings if finding.severity == "warning")
 
     def require(self) -> None:
-        """Raise ConformanceError, with the whole report, where there are errors."""
+        """Raise ConformanceError, with the whole report, if there are errors."""
         if self.errors:
             raise ConformanceError(f"\n{self.text()}")
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Return a line for each finding, with the fields of ``Finding`` as columns."""
-        import pandas as pd  # slow to import; environments do without
+        """Return one row per finding, with the fields of ``Finding`` as columns."""
+        import pandas as pd  # imported late: slow, and not needed by environments
 
-        columns = [each.name for each in dataclasses.fields(Finding)]
+        columns = [one.name for one in dataclasses.fields(Finding)]
         return pd.DataFrame([vars(finding) for finding in self.findings], columns=columns)
 
     def to_json(self) -> dict[str, Any]:
-        """Return all of it as JSON values, of errors and warnings how many there are."""
+        """Return the result as JSON values, with the numbers of errors and warnings."""
         return {**super().to_json(), "errors": len(self.errors), "warnings": len(self.warnings)}
 
     def text(self, width: int = 80) -> str:
-        """The report, no line longer than ``width``."""
+        """Return the report, with lines of at most ``width`` characters."""
         lines = _filled(
             f"{self.environment} ({self.form}): {self.episodes} episodes, {self.steps:,} steps, "
             f"{self.seconds:.1f} s",
@@ -188,9 +188,9 @@ class CheckResult(Result):
                 lines += _labeled(label, getattr(finding, label), width)
         if self.not_run:
             lines += ["", "NOT RUN"]
-            for why in dict.fromkeys(self.not_run.values()):
-                names = [check for check, reason in self.not_run.items() if reason == why]
-                lines += _filled(f"{', '.join(names)}: {why}", width, "  ")
+            for reason in dict.fromkeys(self.not_run.values()):
+                names = [check for check, text in self.not_run.items() if text == reason]
+                lines += _filled(f"{', '.join(names)}: {reason}", width, "  ")
         lines += [""] if self.notes else []
         for note in self.notes:
             lines += _filled(f"note: {note}", width)
@@ -198,10 +198,10 @@ class CheckResult(Result):
 
     @property
     def summary(self) -> str:
-        """ "2 errors, 1 warning; 20 checks run, 2 not run"."""
+        """Return a summary such as "2 errors, 1 warning; 20 checks run, 2 NOT RUN (see above)"."""
         counts = [
-            f"{len(found)} {word}{'' if len(found) == 1 else 's'}"
-            for word, found in (("error", self.errors), ("warning", self.warnings))
+            f"{len(findings)} {word}{'' if len(findings) == 1 else 's'}"
+            for word, findings in (("error", self.errors), ("warning", self.warnings))
         ]
         not_run = f", {len(self.not_run)} NOT RUN (see above)" if self.not_run else ""
         return f"{', '.join(counts)}; {len(self.checks)} checks run{not_run}"
@@ -221,7 +221,7 @@ PLAIN = frozenset({bool, int, float, str, bytes, type(None)})
 
 
 def fingerprint(value: Any) -> str:
-    """Return a text that is equal for equal values in every process; dicts have no order."""
+    """Return a text that is equal for equal values in every process, for any order of dict keys."""
     if type(value) in PLAIN:
         return repr(value)
     if isinstance(value, np.ndarray):
@@ -241,12 +241,12 @@ def fingerprint(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(fingerprint, value)) + "]"
     text = repr(value)
-    return type(value).__qualname__ if " at 0x" in text else text  # an address says nothing
+    return type(value).__qualname__ if " at 0x" in text else text  # omit the memory address
 
 
-def brief(value: Any, most: int = 60) -> str:
-    """Return a value in a few words, for a report."""
+def brief(value: Any, limit: int = 60) -> str:
+    """Return a short text for a value, for a report."""
     if isinstance(value, np.ndarray) and value.size > 8:
         return f"{value.dtype} array of shape {value.shape}"
     text = " ".join(repr(value).split())
-    return text if len(text) <= most else text[: most - 3] + "..."
+    return text if len(text) <= limit else text[: limit - 3] + "..."

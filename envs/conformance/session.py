@@ -1,4 +1,4 @@
-"""One check of one environment: what to play, what was played, what was found."""
+"""State of one check of one environment: its settings, played episodes and findings."""
 
 from __future__ import annotations
 
@@ -29,38 +29,38 @@ from corral.errors import ArgumentError, EnvironmentFault
 
 __all__ = ["FORM", "Difference", "Session", "check_spaces", "middle_of", "record", "steps_of"]
 
-FORM = "an environment of RLlib's form, or Gymnasium's: see docs/environments.md"
-SHORT = 200  # steps of further episodes, once one did not end within the limit
-FEWEST = 10  # steps that episodes are compared over at least
-FURTHER = 18  # episodes beside two of each seed: other seeds, resets, neighbours, copies
+FORM = "an environment with RLlib's or Gymnasium's interface, see docs/environments.md"
+SHORT = 200  # maximum steps of later episodes, after one reached the limit
+FEWEST = 10  # minimum number of compared steps
+FURTHER = 18  # episodes besides two per seed: other seeds, resets, interleaving, copies
 
 
 @dataclass
 class Session:
-    """One check of one environment: what to play, what was played, what was found."""
+    """State of one check of one environment: its settings, played episodes and findings."""
 
     make: Make
     findings: Findings
     seeds: tuple[int, ...]
     limit: int
     stochastic: bool | None
-    seconds: float | None = None  # that the check may take
+    seconds: float | None = None  # time limit of the check
     name: str = ""
     turns: bool = False
     masked: bool = False
-    games: list[Game] = field(default_factory=list)  # those of the watched episodes, by seed
-    traces: list[Trace] = field(default_factory=list)  # of ``seeds``
-    ignore: tuple[str, ...] = ()  # kinds of parts that are known not to be repeatable
-    fork: Literal["deepcopy", "pickle"] | None = None  # how a game can be copied
+    games: list[Game] = field(default_factory=list)  # games of the watched episodes, by seed
+    traces: list[Trace] = field(default_factory=list)  # traces of ``seeds``
+    ignore: tuple[str, ...] = ()  # kinds of trace entries that are not repeatable
+    fork: Literal["deepcopy", "pickle"] | None = None  # how to copy a game; None: no way
     episodes: int = 0
     steps: int = 0
-    began: float = field(default_factory=time.monotonic)
-    unfinished: bool = False  # time was over within the first episode
-    cut: bool = False  # episodes are compared over ``limit`` steps, not to their end
-    alone: str | None = None  # why there is only one environment, which is not to be closed
+    started: float = field(default_factory=time.monotonic)
+    unfinished: bool = False  # the time limit was reached in the first episode
+    cut: bool = False  # episodes are compared over ``limit`` steps only
+    no_copies: str | None = None  # reason for playing one environment, which stays open
 
     def begin(self) -> bool:
-        """Make the environment, check its agents and spaces; return if it can be played at all."""
+        """Construct the environment, check its agents and spaces, and return True if playable."""
         add = self.findings.add
         try:
             made = self.make()
@@ -69,7 +69,7 @@ class Session:
             add(
                 "api: no environment",
                 seen=str(error),
-                expected="a function that returns a pettingzoo ParallelEnv or AECEnv",
+                expected="a function that returns a PettingZoo ParallelEnv or AECEnv",
                 advice="derive the class from pettingzoo.ParallelEnv or pettingzoo.AECEnv",
             )
             return False
@@ -79,24 +79,24 @@ class Session:
             return False
         except ArgumentError:  # the user's mistake, not the environment's
             raise
-        except Exception as error:  # whatever make raises
+        except Exception as error:  # make may raise any exception
             add(
                 "api: make raises",
                 seen=f"make() raised {type(error).__name__}: {error} ({_line_of(error)})",
                 expected="a fresh environment, ready to be reset",
-                advice="mend that line; arguments are given by --arg name=value, in Python by "
-                "functools.partial(function, name=value)",
+                advice="correct that line. Pass missing arguments with --arg name=value, or in "
+                "Python with functools.partial(function, name=value)",
             )
             return False
         self.turns = game.turns
         metadata = getattr(made, "metadata", None) or {}
         self.name = str(metadata.get("name", type(made.unwrapped).__name__))
-        if self.alone is None and self.make() is made:
+        if self.no_copies is None and self.make() is made:
             add(
                 "api: one environment",
                 seen="make() returned the same object twice",
                 expected="a fresh environment at every call",
-                advice="give a function that constructs the environment",
+                advice="construct the environment in every call",
             )
             return False
         agents = list(getattr(made, "possible_agents", None) or ())
@@ -104,10 +104,10 @@ class Session:
             add(
                 "api: possible_agents",
                 "warning",
-                seen="no possible_agents",
-                expected="the names of all agents that may come",
-                advice="set self.possible_agents in the constructor: learners need it for their "
-                "networks",
+                seen="possible_agents is missing",
+                expected="the names of all agents that can appear",
+                advice="set self.possible_agents in the constructor: learners build one network "
+                "per agent from it",
             )
         checked = [check_spaces(game, agent, self.findings, "before reset") for agent in agents]
         sound = all(checked)
@@ -116,45 +116,45 @@ class Session:
             and not isinstance(game.space("action", agent), spaces.Discrete)
             for agent in agents
         ):
-            self.findings.notes.append("masks of actions that are not Discrete were not checked")
+            self.findings.notes.append("masks of non-Discrete actions were not checked")
         self.count(game)
-        self.episodes -= 1  # it was not played
+        self.episodes -= 1  # no episode was played
         return sound
 
     @property
     def shortened(self) -> bool:
-        """Return whether episodes may be cut before their end."""
+        """Return True if episodes may stop before their end."""
         return self.cut or self.unfinished or self.findings.has("endless")
 
-    def left(self) -> float:
-        """Return the seconds that are left; infinite without a limit."""
+    def remaining(self) -> float:
+        """Return the remaining seconds; infinite without a time limit."""
         if self.seconds is None:
             return math.inf
-        return self.seconds - (time.monotonic() - self.began)
+        return self.seconds - (time.monotonic() - self.started)
 
     def plan(self) -> None:
-        """Cut the episodes that are to come, where whole ones would take too long.
+        """Limit the length of the following episodes if whole ones would take too long.
 
-        What was watched tells how long a step takes. Half of the time that is left is for episodes,
-        the rest for masks and other processes.
+        The watched episodes show the time per step. Half of the remaining time is for episodes, the
+        rest for masks and other processes.
         """
         longest = max((len(game.trace) for game in self.games), default=0)
         if not (self.steps and longest) or self.seconds is None or self.cut:
             return
-        each = (time.monotonic() - self.began) / self.steps
-        affordable = int(max(self.left(), 0) / 2 / each / (2 * len(self.seeds) + FURTHER))
+        per_step = (time.monotonic() - self.started) / self.steps
+        affordable = int(max(self.remaining(), 0) / 2 / per_step / (2 * len(self.seeds) + FURTHER))
         if affordable >= longest and not self.unfinished:
             return
         limit = self.steps_of_an_agent(affordable)
         self.cut, self.limit = True, min(self.limit, max(FEWEST, limit))
         self.findings.notes.append(
-            f"to end in about {self.seconds:g} s, episodes were compared over their first "
-            f"{self.limit:,} steps of each agent (the longest that was seen has "
-            f"{self.steps_of_an_agent(longest):,}); give more seconds for all of them"
+            f"to finish in about {self.seconds:g} s, episodes were compared over the first "
+            f"{self.limit:,} steps of each agent (the longest episode has "
+            f"{self.steps_of_an_agent(longest):,}); allow more seconds to compare all steps"
         )
 
     def steps_of_an_agent(self, calls: int) -> int:
-        """Return about how many steps each agent has made after so many calls of step."""
+        """Return the approximate number of steps per agent in ``calls`` calls of step."""
         return -(-calls // max(1, steps_of(self.games[0], 1)))
 
     def game(self, watcher: Watcher | None = None) -> Game:
@@ -166,8 +166,10 @@ class Session:
     def episode(
         self, seed: int | None, stream: int, game: Game | None = None, ends: float = math.inf
     ) -> Game:
-        """Play an episode with ``game``, a fresh one unless given, and return it; it is left where
-        it stands when the clock (time.monotonic) says ``ends``."""
+        """Play an episode and return its game.
+
+        ``game`` defaults to a fresh one. Play stops at the time ``ends`` (time.monotonic).
+        """
         played = game or self.game()
         played.begin(seed, stream)
         ended = play_on(played, self.limit_of(played), ends)
@@ -175,8 +177,8 @@ class Session:
             self.unfinished = True
             self.findings.skip(
                 ["endless"],
-                f"no episode had ended after {played.step:,} steps, when time was over; give more "
-                "seconds, or a lower limit",
+                f"no episode ended within {played.step:,} steps before the time limit. Allow more "
+                "seconds, or set a lower limit",
             )
         if not ended and not self.shortened:
             self.findings.add(
@@ -184,35 +186,35 @@ class Session:
                 at=(None, seed, played.step),
                 seen=f"an episode did not end within {played.step:,} steps",
                 expected="a termination or a truncation of every agent",
-                advice="give the environment a time limit; or, if its episodes are that long, "
-                f"raise the check's limit, {self.limit:,}",
+                advice="set a time limit in the environment; if its episodes really are that "
+                f"long, raise the limit of the check (now {self.limit:,})",
             )
             self.limit = min(self.limit, SHORT)
         self.count(played)
         return played
 
     def count(self, game: Game) -> None:
-        """Add a game that was played to the totals, and close it."""
+        """Add a played game to the totals and close it."""
         self.episodes += 1
         self.steps += game.total_steps
         game.total_steps = 0
-        if self.alone is not None:
+        if self.no_copies is not None:
             return
         try:
             game.close()
-        except Exception as error:  # whatever it raises
+        except Exception as error:  # close may raise any exception
             self.findings.add(
                 "api: close",
                 "warning",
                 seen=f"close() raised {type(error).__name__}: {error}",
-                expected="close() may be called at any time",
-                advice="release only what is there",
+                expected="close() raises no exception, whenever it is called",
+                advice="release only resources that exist",
             )
 
-    def differs(self, one: Trace, two: Trace) -> Difference | None:
+    def difference(self, one: Trace, two: Trace) -> Difference | None:
         return Difference.first(one, two, self.ignore)
 
-    def same(
+    def require_equal(
         self,
         one: Trace,
         two: Trace,
@@ -223,8 +225,8 @@ class Session:
         seen: str,
         **texts: str,
     ) -> bool:
-        """Compare two traces of ``seed``; enter a finding, and return False, where they differ."""
-        difference = self.differs(one, two)
+        """Compare two traces of ``seed``. Return True if equal; otherwise add a finding."""
+        difference = self.difference(one, two)
         if difference is not None:
             at = (difference.agent, seed, difference.step)
             self.findings.add(fault, severity, at=at, seen=f"{seen}: {difference}", **texts)
@@ -232,25 +234,25 @@ class Session:
 
 
 def _line_of(error: BaseException) -> str:
-    """Return file and line where an error was raised."""
+    """Return the file and line that raised an error."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{Path(last.filename).name}:{last.lineno}"
 
 
 def check_spaces(game: Game, agent: Any, findings: Findings, when: str) -> bool:
-    """Check that an agent's spaces are the objects that they were first; False: it has none."""
+    """Check that an agent's spaces are always the same objects. Return False if one is missing."""
     for kind in ("observation", "action"):
-        ask: Callable[[Any], Any] = getattr(game.env, f"{kind}_space")
+        current: Callable[[Any], Any] = getattr(game.env, f"{kind}_space")
         try:
-            first, now = game.space(kind, agent), ask(agent)
+            first, now = game.space(kind, agent), current(agent)
             if not isinstance(first, spaces.Space):
-                raise BadAnswer(f"{brief(first)} is no gymnasium space")
-        except Exception as error:  # whatever the environment raises
+                raise BadAnswer(f"{brief(first)} is not a gymnasium space")
+        except Exception as error:  # the environment may raise any exception
             findings.add(
                 f"spaces: {kind} raises",
                 at=(agent, None, None),
                 seen=f"{kind}_space({agent!r}) {when}: {type(error).__name__}: {error}",
-                expected="a space, for every one of possible_agents, at any time",
+                expected="a space for each of possible_agents, at any time",
                 advice="build the spaces in the constructor",
             )
             return False
@@ -261,9 +263,9 @@ def check_spaces(game: Game, agent: Any, findings: Findings, when: str) -> bool:
             f"spaces: {kind} {'object' if equal else 'changed'}",
             at=(agent, None, None),
             seen=f"{kind}_space({agent!r}) is "
-            + ("another object at each call" if equal else f"{now} {when}, at first {first}"),
+            + ("a new object at each call" if equal else f"{now} {when}, initially {first}"),
             expected="the same object at every call"
-            + (": seeding a space that is made anew has no effect" if equal else ""),
+            + (": seeding a newly created space has no effect" if equal else ""),
             advice="build spaces once, in the constructor, or cache the method with lru_cache",
         )
     return True
@@ -273,9 +275,9 @@ def check_spaces(game: Game, agent: Any, findings: Findings, when: str) -> bool:
 
 
 def record(make: Make, seeds: Sequence[int], limit: int) -> list[Trace]:
-    """Play an episode per seed, each in a fresh environment; seed k with action stream k.
+    """Play one episode per seed, each in a fresh environment; seed k uses action stream k.
 
-    ``limit``: steps of all agents after which an episode is cut. Once one was, ``SHORT`` is.
+    ``limit``: maximum steps of an agent per episode; ``SHORT`` after an episode has reached it.
     """
     traces = []
     for stream, seed in enumerate(seeds):
@@ -289,7 +291,7 @@ def record(make: Make, seeds: Sequence[int], limit: int) -> list[Trace]:
 
 
 def steps_of(game: Game, limit: int) -> int:
-    """Return ``limit`` in calls of step: in an AEC environment each agent makes one of its own."""
+    """Convert ``limit`` steps of an agent into calls of step; in AEC each agent has its own."""
     agents = getattr(game.env, "possible_agents", None) or game.env.agents
     return limit * max(1, len(agents)) if game.turns else limit
 
@@ -300,39 +302,39 @@ def middle_of(trace: Trace) -> int:
 
 @dataclass(frozen=True)
 class Difference:
-    """The first place at which two traces part."""
+    """The first difference between two traces."""
 
     step: int
-    what: str
+    kind: str
     agent: str | None
     one: str
     two: str
 
     def __str__(self) -> str:
-        """Such as: another reward of a: 0.5 against 0.25; with values that are short enough."""
-        whose = f" of {self.agent}" if self.agent else ""
+        """Describe the difference, for example "different reward of a: 0.5 against 0.25"."""
+        owner = f" of {self.agent}" if self.agent else ""
         values = f": {self.one} against {self.two}" if len(self.one + self.two) < 100 else ""
-        return f"another {self.what}{whose}{values}"
+        return f"different {self.kind}{owner}{values}"
 
     @classmethod
     def first(cls, one: Trace, two: Trace, ignore: Iterable[str] = ()) -> Difference | None:
-        """Return where ``two`` first differs from ``one``; None: nowhere.
+        """Return the first difference between two traces; None if they are equal.
 
-        ``ignore``: kinds of parts that may differ.
+        ``ignore``: kinds of entries that may differ.
         """
         for a, b in zip(one, two, strict=False):
             if (EXCEPTION in a.parts) != (EXCEPTION in b.parts):
                 return cls(
                     a.step,
-                    "end by an exception",
+                    "outcome: an exception",
                     None,
                     a.parts.get(EXCEPTION, "none"),
                     b.parts.get(EXCEPTION, "none"),
                 )
             for key in [*a.parts, *(key for key in b.parts if key not in a.parts)]:
-                here, there = a.parts.get(key, "nothing"), b.parts.get(key, "nothing")
-                if key[0] not in ignore and here != there:
-                    return cls(a.step, key[0], key[1] or None, here, there)
+                first, second = a.parts.get(key, "nothing"), b.parts.get(key, "nothing")
+                if key[0] not in ignore and first != second:
+                    return cls(a.step, key[0], key[1] or None, first, second)
         if len(one) == len(two):
             return None
         shorter = min(one, two, key=len)

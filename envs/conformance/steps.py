@@ -1,7 +1,7 @@
-"""Checks of a single step: agents, spaces, observations, rewards, ends, infos, values handed out.
+"""Checks of a single step: agents, spaces, observations, rewards, ends, infos, returned values.
 
-``StepChecks`` is the watcher of a game (``corral.envs.conformance.play``); it keeps of earlier
-steps what a later one is compared with.
+``StepChecks`` is the watcher of a game (``corral.envs.conformance.play``). It remembers the parts
+of earlier steps that are compared with later steps.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ __all__ = ["StepChecks"]
 
 
 class StepChecks:
-    """The watcher of one episode with ``seed``."""
+    """Watcher of one episode with ``seed``."""
 
     def __init__(self, findings: Findings, seed: int | None) -> None:
         self.findings = findings
         self.seed = seed
-        self.masked = False  # a mask came
-        self._had_state = False  # state() worked
+        self.masked = False  # a mask was observed
+        self._had_state = False  # state() succeeded
         self._step = 0
         self._possible: set[Any] = set()
         self._gone: set[Any] = set()
         self._info_keys: dict[Any, set[Any]] = {}
-        self._handed_out: list[tuple[str, Any, int, Any, str]] = []
+        self._returned: list[tuple[str, Any, int, Any, str]] = []
         self._turns = TurnChecks(self._add)
 
     def watch(self, game: Game, view: View) -> None:
@@ -80,7 +80,7 @@ class StepChecks:
             self._add(
                 "api: nobody lives",
                 seen="agents is empty after reset()",
-                expected="the agents that begin the episode",
+                expected="the agents that start the episode",
                 advice="set self.agents in reset()",
             )
         for agent in live:
@@ -90,22 +90,22 @@ class StepChecks:
                 self._add(
                     "agents: revived",
                     agent,
-                    seen="it is in agents again after it had left",
-                    expected="an agent that has ended stays away until the next reset",
-                    advice="give an agent that joins a name of its own, or do not end it",
+                    seen="it is in agents again after it was removed",
+                    expected="an ended agent does not return before the next reset",
+                    advice="use a new name for a joining agent, or do not end the old agent",
                 )
         if len(set(live)) < len(live):
             self._add(
                 "agents: twice",
                 seen=f"agents are {live}",
-                expected="every agent once",
-                advice="add an agent only where it is not in agents",
+                expected="each agent once",
+                advice="add an agent only if it is not in agents",
             )
         tables: dict[str, Mapping[Any, Any]] = {"infos": view.infos}
         if not game.turns:
             tables["observations"] = view.observations
         if game.turns or view.step > 0:
-            tables |= {f"{what}s": table for what, table in view.outcome.items()}
+            tables |= {f"{kind}s": table for kind, table in view.outcome.items()}
         expected = live if game.turns else [*before, *(a for a in live if a not in before)]
         for name, table in tables.items():
             for agent in table:
@@ -115,9 +115,9 @@ class StepChecks:
                     self._add(
                         f"agents: {name} of the absent",
                         agent,
-                        seen=f"{name} have an entry of it, and it was not live",
-                        expected=f"{name} of the agents that lived before the step, or join in it",
-                        advice=f"build {name} from self.agents as it was before the step",
+                        seen=f"{name} has an entry for it, but it was not live",
+                        expected=f"{name} only for agents live before the step or joining in it",
+                        advice=f"build {name} from self.agents from before the step",
                     )
             for agent in expected:
                 if agent not in table:
@@ -125,9 +125,9 @@ class StepChecks:
                         f"agents: {name} missing",
                         agent,
                         "warning" if name == "infos" else "error",
-                        seen=f"{name} have no entry of it, and it is live",
-                        expected=f"{name} of every live agent, also of one that ends in this step",
-                        advice=f"build {name} from self.agents as it was before the step",
+                        seen=f"{name} has no entry for it, but it is live",
+                        expected=f"{name} for all live agents, also for those that end in it",
+                        advice=f"build {name} from self.agents from before the step",
                     )
         if not game.turns:
             self._departures(view)
@@ -137,70 +137,70 @@ class StepChecks:
         self._add(
             f"agents: {name} of strangers",
             agent,
-            seen=f"{name} have it, and possible_agents do not",
-            expected="agents of possible_agents only",
-            advice="name every agent that may come in possible_agents, or leave it out",
+            seen=f"it is in {name}, but not in possible_agents",
+            expected="only agents from possible_agents",
+            advice="add every possible agent to possible_agents, or remove this entry",
         )
 
     def _departures(self, view: View) -> None:
-        """In a parallel environment who ends leaves in that step, and nobody else does."""
+        """Check that exactly the ended agents leave a parallel environment, in the same step."""
         for agent in view.before:
             over = view.is_over(agent)
             if over and agent in view.agents:
                 self._add(
                     "agents: stays",
                     agent,
-                    seen="it was terminated or truncated, and is still in agents",
-                    expected="who ends in a step is not in agents after it",
+                    seen="it was terminated or truncated, but is still in agents",
+                    expected="an agent that ends in a step is not in agents after it",
                     advice="remove it from self.agents in the step that ends it",
                 )
             if not over and agent not in view.agents:
                 self._add(
                     "agents: left",
                     agent,
-                    seen="it left agents, neither terminated nor truncated",
-                    expected="an agent leaves in the step that ends its episode",
-                    advice="set its termination, or its truncation, in the step in which it leaves",
+                    seen="it was removed from agents, but neither terminated nor truncated",
+                    expected="an agent is removed in the step of its termination or truncation",
+                    advice="set its termination or truncation in the step that removes it",
                 )
 
     # --- Observations, rewards, ends, infos -----------------------------------------------------
 
     def _observation(self, game: Game, agent: Any, observation: Any) -> None:
-        for misfit in misfits(game.space("observation", agent), observation, top=True):
-            self._add(f"observation: {misfit.cause}", agent, misfit.severity, **misfit.texts)
+        for mismatch in mismatches(game.space("observation", agent), observation, top=True):
+            self._add(f"observation: {mismatch.cause}", agent, mismatch.severity, **mismatch.texts)
 
     def _state(self, env: Any, view: View) -> Any:
-        """Return the global state, once it is checked; None: there is none, or no space of it."""
+        """Check and return the global state; None if the state or its space is missing."""
         space = getattr(env, "state_space", None)
         if not (isinstance(space, spaces.Space) or view.step == 0 or self._had_state):
             return None
         try:
             state = env.state()
-        except Exception as error:  # whatever it raises
+        except Exception as error:  # state may raise any exception
             ended = len(view.agents) < len(self._possible) or any(map(view.is_over, view.agents))
             if self._had_state and ended:
                 self._add(
                     "api: state after an end",
-                    seen=f"state() worked before, and raised {type(error).__name__}: {error}, when "
-                    "an agent's episode had ended",
-                    expected="the global state, at any time after reset: critics judge the last "
-                    "step by it",
+                    seen=f"state() succeeded before, but raised {type(error).__name__}: {error} "
+                    "after the end of an agent's episode",
+                    expected="the global state, at any time after reset: critics evaluate the last "
+                    "step with it",
                     advice="keep the state of the last step, and return it until the next reset; "
-                    "corral's trainers take the state of the step before instead",
+                    "corral's trainers use the state of the step before instead",
                 )
             elif isinstance(space, spaces.Space) and not isinstance(error, NotImplementedError):
                 self._add(
                     "api: state raises",
                     seen=f"state() raised {type(error).__name__}: {error}",
                     expected="the global state, at any time after reset",
-                    advice="leave state_space out where there is no state()",
+                    advice="implement state(), or remove state_space",
                 )
             return None
         self._had_state = True
         if not isinstance(space, spaces.Space):
             return None
-        for misfit in misfits(space, state, "state()"):
-            self._add(f"observation: state {misfit.cause}", None, misfit.severity, **misfit.texts)
+        for one in mismatches(space, state, "state()"):
+            self._add(f"observation: state {one.cause}", None, one.severity, **one.texts)
         return state
 
     def _reward(self, agent: Any, reward: Any) -> None:
@@ -212,7 +212,7 @@ class StepChecks:
             agent,
             seen=f"a reward of {brief(reward)}" + (f", {type(reward).__name__}" * (number is None)),
             expected="a finite number",
-            advice="look for a division by 0, a log of 0, or an array where a number belongs",
+            advice="look for a division by 0, a log of 0, or an array in place of a number",
         )
 
     def _ends(self, view: View) -> None:
@@ -225,8 +225,8 @@ class StepChecks:
                         agent,
                         "warning",
                         seen=f"an end of {brief(end)}, {type(end).__name__}",
-                        expected="terminations and truncations of True and False",
-                        advice="wrap it in bool()",
+                        expected="True or False in terminations and truncations",
+                        advice="convert it with bool()",
                     )
             if terminated is not False and truncated is not False and terminated and truncated:
                 self._add(
@@ -234,8 +234,8 @@ class StepChecks:
                     agent,
                     "warning",
                     seen="both terminated and truncated",
-                    expected="terminated where the game is over, else truncated where time is up",
-                    advice="set truncated only where not terminated: learners bootstrap from it",
+                    expected="terminated at the end of the game; truncated only at the time limit",
+                    advice="set truncated only if not terminated: learners bootstrap at truncation",
                 )
 
     def _info(self, agent: Any, info: Any) -> None:
@@ -245,7 +245,7 @@ class StepChecks:
                 agent,
                 seen=f"an info of {brief(info)}",
                 expected="a dict",
-                advice="give {} where there is nothing to say",
+                advice="return {} if there is no info",
             )
             return
         keys = set(info)
@@ -257,34 +257,34 @@ class StepChecks:
                 "info: keys",
                 agent,
                 "warning",
-                seen=f"an info {' and '.join(parts)}, unlike its first",
+                seen=f"an info {' and '.join(parts)}, compared with its first info",
                 expected="the same keys at reset and at every step",
-                advice="give every key from reset on, 0 where there is nothing to count: loggers "
-                "and TorchRL rely on it",
+                advice="return every key from reset on, with 0 as the empty value: loggers and "
+                "TorchRL need constant keys",
             )
 
     # --- Values handed out ----------------------------------------------------------------------
 
     def _changes(self, game: Game, view: View, state: Any) -> None:
-        """Compare what the call before handed out with what it was then; remember this call's."""
-        for what, agent, step, thing, was in self._handed_out:
-            if fingerprint(thing) == was:
+        """Check that the values of the previous call are unchanged; remember the current values."""
+        for kind, agent, step, thing, before in self._returned:
+            if fingerprint(thing) == before:
                 continue
             self._add(
-                f"aliasing: {what}",
+                f"aliasing: {kind}",
                 agent,
-                "error" if what == "observation" else "warning",
-                seen=f"the {what} handed out at step {step} is another one after step {view.step}",
-                expected="what was handed out stays as it was: buffers keep it",
-                advice="return a copy, and not the array or dict that the next step writes to",
+                "error" if kind == "observation" else "warning",
+                seen=f"the {kind} returned at step {step} has changed after step {view.step}",
+                expected="returned values do not change: buffers store references to them",
+                advice="return a copy, not the array or dict that the next step modifies",
             )
         values = [("observation", agent, value) for agent, value in view.observations.items()]
         values += [] if state is None else [("state", None, state)]
         if not game.turns:
             values += [("info", agent, info) for agent, info in view.infos.items()]
-            values += [(f"dict of {what}s", None, each) for what, each in view.outcome.items()]
-        self._handed_out = [
-            (what, agent, view.step, value, fingerprint(value)) for what, agent, value in values
+            values += [(f"dict of {kind}s", None, table) for kind, table in view.outcome.items()]
+        self._returned = [
+            (kind, agent, view.step, value, fingerprint(value)) for kind, agent, value in values
         ]
 
 
@@ -292,77 +292,77 @@ class StepChecks:
 
 
 ADVICE = {
-    "outside": "widen the space, or clip or scale what is observed",
-    "dtype": "make it with the space's dtype, or declare the dtype that it has",
-    "NaN": "look for a division by 0, or for an array that was never filled",
+    "outside": "widen the space, or clip or scale the observation",
+    "dtype": "use the dtype of the space, or declare the actual dtype in the space",
+    "NaN": "look for a division by 0, or for an uninitialized array",
 }
 
 
-class Misfit(NamedTuple):
-    """One way in which a value is not of its space."""
+class Mismatch(NamedTuple):
+    """One mismatch between a value and its space."""
 
     cause: str
     severity: Severity
     texts: dict[str, str]
 
 
-def misfits(space: Any, value: Any, path: str = "", top: bool = False) -> Iterator[Misfit]:
-    """Yield how ``value`` is not of ``space``; the mask, at the ``top`` of a Dict, is left out."""
+def mismatches(space: Any, value: Any, path: str = "", top: bool = False) -> Iterator[Mismatch]:
+    """Yield the mismatches between ``value`` and ``space``, except the mask at the ``top``."""
     if isinstance(space, spaces.Dict):
         if not isinstance(value, Mapping):
-            yield _misfit("type", f"a {type(value).__name__}", "a dict", path)
+            yield _mismatch("type", f"a {type(value).__name__}", "a dict", path)
             return
         if set(value) != set(space.spaces):
             keys = [sorted(map(str, keys)) for keys in (value, space.spaces)]
-            yield _misfit("keys", f"keys {keys[0]}", f"keys {keys[1]}", path)
+            yield _mismatch("keys", f"keys {keys[0]}", f"keys {keys[1]}", path)
         for key, part in space.spaces.items():
             if key in value and not (top and key == MASK):
-                yield from misfits(part, value[key], f"{path}[{key!r}]")
+                yield from mismatches(part, value[key], f"{path}[{key!r}]")
     elif isinstance(space, spaces.Tuple):
         if not isinstance(value, tuple) or len(value) != len(space.spaces):
-            yield _misfit("type", brief(value), f"a tuple of {len(space.spaces)}", path)
+            yield _mismatch("type", brief(value), f"a tuple of {len(space.spaces)}", path)
             return
         for i, part in enumerate(space.spaces):
-            yield from misfits(part, value[i], f"{path}[{i}]")
+            yield from mismatches(part, value[i], f"{path}[{i}]")
     elif isinstance(space, spaces.Box | spaces.MultiBinary | spaces.MultiDiscrete):
-        yield from _array_misfits(space, value, path)
+        yield from _array_mismatches(space, value, path)
     elif not space.contains(value):
-        yield _misfit("outside", brief(value), f"a value of {space}", path)
+        yield _mismatch("outside", brief(value), f"a value of {space}", path)
 
 
-def _array_misfits(space: Any, value: Any, path: str) -> Iterator[Misfit]:
+def _array_mismatches(space: Any, value: Any, path: str) -> Iterator[Mismatch]:
     if not isinstance(value, np.ndarray | np.generic):
-        yield _misfit("type", f"a {type(value).__name__}, {brief(value)}", "an array", path)
+        yield _mismatch("type", f"a {type(value).__name__}, {brief(value)}", "an array", path)
     elif value.shape != space.shape:
-        yield _misfit("shape", f"shape {value.shape}", f"shape {space.shape}", path)
+        yield _mismatch("shape", f"shape {value.shape}", f"shape {space.shape}", path)
     elif not np.can_cast(value.dtype, space.dtype):
-        yield _misfit("dtype", f"dtype {value.dtype}", f"dtype {space.dtype}", path)
+        yield _mismatch("dtype", f"dtype {value.dtype}", f"dtype {space.dtype}", path)
     else:
         if value.dtype != space.dtype:
             texts = {
                 "seen": f"dtype {value.dtype}" + (f" in {path}" if path else ""),
                 "expected": f"dtype {space.dtype}",
-                "advice": f"make it with dtype np.{space.dtype}: buffers have the space's dtype",
+                "advice": f"use dtype np.{space.dtype}: buffers have the dtype of the space",
             }
-            yield Misfit("other dtype", "warning", texts)
+            yield Mismatch("other dtype", "warning", texts)
         array = np.asarray(value)
         if array.dtype.kind == "f" and np.isnan(array).any():
-            yield _misfit("NaN", f"NaN in {brief(array)}", "numbers", path)
+            yield _mismatch("NaN", f"NaN in {brief(array)}", "numbers", path)
         elif isinstance(space, spaces.Box):
             outside = (array < space.low) | (array > space.high)
             if outside.any():
                 place = tuple(int(i) for i in np.argwhere(outside)[0])
                 low, high = space.low[place], space.high[place]
-                at = f" at index {', '.join(map(str, place))}" if place else ""
-                yield _misfit("outside", f"{array[place]}{at}", f"{low} to {high}", path)
+                place_text = f" at index {', '.join(map(str, place))}" if place else ""
+                yield _mismatch("outside", f"{array[place]}{place_text}", f"{low} to {high}", path)
         elif not space.contains(array.astype(space.dtype)):
-            yield _misfit("outside", brief(value), f"a value of {space}", path)
+            yield _mismatch("outside", brief(value), f"a value of {space}", path)
 
 
-def _misfit(cause: str, seen: str, expected: str, path: str) -> Misfit:
+def _mismatch(cause: str, seen: str, expected: str, path: str) -> Mismatch:
     texts = {
-        "seen": f"an observation: {seen}" + (f" in {path}" if path else ""),
-        "expected": f"in the space: {expected}",
-        "advice": ADVICE.get(cause, "make the space and what is observed agree"),
+        "seen": f"observation: {seen}" + (f" in {path}" if path else ""),
+        "expected": f"space: {expected}",
+        "advice": ADVICE.get(cause, "correct the space or the observation, so that they agree"),
     }
-    return Misfit(cause, "error", texts)
+    return Mismatch(cause, "error", texts)

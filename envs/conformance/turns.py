@@ -1,4 +1,4 @@
-"""Checks of an AEC environment's turns: selection, last(), dead steps, cumulative rewards."""
+"""Check the turns of an AEC environment: selection, last(), dead steps, cumulative rewards."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["TurnChecks", "number_of"]
 
 
 class TurnChecks:
-    """The checks of one episode's turns; ``add`` enters a finding."""
+    """Checks of the turns in one episode; ``add`` adds a finding."""
 
     def __init__(self, add: Callable[..., None]) -> None:
         self._add = add
-        self._owed: dict[Any, float] = {}  # rewards since the agent's last action
-        self._dead = False  # the selected agent's episode is over
+        self._owed: dict[Any, float] = {}  # rewards since the last action of the agent
+        self._dead = False  # the selected agent has ended
 
     def watch(self, game: Game, view: View) -> None:
         agents = view.agents
@@ -28,9 +28,9 @@ class TurnChecks:
             self._add(
                 "selection: not live",
                 view.selection,
-                seen=f"agent_selection is {view.selection!r}, and agents are {brief(agents)}",
-                expected="one of agents",
-                advice="move agent_selection on when an agent leaves",
+                seen=f"agent_selection {view.selection!r} is not in agents {brief(agents)}",
+                expected="agent_selection is one of agents",
+                advice="select the next agent when an agent leaves",
             )
         self._dead_step(view)
         cumulative = getattr(game.env, "_cumulative_rewards", {})
@@ -53,15 +53,16 @@ class TurnChecks:
                 self._add(
                     "cumulative-rewards: sum",
                     agent,
-                    seen=f"last() pays {reward:g}; since its last action rewards came to {owed:g}",
-                    expected="the sum of rewards[agent] after each step since it acted",
-                    advice="in step(): set _cumulative_rewards[agent_selection] = 0, fill "
-                    "self.rewards anew, call _accumulate_rewards() once",
+                    seen=f"last() returned reward {reward:g}; the sum since its last action "
+                    f"is {owed:g}",
+                    expected="the sum of rewards[agent] over the steps since its last action",
+                    advice="in step(): set _cumulative_rewards[agent_selection] = 0, assign all "
+                    "of self.rewards, and call _accumulate_rewards() once",
                 )
             self._owed[agent] = reward
         try:
             again = game.env.observe(agent)
-        except Exception as error:  # whatever it raises: last() could observe a moment ago
+        except Exception as error:  # any exception is a difference to last(), which succeeded
             again = f"{type(error).__name__}: {error}"
         pairs = {
             "observation": (view.observations[agent], again),
@@ -74,39 +75,40 @@ class TurnChecks:
                 self._add(
                     f"last: {name}",
                     agent,
-                    seen=f"the {name} of last() is {brief(one)}; asked again it is {brief(two)}",
-                    expected="last() tells what observe(agent), terminations, truncations and "
-                    "infos tell, at every call",
-                    advice="leave last() as AECEnv has it, and let observe() change nothing",
+                    seen=f"the {name} of last() is {brief(one)}; read again it is {brief(two)}",
+                    expected="last() returns the values of observe(agent), terminations, "
+                    "truncations and infos, at every call",
+                    advice="do not override last() of AECEnv, and do not change state in observe()",
                 )
 
     def _dead_step(self, view: View) -> None:
-        left = [agent for agent in view.before if agent not in view.agents]
+        departed = [agent for agent in view.before if agent not in view.agents]
         stepped = [agent for agent in view.acted if self._dead]
         for agent in stepped:
             if agent in view.agents:
                 self._add(
                     "dead-step: stays",
                     agent,
-                    seen="it has ended and took its None, and is still in agents",
-                    expected="step(None) of an agent that has ended removes it from agents",
-                    advice="begin step() with: if terminations[agent_selection] or "
+                    seen="after its end it took None but is still in agents",
+                    expected="step(None) of an ended agent removes it from agents",
+                    advice="start step() with: if terminations[agent_selection] or "
                     "truncations[agent_selection]: return self._was_dead_step(action)",
                 )
-        for agent in left:
+        for agent in departed:
             if agent not in stepped:
                 self._add(
                     "dead-step: left",
                     agent,
-                    seen="it left agents without a turn of its own after its end",
-                    expected="who has ended is selected once more, so that its last reward and "
-                    "observation are seen, and takes None",
-                    advice="set terminations or truncations and leave agents to _was_dead_step",
+                    seen="it was removed from agents without a last turn after its end",
+                    expected="an ended agent is selected once more, takes None, and receives its "
+                    "last reward and observation",
+                    advice="set terminations or truncations, and let _was_dead_step remove the "
+                    "agent",
                 )
 
 
 def number_of(value: Any) -> float | None:
-    """Return a reward as a float; None: it is no number."""
+    """Return a reward as a float; None if it is not a number."""
     if isinstance(value, int | float | np.integer | np.floating | np.bool_):
         return float(value)
     if isinstance(value, np.ndarray) and value.shape == () and value.dtype.kind in "biuf":

@@ -1,5 +1,5 @@
-"""Environments as people have them, as PettingZoo environments: RLlib's classes, Gymnasium's.
+"""Convert RLlib and Gymnasium environments into PettingZoo environments.
 
-``multi_agent`` takes classes written for RLlib's MultiAgentEnv, ``single_agent`` those of one
-agent, and ``convert`` finds out what it was given. docs/environments.md is the manual.
+``multi_agent`` converts classes written for RLlib's MultiAgentEnv. ``single_agent`` converts
+Gymnasium environments. ``convert`` detects the kind of an environment. See docs/environments.md.
 """

@@ -1,4 +1,4 @@
-"""The base class of environments in RLlib's form, without Ray."""
+"""Base class of environments with RLlib's multi-agent interface, without Ray."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["MultiAgentEnv", "is_multi_agent", "space_of"]
 
 
 class MultiAgentEnv(gymnasium.Env[Any, Any]):
-    """The base class that environments of RLlib have, with what their code relies on."""
+    """Replacement for RLlib's MultiAgentEnv, with the attributes that its subclasses use."""
 
-    agents: Any = ()  # that play now
+    agents: Any = ()  # active agents
     possible_agents: Any = ()
     observation_spaces: Any = None  # by agent
     action_spaces: Any = None
@@ -25,49 +25,49 @@ class MultiAgentEnv(gymnasium.Env[Any, Any]):
         super().__init__()
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        """Seed ``np_random``; a class returns its observations, or these and infos."""
+        """Seed ``np_random``. A subclass returns observations, or observations and infos."""
         super().reset(seed=seed, options=options)
 
     def step(self, action_dict: Any) -> Any:
         raise NotImplementedError
 
     def render(self) -> Any:
-        """Draw the environment; nothing here."""
+        """Render the environment. The base class draws nothing."""
 
     def get_observation_space(self, agent_id: Any) -> Any:
-        """Return an agent's observation space."""
+        """Return the observation space of an agent."""
         return space_of(self, "observation", agent_id)
 
     def get_action_space(self, agent_id: Any) -> Any:
-        """Return an agent's action space."""
+        """Return the action space of an agent."""
         return space_of(self, "action", agent_id)
 
     def get_agent_ids(self) -> set[Any]:
-        """Return the ids of all agents, as far as they are named."""
+        """Return the ids in ``possible_agents``, or else in ``agents``."""
         return set(self.possible_agents or self.agents)
 
     @property
     def num_agents(self) -> int:
-        """Number of agents that play now."""
+        """Number of active agents."""
         return len(self.agents)
 
     @property
     def max_num_agents(self) -> int:
-        """Number of agents that may come."""
+        """Number of possible agents."""
         return len(self.possible_agents)
 
 
 def is_multi_agent(kind: type) -> bool:
-    """Return whether a class has a MultiAgentEnv, ours or RLlib's, among its bases."""
+    """Return True if a class derives from a MultiAgentEnv, corral's or RLlib's."""
     return any(base.__name__ == "MultiAgentEnv" for base in kind.__mro__)
 
 
 def space_of(env: Any, kind: str, agent: Any) -> Any:
-    """Return an agent's space as the attributes of ``env`` say; None where they do not."""
+    """Return an agent's space from the attributes of ``env``; None if they do not define it."""
     shared = getattr(env, f"{kind}_space", None)
-    for found in (getattr(env, f"{kind}_spaces", None), shared):
-        # A Dict space has "in" for its values, and is a Mapping too.
-        table = found.spaces if isinstance(found, spaces.Dict) else found
+    for candidate in (getattr(env, f"{kind}_spaces", None), shared):
+        # ``in`` of a Dict space tests for values, and a Dict space is a Mapping too.
+        table = candidate.spaces if isinstance(candidate, spaces.Dict) else candidate
         if isinstance(table, Mapping) and agent in table:
             return table[agent]
     if isinstance(shared, spaces.Space):

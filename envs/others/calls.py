@@ -1,4 +1,4 @@
-"""Calls of classes and functions that users wrote: by keywords, or with one config, as in RLlib."""
+"""Call user classes and functions with keywords, or with one config dict as RLlib does."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["EnvContext", "called", "lacking", "short_name", "takes"]
+__all__ = ["EnvContext", "accepts", "construct", "missing_arguments", "short_name"]
 
 
 class EnvContext(dict[str, Any]):
-    """The dict that RLlib gives a constructor, with the attributes that some classes read."""
+    """The config dict that RLlib passes to a constructor, with its additional attributes."""
 
     worker_index = 0
     vector_index = 0
@@ -22,39 +22,39 @@ class EnvContext(dict[str, Any]):
     remote = False
 
 
-def called(make: Callable[..., Any], kwargs: Mapping[str, Any], *, config: bool = False) -> Any:
-    """Return ``make(**kwargs)``, or ``make(EnvContext(kwargs))`` where that is what it takes.
+def construct(make: Callable[..., Any], kwargs: Mapping[str, Any], *, config: bool = False) -> Any:
+    """Return ``make(**kwargs)``, or ``make(EnvContext(kwargs))`` if ``make`` takes a config.
 
-    It takes a config where its first parameter is one by name or annotation; with ``config`` also
-    where that may be left out, or is a mere ``*args``. Keywords go before where it has them all.
+    Keywords are used if ``make`` accepts all of them. Otherwise a config is passed if the name or
+    the annotation of the first parameter indicates a config. With ``config`` it is also passed if
+    the first parameter is optional or is ``*args``.
     """
     try:
         parameters = list(inspect.signature(make).parameters.values())
-    except (TypeError, ValueError):  # it does not say what it takes
+    except (TypeError, ValueError):  # no signature is available
         return make(**kwargs)
-    if kwargs and takes(make, *kwargs):
+    if kwargs and accepts(make, *kwargs):
         return make(**kwargs)
-    positional = [each for each in parameters if each.kind <= each.VAR_POSITIONAL]
-    first, others = next(iter(positional), None), positional[1:]
+    positional = [one for one in parameters if one.kind <= one.VAR_POSITIONAL]
+    first, rest = next(iter(positional), None), positional[1:]
     if first is not None and (
-        _is_config(first) or (config and _may_be_config(first) and not any(map(_is_due, others)))
+        _is_config(first) or (config and _may_be_config(first) and not any(map(_is_required, rest)))
     ):
         return make(EnvContext(kwargs))
     return make(**kwargs)
 
 
-def lacking(error: KeyError | TypeError) -> tuple[str, list[str]] | None:
-    """Return where ``called`` failed for want of arguments, and their names; None: for another
-    reason.
+def missing_arguments(error: KeyError | TypeError) -> tuple[str, list[str]] | None:
+    """Return the place of the call and its missing arguments; None if the error has another cause.
 
-    Of a config only a key counts that the line of the error spells out: config["length"].
+    A missing key of a config counts only if the failing line spells it out: config["length"].
     """
     frame, line = list(traceback.walk_tb(error.__traceback__))[-1]
     if isinstance(error, TypeError):
-        found = re.match(r"(.*\)) missing \d+ required .*arguments?: (.*)", str(error))
-        if found is None or frame.f_globals.get("__name__") != __name__:  # of another call
+        match = re.match(r"(.*\)) missing \d+ required .*arguments?: (.*)", str(error))
+        if match is None or frame.f_globals.get("__name__") != __name__:  # raised by another call
             return None
-        return found[1], re.findall(r"'(\w+)'", found[2])
+        return match[1], re.findall(r"'(\w+)'", match[2])
     key, file = error.args[0] if error.args else None, frame.f_code.co_filename
     spelled = rf"\[[\"']{re.escape(str(key))}[\"']\]"
     if not isinstance(key, str) or not re.search(spelled, linecache.getline(file, line)):
@@ -62,16 +62,16 @@ def lacking(error: KeyError | TypeError) -> tuple[str, list[str]] | None:
     return f"{Path(file).name}:{line}", [key]
 
 
-def takes(make: Callable[..., Any], *names: str) -> bool:
-    """Return whether a function has all these keywords, or takes any."""
+def accepts(make: Callable[..., Any], *names: str) -> bool:
+    """Return True if a function accepts all these keywords."""
     try:
         parameters = inspect.signature(make).parameters
     except (TypeError, ValueError):
         return False
-    every = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    any_keyword = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
     positional_only = inspect.Parameter.POSITIONAL_ONLY
     return all(
-        parameters[name].kind is not positional_only if name in parameters else every
+        parameters[name].kind is not positional_only if name in parameters else any_keyword
         for name in names
     )
 
@@ -86,11 +86,11 @@ def _may_be_config(first: inspect.Parameter) -> bool:
     return first.default is first.empty or first.default in (None, {})
 
 
-def _is_due(parameter: inspect.Parameter) -> bool:
-    """Return whether a call must give a parameter."""
+def _is_required(parameter: inspect.Parameter) -> bool:
+    """Return True if a call must pass the parameter."""
     return parameter.default is parameter.empty and parameter.kind < parameter.VAR_POSITIONAL
 
 
 def short_name(thing: Any) -> str:
-    """Return the name of a class, of a function, or of an object's class."""
+    """Return the name of a class or function, or the name of an object's class."""
     return str(getattr(thing, "__name__", type(thing).__name__))

@@ -1,4 +1,4 @@
-"""Finds out what an environment is, and makes a PettingZoo environment of it."""
+"""Detect the kind of an environment and convert it into a PettingZoo environment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import gymnasium
 from pettingzoo import AECEnv, ParallelEnv
 
 from corral.envs.others.base import is_multi_agent
-from corral.envs.others.calls import called, lacking, short_name, takes
+from corral.envs.others.calls import accepts, construct, missing_arguments, short_name
 from corral.envs.others.multi_agent import ParallelOfMultiAgent
 from corral.envs.others.single_agent import ParallelOfGymnasium
 from corral.errors import ArgumentError, EnvironmentFault
@@ -19,16 +19,16 @@ from corral.hints import listed
 __all__ = ["Made", "as_pettingzoo", "is_foreign"]
 
 OURS = ("agents", "max_cycles")
-"""Arguments of ``from_multi_agent_env`` and ``from_gymnasium``, where a class has no such."""
+"""Arguments for ``from_multi_agent_env`` and ``from_gymnasium``, unless the class accepts them."""
 
 
 @dataclass(frozen=True)
 class Made:
-    """Calls a class or function of a user's, and returns what it makes as a PettingZoo environment.
+    """Call a user's class or function and convert the result into a PettingZoo environment.
 
-    ``make`` may be a class with RLlib's interface, which is given ``kwargs`` as its config, one of
-    Gymnasium or PettingZoo, or a function that returns one of these. Pickles if ``make`` does.
-    Raises ArgumentError where it reads an argument that is not given.
+    ``make`` may be a class with RLlib's interface, which gets ``kwargs`` as its config; a class of
+    Gymnasium or PettingZoo; or a function that returns such an environment. Pickles if ``make``
+    does. Raises ArgumentError if ``make`` reads a missing argument.
     """
 
     make: Callable[..., Any]
@@ -37,20 +37,21 @@ class Made:
     def __call__(self, render_mode: str | None = None) -> Any:
         ours = {name: self.kwargs[name] for name in OURS if self._is_ours(name)}
         kwargs = {name: value for name, value in self.kwargs.items() if name not in ours}
-        if render_mode is not None and takes(self.make, "render_mode"):
+        if render_mode is not None and accepts(self.make, "render_mode"):
             kwargs["render_mode"] = render_mode
         config = isinstance(self.make, type) and is_multi_agent(self.make)
         try:
-            made = called(self.make, kwargs, config=config)
+            made = construct(self.make, kwargs, config=config)
         except (KeyError, TypeError) as error:
-            if (lacks := lacking(error)) is None:
+            if (missing := missing_arguments(error)) is None:
                 raise
-            where, names = lacks
-            given = " ".join(f"--arg {name}=VALUE" for name in names)
-            gives = "gives it" if len(names) == 1 else "give them"
+            place, names = missing
+            options = " ".join(f"--arg {name}=VALUE" for name in names)
+            pronoun = "it" if len(names) == 1 else "them"
             raise ArgumentError(
-                f"{self}: {where} reads {listed(map(repr, names))}, not given: {given} {gives} "
-                "(env_kwargs=)"
+                f"{self}: {place} needs {listed(map(repr, names))}, which "
+                f"{'is' if len(names) == 1 else 'are'} missing. Pass {pronoun} with {options} "
+                "(in Python: env_kwargs=)"
             ) from error
         return as_pettingzoo(made, ours, render_mode)
 
@@ -58,11 +59,11 @@ class Made:
         return short_name(self.make)
 
     def _is_ours(self, name: str) -> bool:
-        return name in self.kwargs and not takes(self.make, name)
+        return name in self.kwargs and not accepts(self.make, name)
 
 
 def is_foreign(env: Any) -> bool:
-    """Return whether an object is an environment that ``as_pettingzoo`` converts."""
+    """Return True if ``as_pettingzoo`` converts this environment."""
     if isinstance(env, type | AECEnv | ParallelEnv):
         return False
     return isinstance(env, gymnasium.Env) or is_multi_agent(type(env)) or _is_old(env)
@@ -71,10 +72,10 @@ def is_foreign(env: Any) -> bool:
 def as_pettingzoo(
     env: Any, kwargs: Mapping[str, Any] | None = None, render_mode: str | None = None
 ) -> Any:
-    """Return an environment as one of PettingZoo; what is none of the known kinds as it is.
+    """Convert an environment into a PettingZoo environment. An unknown kind is returned unchanged.
 
-    ``kwargs`` are of ``from_multi_agent_env`` or ``from_gymnasium``. Raises TypeError for arguments
-    that it has no use for, EnvironmentFault for an environment of the old gym.
+    ``kwargs`` are arguments of ``from_multi_agent_env`` or ``from_gymnasium``. Raises TypeError for
+    unused arguments, and EnvironmentFault for an environment of the old gym package.
     """
     kwargs = dict(kwargs or {})
     if isinstance(env, AECEnv | ParallelEnv):
@@ -90,9 +91,9 @@ def as_pettingzoo(
         if _is_old(env):
             raise EnvironmentFault.of(
                 short_name(env),
-                "it is an environment of the old gym",
-                "write import gymnasium as gym, let reset(seed=None, options=None) return obs, "
-                "info, and step obs, reward, terminated, truncated, info",
+                "it derives from the old gym package",
+                "write `import gymnasium as gym`, return obs, info from reset(seed=None, "
+                "options=None), and return obs, reward, terminated, truncated, info from step()",
             )
     if unused:
         raise TypeError(f"{short_name(env)} got an unexpected keyword argument {unused[0]!r}")
@@ -100,5 +101,5 @@ def as_pettingzoo(
 
 
 def _is_old(env: Any) -> bool:
-    """Return whether an object derives from a class of the old gym."""
+    """Return True if an object derives from a class of the old gym package."""
     return any(base.__module__.partition(".")[0] == "gym" for base in type(env).__mro__)

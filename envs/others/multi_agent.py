@@ -1,4 +1,4 @@
-"""Classes written for RLlib's MultiAgentEnv, without Ray: as PettingZoo's ParallelEnv.
+"""Convert classes written for RLlib's MultiAgentEnv into PettingZoo ParallelEnvs, without Ray.
 
     from corral.adapters import MultiAgentEnv  # instead of ray.rllib.env.multi_agent_env
 
@@ -6,11 +6,11 @@
 
     env = from_multi_agent_env(MyEnv, {"width": 5})
 
-Both forms of the interface are taken: ``reset() -> obs`` and ``step -> obs, rewards, dones,
+Both versions of the interface are supported: ``reset() -> obs`` and ``step -> obs, rewards, dones,
 infos``, or ``reset(seed=, options=) -> obs, infos`` and ``step -> obs, rewards, terminateds,
-truncateds, infos``. Who is in the observations acts next. A parallel environment of PettingZoo
-shows all live agents in every step: those who are not observed show what they observed last, wait,
-and are paid as they earn.
+truncateds, infos``. The agents in the returned observations act next. A PettingZoo ParallelEnv
+shows all live agents in every step. An unobserved agent therefore keeps its last observation, does
+not act, and still gets its rewards.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pettingzoo import ParallelEnv
 from corral.envs.arguments import optional_int
 from corral.envs.masks import MASK, has_mask
 from corral.envs.others.base import MultiAgentEnv, space_of
-from corral.envs.others.calls import called, short_name
+from corral.envs.others.calls import construct, short_name
 from corral.errors import EnvironmentFault
 
 __all__ = ["ParallelOfMultiAgent", "from_multi_agent_env"]
@@ -36,10 +36,10 @@ __all__ = ["ParallelOfMultiAgent", "from_multi_agent_env"]
 ALL = "__all__"
 
 IDLE = 1_000
-"""Steps in a row in which an environment may observe nobody."""
+"""Maximum number of consecutive steps without any observation."""
 
 ENDLESS = 10_000
-"""Steps after which an episode counts as one that never ends, where no max_cycles is given."""
+"""Maximum length of an episode without max_cycles; a longer episode is a fault."""
 
 
 def from_multi_agent_env(
@@ -50,25 +50,27 @@ def from_multi_agent_env(
     max_cycles: int | None = None,
     render_mode: str | None = None,
 ) -> ParallelEnv[str, Any, Any]:
-    """Return an environment with RLlib's multi-agent interface as a ParallelEnv.
+    """Convert an environment with RLlib's multi-agent interface into a ParallelEnv.
 
     Args:
-        env: a class, a function that makes one, or one that is made.
-        env_config: is given to the class or function as its one argument, as RLlib does.
-        agents: the ids of all that may come; None: those that the environment names in
-            ``possible_agents``, ``observation_spaces`` or ``agents``, else those of its first
-            reset. A string names them with commas. An id that is no string gets a name: 0 is
-            agent_0.
-        max_cycles: steps after which an episode is cut, for one that never ends by itself.
-        render_mode: as for PettingZoo; where its class names no modes, "ansi" is what ``render``
-            prints or returns.
+        env: a class, a function that returns an environment, or an environment.
+        env_config: the single argument of the class or function, as in RLlib.
+        agents: ids of all agents that can appear, as a list or a comma-separated string. None: the
+            ids in ``possible_agents``, ``observation_spaces`` or ``agents``, else the ids in the
+            first reset. An id that is not a string gets a name: 0 becomes agent_0.
+        max_cycles: time limit in steps, for an environment that never ends an episode.
+        render_mode: as in PettingZoo. If the class declares no modes, "ansi" returns the text that
+            ``render`` prints or returns.
 
-    Raises EnvironmentFault, in words of its class, where it breaks the rules of the interface.
+    Raises EnvironmentFault if the environment violates the rules of the interface.
     """
     if isinstance(env, type) or (callable(env) and not hasattr(env, "reset")):
-        env = called(env, env_config or {}, config=True)
+        env = construct(env, env_config or {}, config=True)
     elif env_config:
-        raise ValueError(f"env_config={env_config}: {short_name(env)} is made already")
+        raise ValueError(
+            f"env_config={env_config}: {short_name(env)} is already constructed; pass a class or "
+            "omit env_config"
+        )
     return ParallelOfMultiAgent(env, agents, max_cycles, render_mode)
 
 
@@ -86,22 +88,22 @@ class ParallelOfMultiAgent(ParallelEnv[str, Any, Any]):  # type: ignore[misc]  #
         self.max_cycles = optional_int("max_cycles", max_cycles, least=1)
         self.render_mode = render_mode
         if not (callable(getattr(env, "reset", None)) and callable(getattr(env, "step", None))):
-            self._fault("it has no reset and step", "give a class with RLlib's interface")
+            self._fault("reset() or step() is missing", "pass a class with RLlib's interface")
         self._started = False
         self._ids: dict[str, Any] = {}
         first, _ = self._first(None, None)
         agents = agents.split(",") if isinstance(agents, str) else agents  # --arg agents=a,b
         ids = list(agents) if agents is not None else _named_agents(env) or list(first)
-        self._ids = {_name_of(each): each for each in ids}
-        self._names = {each: name for name, each in self._ids.items()}
+        self._ids = {_name_of(id): id for id in ids}
+        self._names = {id: name for name, id in self._ids.items()}
         if len(self._names) < len(ids) or not ids:
-            self._fault(f"agents are {ids}", "name each once")
+            self._fault(f"agents are {ids}", "list each agent once, and at least one agent")
         self.possible_agents = list(self._ids)
         self.agents: list[str] = []
         self._observation = {name: self._space("observation", name) for name in self._ids}
         self._action = {name: self._space("action", name) for name in self._ids}
-        self._known(first, "observations of reset()")
-        self.waiting = frozenset(self._ids) - {self._names[each] for each in first}
+        self._check_ids(first, "observations of reset()")
+        self.waiting = frozenset(self._ids) - {self._names[id] for id in first}
         self.metadata = {
             "name": self.name,
             "is_parallelizable": not self.waiting,
@@ -120,12 +122,12 @@ class ParallelOfMultiAgent(ParallelEnv[str, Any, Any]):  # type: ignore[misc]  #
 
     def reset(self, seed: int | None = None, options: Any = None) -> tuple[Any, Any]:
         observations, infos = self._first(seed, options)
-        self._known(observations, "observations of reset()")
+        self._check_ids(observations, "observations of reset()")
         self._started, self._elapsed = True, 0
         self.agents = list(self.possible_agents)
         self._ended: set[Any] = set()
         self._last: dict[str, Any] = {}
-        return self._shown(observations, infos, self.agents)
+        return self._agent_views(observations, infos, self.agents)
 
     def step(self, actions: Mapping[str, Any]) -> tuple[Any, Any, Any, Any, Any]:
         if not self._started:
@@ -137,18 +139,18 @@ class ParallelOfMultiAgent(ParallelEnv[str, Any, Any]):  # type: ignore[misc]  #
             if observations or any(ends[ALL]):
                 break
             observations, paid, ends, infos = self._play({})
-            for each, value in paid.items():
-                rewards[each] += value
+            for id, value in paid.items():
+                rewards[id] += value
         else:
             self._fault(
-                f"step() observed nobody {IDLE} times in a row",
-                f'put who is to act into the observations, or set dones["{ALL}"] to True',
+                f"step() returned no observation {IDLE} times in a row",
+                f'return observations of the agents that act next, or set dones["{ALL}"] to True',
             )
         self._elapsed += 1
         if self.max_cycles is None and self._elapsed > ENDLESS:
             self._fault(
-                f"an episode goes on after {ENDLESS:,} steps",
-                "let it end, or give max_cycles= (--arg max_cycles=1000), after which it is cut",
+                f"an episode has not ended after {ENDLESS:,} steps",
+                "end the episode, or set a time limit: max_cycles= (--arg max_cycles=1000)",
             )
         before, cut = self.agents, self._elapsed == self.max_cycles
         terminations, truncations = {}, {}
@@ -162,26 +164,26 @@ class ParallelOfMultiAgent(ParallelEnv[str, Any, Any]):  # type: ignore[misc]  #
         self._ended |= {self._ids[name] for name in before if name not in self.agents}
         if not self.agents and not cut and not any(ends[ALL]):
             self._fault(
-                f'every agent is done, and "{ALL}" is not',
-                f'set dones["{ALL}"] (terminateds["{ALL}"]) to True when the episode is over',
+                f'all agents are done, but "{ALL}" is False',
+                f'set dones["{ALL}"] (terminateds["{ALL}"]) to True at the end of the episode',
             )
-        shown, told = self._shown(observations, infos, before)
+        views, agent_infos = self._agent_views(observations, infos, before)
         named = {name: rewards[self._ids[name]] for name in before}
-        return shown, named, terminations, truncations, told
+        return views, named, terminations, truncations, agent_infos
 
     def state(self) -> Any:
-        """Return the global state of a class that has one."""
+        """Return the global state, if the class has one."""
         return self.env.state()
 
     def render(self) -> Any:
-        """Return the class's picture; what it prints where it names no modes."""
+        """Render the environment. For "ansi" without declared modes, return the printed text."""
         takes_mode = "mode" in inspect.signature(self.env.render).parameters
-        words = {"mode": self.render_mode or "human"} if takes_mode else {}
+        arguments = {"mode": self.render_mode or "human"} if takes_mode else {}
         if self.render_mode != "ansi" or (self.env.metadata or {}).get("render_modes"):
-            return self.env.render(**words)
+            return self.env.render(**arguments)
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            drawn = self.env.render(**words)
+            drawn = self.env.render(**arguments)
         return printed.getvalue() + (drawn if isinstance(drawn, str) else "")
 
     def close(self) -> None:
@@ -191,128 +193,128 @@ class ParallelOfMultiAgent(ParallelEnv[str, Any, Any]):  # type: ignore[misc]  #
     # --- The interface of RLlib ------------------------------------------------------------------
 
     def _first(self, seed: int | None, options: Any) -> tuple[Mapping[Any, Any], Mapping[Any, Any]]:
-        """Begin an episode; return observations and infos by id."""
-        known = inspect.signature(self.env.reset).parameters
-        every = any(each.kind is each.VAR_KEYWORD for each in known.values())
-        asked = {"seed": seed, "options": options}
-        given = {key: value for key, value in asked.items() if every or key in known}
-        if seed is not None and "seed" not in given and callable(getattr(self.env, "seed", None)):
+        """Start an episode and return observations and infos by id."""
+        parameters = inspect.signature(self.env.reset).parameters
+        any_keyword = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+        arguments = {"seed": seed, "options": options}
+        passed = {k: value for k, value in arguments.items() if any_keyword or k in parameters}
+        if seed is not None and "seed" not in passed and callable(getattr(self.env, "seed", None)):
             self.env.seed(seed)  # as in the old gym
-        answer = self.env.reset(**given)
+        answer = self.env.reset(**passed)
         observations, infos = answer if _is_tuple(answer, 2) else (answer, {})
         if not isinstance(observations, Mapping) or not observations:
-            said = f"a {type(observations).__name__}" if observations != {} else "no observation"
-            self._fault(f"reset() gave {said}", "give a dict of observations by agent, not empty")
+            result = f"a {type(observations).__name__}" if observations != {} else "no observation"
+            self._fault(f"reset() returned {result}", "return a dict with an observation per agent")
         return observations, infos if isinstance(infos, Mapping) else {}
 
     def _play(self, actions: dict[Any, Any]) -> tuple[Any, dict[Any, Any], dict[Any, Any], Any]:
-        """Play actions by id; return observations, rewards, (terminated, truncated) and infos."""
+        """Step with actions by id. Return observations, rewards, (terminated, truncated), infos."""
         answer = self.env.step(actions)
         if not (_is_tuple(answer, 4) or _is_tuple(answer, 5)):
             self._fault(
-                f"step() gave {_brief(answer)}",
-                "give obs, rewards, terminateds, truncateds, infos, or obs, rewards, dones, infos",
+                f"step() returned {_brief(answer)}",
+                "return obs, rewards, terminateds, truncateds, infos, or the 4 values with dones",
             )
         observations, rewards, ended, *cut, infos = answer
         cuts = cut[0] if cut else {}
         parts = ("observations", "rewards", "terminateds" if cut else "dones", "truncateds")
-        for what, part in zip(parts, (observations, rewards, ended, cuts), strict=True):
+        for label, part in zip(parts, (observations, rewards, ended, cuts), strict=True):
             if not isinstance(part, Mapping):
-                self._fault(f"step(): {what} are {_brief(part)}", "give a dict by agent")
-            self._known([each for each in part if each != ALL], f"{what} of step()")
+                self._fault(f"step(): {label} are {_brief(part)}", "return a dict by agent")
+            self._check_ids([id for id in part if id != ALL], f"{label} of step()")
         if ALL not in ended:
             self._fault(
-                f'step(): {parts[2]} {dict(ended)} lack "{ALL}"',
-                f'set {parts[2]}["{ALL}"] to True when the episode is over, else to False',
+                f'step(): "{ALL}" is missing in {parts[2]} {dict(ended)}',
+                f'set {parts[2]}["{ALL}"] to True at the end of the episode, else to False',
             )
         infos = infos if isinstance(infos, Mapping) else {}
         ends = {}
-        for each in {ALL, *ended, *cuts}:
-            truncated = bool(cuts.get(each, False))
-            if not cut and ended.get(each):  # the old gym's way to tell a time limit
-                truncated = bool((infos.get(each) or {}).get("TimeLimit.truncated", False))
-            ends[each] = (bool(ended.get(each, False)) and not truncated, truncated)
-        for each in self._ended:
-            if each in observations or rewards.get(each):
-                what = "an observation" if each in observations else "a reward"
+        for id in {ALL, *ended, *cuts}:
+            truncated = bool(cuts.get(id, False))
+            if not cut and ended.get(id):  # a time limit in the old gym interface
+                truncated = bool((infos.get(id) or {}).get("TimeLimit.truncated", False))
+            ends[id] = (bool(ended.get(id, False)) and not truncated, truncated)
+        for id in self._ended:
+            if id in observations or rewards.get(id):
+                result = "an observation" if id in observations else "a reward"
                 self._fault(
-                    f"step() gave {what} of {each!r}, which was done in an earlier step",
-                    "leave out who is done, or do not let it be done yet",
+                    f"step() returned {result} for {id!r}, which was done in an earlier step",
+                    "leave out agents that are done, or set them to done later",
                 )
         return observations, dict(rewards), ends, infos
 
-    def _known(self, ids: Iterable[Any], where: str) -> None:
-        for each in ids:
-            if each not in self._names:
+    def _check_ids(self, ids: Iterable[Any], place: str) -> None:
+        for id in ids:
+            if id not in self._names:
                 self._fault(
-                    f"{each!r} is in the {where}, and is none of its agents {list(self._names)}",
-                    "name all that may come in self.possible_agents, or give agents=[...]",
+                    f"{id!r} is in the {place}, but not among the agents {list(self._names)}",
+                    "list all possible agents in self.possible_agents, or pass agents=[...]",
                 )
 
-    def _shown(
+    def _agent_views(
         self, observations: Mapping[Any, Any], infos: Mapping[Any, Any], names: list[str]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return what the agents ``names`` observe, and their infos."""
+        """Return the observations and infos of the agents ``names``."""
         self.waiting = frozenset(n for n in self.agents if self._ids[n] not in observations)
-        shown, told = {}, {}
+        views, agent_infos = {}, {}
         for name in names:
-            each = self._ids[name]
-            if each in observations:
-                self._last[name] = observations[each]
+            id = self._ids[name]
+            if id in observations:
+                self._last[name] = observations[id]
             elif name not in self._last:
                 self._last[name] = _blank(self._observation[name])
-            own, info = self._last[name], dict(infos.get(each) or {})
+            own, info = self._last[name], dict(infos.get(id) or {})
             acts, action = name not in self.waiting, self._action[name]
             if not acts and isinstance(own, Mapping) and has_mask(self._observation[name]):
                 own = {**own, MASK: np.zeros_like(own[MASK])}
             elif isinstance(action, spaces.Discrete) and not self.metadata["is_parallelizable"]:
                 whole = np.full(int(action.n), acts, dtype=np.int8)
                 info[MASK] = info.get(MASK, whole) if acts else whole
-            shown[name], told[name] = own, info
-        return shown, told
+            views[name], agent_infos[name] = own, info
+        return views, agent_infos
 
     # --- Parts -----------------------------------------------------------------------------------
 
     def _space(self, kind: str, name: str) -> spaces.Space[Any]:
-        each = self._ids[name]
+        id = self._ids[name]
         getter = getattr(type(self.env), f"get_{kind}_space", None)
         own = getter is not None and getter is not getattr(MultiAgentEnv, f"get_{kind}_space")
-        ours = ".multi_agent_env" in str(getattr(getter, "__module__", ""))  # RLlib's own
-        found = getattr(self.env, f"get_{kind}_space")(each) if own and not ours else None
-        found = space_of(self.env, kind, each) if found is None else found
-        if isinstance(found, spaces.Space):
-            return found
-        if found is None:
+        ours = ".multi_agent_env" in str(getattr(getter, "__module__", ""))  # RLlib's base class
+        space = getattr(self.env, f"get_{kind}_space")(id) if own and not ours else None
+        space = space_of(self.env, kind, id) if space is None else space
+        if isinstance(space, spaces.Space):
+            return space
+        if space is None:
             self._fault(
-                f"there is no {kind} space of {each!r}",
-                f"set self.{kind}_space, one for all agents, or self.{kind}_spaces, a dict by "
-                "agent, in __init__",
+                f"{id!r} has no {kind} space",
+                f"in __init__, set self.{kind}_space (one space for all agents) or "
+                f"self.{kind}_spaces (a dict by agent)",
             )
-        if type(found).__module__.partition(".")[0] == "gym":
+        if type(space).__module__.partition(".")[0] == "gym":
             self._fault(
-                f"the {kind} space {found} is one of the old gym",
+                f"the {kind} space {space} belongs to the old gym package",
                 "import it from gymnasium.spaces",
             )
         self._fault(
-            f"the {kind} space of {each!r} is {_brief(found)}", "give a gymnasium.spaces.Space"
+            f"the {kind} space of {id!r} is {_brief(space)}", "return a gymnasium.spaces.Space"
         )
 
     def _render_metadata(self) -> dict[str, Any]:
-        own = dict(getattr(self.env, "metadata", None) or {})
-        if not own.get("render_modes") and type(self.env).render is not MultiAgentEnv.render:
-            own["render_modes"] = ["ansi"]
-        return {key: own[key] for key in ("render_modes", "render_fps") if key in own}
+        metadata = dict(getattr(self.env, "metadata", None) or {})
+        if not metadata.get("render_modes") and type(self.env).render is not MultiAgentEnv.render:
+            metadata["render_modes"] = ["ansi"]
+        return {key: metadata[key] for key in ("render_modes", "render_fps") if key in metadata}
 
-    def _fault(self, what: str, advice: str) -> NoReturn:
-        raise EnvironmentFault.of(self.name, what, advice)
+    def _fault(self, fault: str, advice: str) -> NoReturn:
+        raise EnvironmentFault.of(self.name, fault, advice)
 
 
 def _named_agents(env: Any) -> list[Any]:
-    """Return the ids that an environment names beforehand; [] where it names none."""
+    """Return the agent ids that an environment declares before a reset; [] if it declares none."""
     for name in ("possible_agents", "observation_spaces", "agents", "_agent_ids"):
-        found = getattr(env, name, None)
-        if isinstance(found, Iterable) and not isinstance(found, str) and len(list(found)):
-            return sorted(found, key=str) if isinstance(found, set) else list(found)
+        ids = getattr(env, name, None)
+        if isinstance(ids, Iterable) and not isinstance(ids, str) and len(list(ids)):
+            return sorted(ids, key=str) if isinstance(ids, set) else list(ids)
     return []
 
 
@@ -321,7 +323,7 @@ def _name_of(agent: Hashable) -> str:
 
 
 def _blank(space: spaces.Space[Any]) -> Any:
-    """Return the value of a space that is nearest to zeros."""
+    """Return the value of a space that is closest to zero."""
     if isinstance(space, spaces.Dict):
         return {key: _blank(part) for key, part in space.spaces.items()}
     if isinstance(space, spaces.Tuple):

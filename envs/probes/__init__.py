@@ -1,32 +1,31 @@
-"""Probes: tiny environments whose values can be worked out by hand, for telling what a learner
-does wrong.
+"""Probes: tiny environments with exact known values, to diagnose errors in a learning algorithm.
 
-A probe is made for one mistake. A learner that does not make it comes out at the exact values of
-``answer``, within ``tolerance``, in ``budget`` env steps; one that makes it cannot.
+Each probe tests for one kind of error. A correct learner reaches the exact values of ``answer``,
+within ``tolerance``, in ``budget`` env steps. A learner with this error cannot reach them.
 
-| probe | about | a learner fails it that |
+| probe | scenario | fails for a learner that |
 |---|---|---|
-| ``probe_p01_v0`` | constant rewards, one for each | mixes the rewards, or goes on at the end |
-| ``probe_p02_v0`` | the reward is shown | does not look |
-| ``probe_p03_v0`` | the reward comes one step later | does not discount, or goes on at the end |
-| ``probe_p04_v0`` | equal observations, other tasks | shares a policy without telling who plays |
-| ``probe_p05_v0`` | the right action is shown | does not learn from its advantages |
-| ``probe_p06_v0`` | all 15 masks of four actions | loses or ignores a mask anywhere |
-| ``probe_p07_v0`` | one agent's action pays the other | pays one agent for another's reward |
-| ``probe_p08_v0`` | the other sees what one is paid | has a central critic that sees its own view |
-| ``probe_p09_v0`` | a time limit beside an end | takes the one for the other |
-| ``probe_p10_v0`` | agents that end early | learns from the dead |
-| ``probe_p11_v0`` | unlike observations and actions | takes the agents for alike |
-| ``probe_p12_v0`` | in turns: pay comes with the reply | loses what is paid in between |
-| ``probe_p13_v0`` | in turns: pay before the first move | credits it to a move |
-| ``probe_p14_v0`` | a cue to be remembered | has no memory, or one that outlives episodes |
-| ``probe_p15_v0`` | rewards 1, 10 and 100 | loses account of who got what |
-| ``probe_p16_v0`` | one legal action | learns where there is nothing to choose |
-| ``probe_p17_v0`` | all advantages are equal | divides by their spread of 0 |
+| ``probe_p01_v0`` | a constant reward per agent | mixes rewards, or bootstraps past termination |
+| ``probe_p02_v0`` | the observation shows the reward | ignores the observation |
+| ``probe_p03_v0`` | the reward comes one step later | discounts or bootstraps wrongly |
+| ``probe_p04_v0`` | equal observations, different tasks | shares a policy without agent ids |
+| ``probe_p05_v0`` | the observation shows the best action | does not use its advantages |
+| ``probe_p06_v0`` | all 15 masks of four actions | loses or ignores a mask |
+| ``probe_p07_v0`` | one agent's action pays the other | gives rewards to the wrong agent |
+| ``probe_p08_v0`` | only the other agent sees the reward | gives its critic a local view |
+| ``probe_p09_v0`` | truncation and termination | confuses truncation with termination |
+| ``probe_p10_v0`` | agents that terminate early | learns from terminated agents |
+| ``probe_p11_v0`` | agents with different spaces | assumes identical agents |
+| ``probe_p12_v0`` | turn-based: the reply brings the reward | loses rewards between own moves |
+| ``probe_p13_v0`` | turn-based: reward before the first move | credits this reward to a move |
+| ``probe_p14_v0`` | a cue to remember | has no memory, or keeps it across episodes |
+| ``probe_p15_v0`` | rewards 1, 10 and 100 | assigns rewards to wrong agents |
+| ``probe_p16_v0`` | one legal action | changes the policy although no choice exists |
+| ``probe_p17_v0`` | all advantages are equal | divides by their standard deviation of 0 |
 | ``probe_p18_v0`` | rock-paper-scissors, one step | cannot learn against a frozen opponent |
 
-The idea is Andy Jones's (Debugging Reinforcement Learning, 2021) and bsuite's (Osband et al.,
-2020). ``parallel_env``, ``env`` and ``raw_env`` take the probe's name.
+The idea is from Andy Jones (Debugging Reinforcement Learning, 2021) and bsuite (Osband et al.,
+2020). ``parallel_env``, ``env`` and ``raw_env`` take the name of a probe.
 """
 
 from __future__ import annotations
@@ -90,7 +89,7 @@ PROBES: dict[str, type[Probe]] = {
         *(Accounts, OneLegal, EqualAdvantages, RockPaperScissors),
     )
 }
-"""The probes by name."""
+"""All probes by name."""
 
 
 # --- PettingZoo ----------------------------------------------------------------------------------
@@ -104,15 +103,15 @@ def _rules(name: str, kwargs: dict[str, Any]) -> Probe:
 
 
 def parallel_env(name: str, render_mode: str | None = None, **kwargs: Any) -> ParallelShell:
-    """Return a probe in which all act at once, as a PettingZoo ParallelEnv."""
+    """Return a probe with simultaneous actions, as a PettingZoo ParallelEnv."""
     rules = _rules(name, kwargs)
     if not rules.simultaneous:
-        raise ValueError(f"{name} is played in turns: it has env() and raw_env() only")
+        raise ValueError(f"{name} is turn-based; call env() or raw_env()")
     return ParallelShell(rules, render_mode, kwargs)
 
 
 def raw_env(name: str, render_mode: str | None = None, **kwargs: Any) -> AECEnv:
-    """Return a probe as a PettingZoo AECEnv, without the wrapper that checks the order of calls."""
+    """Return a probe as a PettingZoo AECEnv, without the wrapper that checks the call order."""
     return TurnShell(_rules(name, kwargs), render_mode, kwargs)
 
 

@@ -1,4 +1,4 @@
-"""The base of all probes: rules of which a subclass names sizes, observations and rewards."""
+"""Base class of all probes. A subclass defines sizes, observations and rewards."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ ILLEGAL_REWARD = -100.0
 
 @dataclass
 class ProbeState:
-    """B episodes of a probe between two steps."""
+    """State of B episodes of a probe between two steps."""
 
-    t: Array  # int64 [B] steps since the episode began
-    drawn: Array  # int64 [B, D] what chance decided at the start
-    played: Array  # int64 [B, N] each agent's last action; -1 before its first
+    t: Array  # int64 [B] steps since the start of the episode
+    drawn: Array  # int64 [B, D] random draws at the start of the episode
+    played: Array  # int64 [B, N] last action of each agent; -1 before its first action
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The right values and actions, in K situations that are the rows of a state."""
+    """The correct values and actions in K situations, which are the rows of ``state``."""
 
     state: ProbeState
-    value: Array  # float64 [K, N] of the best play; NaN where nothing is said
-    best: Array  # int64 [K, N] the best action; -1 where the agent does not act, or all are equal
-    masked: Array | None = None  # float64 [K, N] of critics that see the mask; None: as value
+    value: Array  # float64 [K, N] value of the best play; NaN if undefined
+    best: Array  # int64 [K, N] best action; -1 if the agent does not act, or all actions are equal
+    masked: Array | None = None  # float64 [K, N] for critics that see the mask; None: as ``value``
 
 
 class Probe(ABC):
-    """The rules of a probe: a subclass names sizes, observations and rewards.
+    """The rules of a probe. A subclass defines sizes, observations and rewards.
 
-    Illegal actions under "penalise" cost 100. The global state is all agents' features together,
-    unless the probe says otherwise.
+    Under "penalise" an illegal action pays -100. By default the global state is the features of all
+    agents, concatenated.
 
     Args:
-        illegal: what an action outside the mask does: "penalise" or "raise".
+        illegal: reaction to an action outside the mask: "penalise" or "raise".
     """
 
     name: str
@@ -57,14 +57,14 @@ class Probe(ABC):
     simultaneous = True
     max_cycles: int | None = None
 
-    features: tuple[int, ...] = (1, 1)  # of each agent's observation, F
-    actions: tuple[int, ...] = (2, 2)  # of each agent, A
-    lengths: tuple[int, ...] = (1, 1)  # steps after which each agent's episode ends
-    draws: tuple[int, ...] = ()  # chance moves at the start: one of 0 .. k - 1 for each k
+    features: tuple[int, ...] = (1, 1)  # F of each agent's observation
+    actions: tuple[int, ...] = (2, 2)  # A of each agent
+    lengths: tuple[int, ...] = (1, 1)  # steps until each agent terminates
+    draws: tuple[int, ...] = ()  # random draws at the start: one of 0 .. k - 1 for each k
     largest = 1.0  # features lie in -largest .. largest
 
-    budget: int = 10_000  # env steps in which the answer must come out
-    tolerance: tuple[float, ...] = (0.1, 0.1)  # of each agent's values
+    budget: int = 10_000  # env steps after which a learner must reach the answer
+    tolerance: tuple[float, ...] = (0.1, 0.1)  # for each agent's values
 
     def __init__(self, *, illegal: Literal["penalise", "raise"] = "penalise") -> None:
         self.illegal: Literal["penalise", "raise"] = one_of(
@@ -73,18 +73,18 @@ class Probe(ABC):
 
     @property
     def identity(self) -> str:
-        """Equal for rules that play alike."""
+        """Return a text that is equal for equal rules."""
         settings = {key: value for key, value in vars(self).items() if key != "illegal"}
         return f"{self.name} {settings}"
 
-    # A subclass writes these.
+    # Methods for subclasses.
 
     def obs(self, state: ProbeState) -> list[Array]:
-        """Return each agent's features, [B, F]. Default: 1."""
+        """Return the features of each agent, [B, F]. Default: 1."""
         return [np.ones((len(state.t), size)) for size in self.features]
 
     def legal(self, state: ProbeState) -> list[Array]:
-        """Return each agent's legal actions, [B, A]. Default: all."""
+        """Return the legal actions of each agent, [B, A]. Default: all."""
         return [np.ones((len(state.t), size), dtype=np.int8) for size in self.actions]
 
     @abstractmethod
@@ -93,9 +93,9 @@ class Probe(ABC):
 
     @abstractmethod
     def answer(self, gamma: float = 0.9) -> Answer:
-        """Return the right values and actions under discount ``gamma``."""
+        """Return the correct values and actions under discount ``gamma``."""
 
-    # The rest follows.
+    # Methods derived from these.
 
     def observation_space(self, agent: str) -> spaces.Dict:
         i = self.agents.index(agent)
@@ -110,26 +110,28 @@ class Probe(ABC):
         return spaces.Box(-self.largest, self.largest, (size,), np.float32)
 
     def start(self, rngs: Sequence[np.random.Generator]) -> ProbeState:
-        # One by one: the same numbers as of all highs at once, in half the time.
+        # One call per number: the same numbers as with a single call, in half the time.
         drawn = [[rng.integers(high) for high in self.draws] for rng in rngs]
         return self.situations([0] * len(rngs), drawn)
 
     def starts(self) -> tuple[ProbeState, Array]:
-        """Return the states that episodes begin in, one for all that chance can decide, equally
-        likely: float64 [K]."""
+        """Return all K initial states and their probabilities float64 [K].
+
+        There is one state for each combination of the random draws; all are equally likely.
+        """
         drawn = np.array(list(itertools.product(*map(range, self.draws))))  # [K, D]
         return self.situations([0] * len(drawn), drawn), np.full(len(drawn), 1 / len(drawn))
 
     def situations(
         self, t: Sequence[int] | Array, drawn: Any = None, played: Any = None
     ) -> ProbeState:
-        """Return a state of len(t) rows; left out, chance decided 0 and nothing was played (-1)."""
+        """Return a state of len(t) rows. Default: draws of 0, and no action yet (-1)."""
         b, n = len(t), len(self.agents)
-        given = np.zeros((b, len(self.draws))) if drawn is None else drawn
+        draws = np.zeros((b, len(self.draws))) if drawn is None else drawn
         moves = np.full((b, n), -1) if played is None else played
         return ProbeState(
             t=np.array(t, dtype=np.int64),
-            drawn=np.array(given, dtype=np.int64).reshape(b, len(self.draws)),
+            drawn=np.array(draws, dtype=np.int64).reshape(b, len(self.draws)),
             played=np.array(moves, dtype=np.int64),
         )
 
@@ -173,7 +175,7 @@ class Probe(ABC):
         return np.concatenate(self.obs(state), axis=1).astype(np.float32)
 
     def render(self, state: ProbeState, info: dict[str, Array], mode: str) -> Any:
-        """Return one line: the step, the chance moves, the last actions."""
+        """Return one line: the step, the random draws and the last actions."""
         parts = [f"{self.name} step {state.t[0]}"]
         if self.draws:
             parts.append("drawn " + " ".join(map(str, state.drawn[0])))
@@ -194,7 +196,7 @@ class Probe(ABC):
 
 
 def annuity(gamma: float, steps: Array | int) -> Any:
-    """Return the value of a reward of 1 in each of ``steps`` steps."""
+    """Return the discounted sum of a reward of 1 in each of ``steps`` steps."""
     return (1 - gamma**steps) / (1 - gamma)
 
 

@@ -1,4 +1,4 @@
-"""Probes of several steps: discounts, ends and cuts, agents that end early, memory, sums."""
+"""Probes of several steps: discount, termination, truncation, early ends, memory, sums."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["Accounts", "CutOrEnd", "Death", "LaterReward", "Memory"]
 
 
 class LaterReward(Probe):
-    """P3: two steps, nothing in the first, o and -o in the last; o = -1 or 1 and the step are
-    shown. V0(first) = 0.9 o, V0(last) = o; V1 = -V0.
+    """P3: two steps; the first pays 0 and the last pays o to agent 0 and -o to agent 1. Both see
+    the step and o = -1 or 1. V0(first) = 0.9 o, V0(last) = o; V1 = -V0.
 
-    Catches a discount that is not applied, or applied once too often, an end taken for a cut, and
-    rewards mixed between agents.
+    Catches a discount that is missing or applied once too often, a termination that is treated as
+    truncation, and rewards mixed between agents.
     """
 
     name = "probe_p03_v0"
@@ -41,13 +41,14 @@ class LaterReward(Probe):
 
 
 class CutOrEnd(Probe):
-    """P9: four steps, then agent 0 is cut by the time limit, and agent 1's episode ends.
+    """P9: four steps, then agent 0 is truncated by the time limit and agent 1 terminates.
 
-    Agent 0 sees 0, 1, 1, 1, at last 1, and is paid 0, 1, 1, 1: 1 is worth 1 / (1 - gamma), so
-    V0 = 9, 10, 10, 10. Agent 1 sees the step and is paid 1: V1 = 3.439, 2.71, 1.9, 1. Catches a cut
-    taken for an end, an end taken for a cut, and a bootstrap from the observation after the reset
-    (which is 0, worth 9). The global state is agent 0's observation: the step in it would make
-    the state at the cut one that is never learned about.
+    Agent 0 sees 0, 1, 1, 1 and finally 1, and is paid 0, 1, 1, 1. Observation 1 is worth
+    1 / (1 - gamma), so V0 = 9, 10, 10, 10. Agent 1 sees the step number and is paid 1:
+    V1 = 3.439, 2.71, 1.9, 1. Catches a truncation treated as termination, a termination treated as
+    truncation, and a bootstrap from the observation after the reset (which is 0, worth 9). The
+    global state is agent 0's observation. With the step number, the final state would never occur
+    in training.
     """
 
     name = "probe_p09_v0"
@@ -73,10 +74,11 @@ class CutOrEnd(Probe):
 
 
 class Death(Probe):
-    """P10: each is paid 1 a step; agent 0's episode ends after two steps, agent 1's after four.
+    """P10: each agent is paid 1 per step; agent 0 terminates after two steps, agent 1 after four.
 
-    V0 = 1.9, 1; V1(0) = 3.439; returns are exactly 2 and 4, transitions exactly 2 and 4. Catches
-    learning from the dead, an end taken for a cut, and rewards mixed between agents.
+    V0 = 1.9, 1; V1(0) = 3.439. Returns are exactly 2 and 4, with exactly 2 and 4 transitions.
+    Catches learning from terminated agents, a termination treated as truncation, and rewards mixed
+    between agents.
     """
 
     name = "probe_p10_v0"
@@ -93,25 +95,26 @@ class Death(Probe):
     def answer(self, gamma: float = 0.9) -> Answer:
         t = np.arange(4)
         value = np.stack([annuity(gamma, np.maximum(2 - t, 0)), annuity(gamma, 4 - t)], axis=1)
-        value[2:, 0] = np.nan  # the dead are worth nothing said
+        value[2:, 0] = np.nan  # undefined after termination
         return self._answer(self.situations(t), value)
 
 
 STEPS_BACK_BY_ONE = 2**128 - 1
-"""PCG64 counts modulo 2**128."""
+"""Advance that steps a PCG64 generator back by one; PCG64 counts modulo 2**128."""
 
 
 class Memory(Probe):
-    """P14: a cue, -1 or 1, is shown in the first step, nothing in the next three; in the fifth the
-    agent says which it was, and is paid 1 or -1. Each agent has a cue of its own.
+    """P14: the first step shows a cue, -1 or 1, and the fifth step pays 1 for repeating it, -1
+    otherwise. Each agent has its own cue. The steps in between show nothing.
 
-    With a memory the return is 1; without, 0. ``cue="last"`` asks for the cue of the episode
-    before, and shows the new one once that is answered: the return is 0, unless a memory outlives
-    episodes. Catches recurrent state that is not kept, not trained through, or not reset.
+    With a memory the return is 1, without it 0. ``cue="last"`` asks in the first step for the cue
+    of the previous episode, and shows the new cue in the last step. The return is then 0, unless
+    the memory persists across episodes. Catches recurrent state that is not kept, not trained
+    through, or not reset.
 
     Args:
-        cue: which is asked for: the episode's "own", or the "last" episode's.
-        illegal: what an action outside the mask does: "penalise" or "raise".
+        cue: the requested cue: the "own" cue of the episode, or that of the "last" episode.
+        illegal: reaction to an action outside the mask: "penalise" or "raise".
     """
 
     name = "probe_p14_v0"
@@ -127,13 +130,16 @@ class Memory(Probe):
     ) -> None:
         super().__init__(illegal=illegal)
         self.cue = one_of("cue", cue, ("own", "last"))
-        self.draws = (2,) * 4  # the cues of this episode, and those of the one before
+        self.draws = (2,) * 4  # cues of this episode, cues of the previous episode
         self.asked_at = 4 if self.cue == "own" else 0
         self.shown_at = 4 - self.asked_at
 
     def start(self, rngs: Sequence[np.random.Generator]) -> ProbeState:
-        """Each generator draws one number; it alone outlives an episode, so that stepping it back
-        tells what it drew for the one before."""
+        """Draw the cues of this and of the previous episode.
+
+        Each generator draws one number per episode. Only the generator persists across episodes,
+        so it is stepped back by one to repeat the previous number.
+        """
         numbers = []
         for rng in rngs:
             rng.bit_generator.advance(STEPS_BACK_BY_ONE)  # type: ignore[attr-defined]
@@ -156,7 +162,7 @@ class Memory(Probe):
         return np.column_stack([super().global_state(state), state.t / 5]).astype(np.float32)
 
     def answer(self, gamma: float = 0.9) -> Answer:
-        """Return no values: critics without a memory do not know the cue."""
+        """Return no values (NaN), because a critic without memory does not know the cue."""
         drawn = np.array([[a, b, 0, 0] for a in range(2) for b in range(2)])
         best = drawn[:, :2] if self.cue == "own" else None
         return self._answer(self.situations([self.asked_at] * 4, drawn), np.nan, best)
@@ -165,8 +171,8 @@ class Memory(Probe):
 class Accounts(Probe):
     """P15: five steps; three agents are paid 1, 10 and 100 in each. Returns 5, 50 and 500.
 
-    Whatever the rollouts and whoever shares a policy: the sum over agents, over policies and the
-    team's return are 555. Catches episodes that lose what was paid before a rollout's end.
+    The sum over agents, the sum over policies and the team return are 555, for any rollout length
+    and any sharing of policies. Catches accounting that loses rewards at the end of a rollout.
     """
 
     name = "probe_p15_v0"

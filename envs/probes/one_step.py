@@ -1,4 +1,4 @@
-"""Probes of one step: values, actions, masks, who gets which reward."""
+"""Probes of one step: values, actions, masks and rewards per agent."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 class ConstantReward(Probe):
     """P1: one step, rewards 1 and -2. V = (1, -2).
 
-    Catches rewards mixed between agents, and an end that is taken for a cut (V would be
+    Catches rewards mixed between agents, and a termination treated as truncation (V would be
     r / (1 - gamma) = 10, -20).
     """
 
@@ -44,9 +44,9 @@ class ConstantReward(Probe):
 
 
 class ShownReward(Probe):
-    """P2: one step; both see o = -1 or 1, and are paid o and -o. V0(o) = o, V1(o) = -o.
+    """P2: one step; both agents see o = -1 or 1 and are paid o and -o. V0(o) = o, V1(o) = -o.
 
-    Catches a critic that does not look, and rewards mixed between agents.
+    Catches a critic that ignores the observation, and rewards mixed between agents.
     """
 
     name = "probe_p02_v0"
@@ -63,10 +63,10 @@ class ShownReward(Probe):
 
 
 class WhoPlays(Probe):
-    """P4: one step, nothing to see; agent 0 is paid 1 for action 0, agent 1 for action 1.
+    """P4: one step; agent 0 is paid 1 for action 0, agent 1 for action 1.
 
-    The best actions are (0, 1), V = (1, 1). A policy that both share and that is not told which of
-    them it plays gets 1/2 each on average. Catches that, and zeroed advantages.
+    Observations are constant. The best actions are (0, 1), V = (1, 1). A shared policy without
+    agent ids gets only 1/2 per agent on average. Catches such sharing, and zeroed advantages.
     """
 
     name = "probe_p04_v0"
@@ -79,11 +79,11 @@ class WhoPlays(Probe):
 
 
 class BitOrOpposite(Probe):
-    """P5: one step; each agent sees a bit of its own. Agent 0 is paid 1 for the action equal to its
-    bit, agent 1 for the other one. V = (1, 1) in all four situations.
+    """P5: one step; each agent sees a random bit, agent 0 is paid 1 for the action equal to its
+    bit, agent 1 for the opposite action. V = (1, 1) in all four situations.
 
-    Catches zeroed advantages, and a policy that does not look. One update of it shows whether all
-    parameters learn (P19): a frozen random encoder solves all of these probes.
+    Catches zeroed advantages, and a policy that ignores its observation. One update on this probe
+    also shows whether all parameters learn (P19); a frozen random encoder solves all these probes.
     """
 
     name = "probe_p05_v0"
@@ -104,13 +104,13 @@ FIFTEEN = np.array([[k >> a & 1 for a in range(4)] for k in range(1, 16)], np.in
 
 
 class FifteenMasks(Probe):
-    """P6: one step, nothing to see but the mask: each agent gets one of the 15 non-empty masks of
-    four actions, drawn. Action k pays k; illegal actions pay -100.
+    """P6: one step; each agent gets one of the 15 non-empty masks of four actions at random.
+    Action k pays k, and illegal actions pay -100. Observations are constant except for the mask.
 
-    The best is the highest legal action, on average 34/15 = 2.2667; uniform legal play gets 1.5.
-    Critics that do not see the mask: V = 34/15; that do: V = the highest legal action. Catches a
-    mask that is ignored in play, and one that is lost between play and training (ratios are not 1
-    before the first optimiser step).
+    The best action is the highest legal one; it pays 34/15 = 2.2667 on average. Uniform legal play
+    gets 1.5. Critics without the mask: V = 34/15. Critics with the mask: V = the highest legal
+    action. Catches a mask that is ignored in play, and a mask that is lost between play and
+    training (ratios differ from 1 before the first optimizer step).
     """
 
     name = "probe_p06_v0"
@@ -131,15 +131,16 @@ class FifteenMasks(Probe):
 
 
 class Credit(Probe):
-    """P7: one step; action 0 of agent 0 pays it 1, its action 1 pays agent 1 two.
+    """P7: one step; action 0 of agent 0 pays 1 to agent 0, its action 1 pays 2 to agent 1.
 
-    ``reward="own"``: action 0, returns (1, 0). ``reward="team"``, where each is paid the mean:
-    action 1, returns (1, 1), of what the two earned (0, 2). Catches rewards that leak from agent to
-    agent, and zeroed advantages. Agent 1's actions change nothing.
+    With ``reward="own"`` the best is action 0, with returns (1, 0). With ``reward="team"`` each
+    agent gets the mean of both rewards. The best is then action 1: it earns (0, 2) and returns
+    (1, 1). Catches rewards that leak between agents, and zeroed advantages. The actions of agent 1
+    have no effect.
 
     Args:
-        reward: each agent its "own", or both the "team"'s mean.
-        illegal: what an action outside the mask does: "penalise" or "raise".
+        reward: "own": each agent gets its own reward; "team": both get the mean.
+        illegal: reaction to an action outside the mask: "penalise" or "raise".
     """
 
     name = "probe_p07_v0"
@@ -166,11 +167,11 @@ class Credit(Probe):
 
 
 class OtherSees(Probe):
-    """P8: one step; agent 0 is paid o = -1 or 1, which agent 1 alone sees; agent 1 is paid nothing.
+    """P8: one step; agent 0 is paid o = -1 or 1, which only agent 1 sees; agent 1 is paid 0.
 
-    A central critic: V0 = o, V1 = 0. One that sees its own view only: V0 = 0. Catches the latter
-    where the former is meant, and rewards mixed between agents. What agent 1 sees must not move the
-    actor of agent 0.
+    With a central critic V0 = o and V1 = 0. With a local critic V0 = 0. Catches a local critic
+    used in place of a central one, and rewards mixed between agents. Agent 1's observation must
+    not affect the actor of agent 0.
     """
 
     name = "probe_p08_v0"
@@ -187,11 +188,11 @@ class OtherSees(Probe):
 
 
 class UnlikeAgents(Probe):
-    """P11: one step; agent 0 sees one of 2 things and has 2 actions, agent 1 one of 5 and 3.
+    """P11: one step; agent 0 has 2 observations and 2 actions, agent 1 has 5 and 3.
 
-    Each is paid 1 for the action that is the thing's number, modulo 3. Returns 1 and 1.
+    Each agent is paid 1 for the action equal to its observation's number modulo 3. Returns 1 and 1.
 
-    Catches learners that take agents for alike, and zeroed advantages.
+    Catches learners that assume identical agents, and zeroed advantages.
     """
 
     name = "probe_p11_v0"
@@ -211,10 +212,10 @@ class UnlikeAgents(Probe):
 
 
 class OneLegal(Probe):
-    """P16: one step; one of four actions is legal, drawn, and pays 1 or -1 by another draw.
+    """P16: one step; one of four actions is legal, and it pays 1 or -1. Both are drawn at random.
 
-    Log-probability, entropy, KL and the gradient of all logits are exactly 0, ratios are 1: the
-    actor must not move, whatever the advantages. Catches a mask that is lost in training.
+    Log-probability, entropy, KL and the gradient of all logits are exactly 0, and ratios are 1. The
+    actor must not change, for any advantages. Catches a mask that is lost in training.
     """
 
     name = "probe_p16_v0"
@@ -233,10 +234,10 @@ class OneLegal(Probe):
 
 
 class EqualAdvantages(Probe):
-    """P17: one agent, one step, nothing to see, reward 1: all advantages are equal.
+    """P17: one agent, one step, a constant observation and reward 1: all advantages are equal.
 
-    Normalised they are 0: the actor must not move, nothing may become NaN, nor in a batch of one.
-    Catches the division by a spread of 0.
+    Normalized advantages are 0. The actor must not change and no value may become NaN, even in a
+    batch of one. Catches the division by a standard deviation of 0.
     """
 
     name = "probe_p17_v0"
@@ -259,8 +260,8 @@ ROCK, PAPER, SCISSORS = range(3)
 class RockPaperScissors(Probe):
     """P18: one step of rock (0), paper (1), scissors (2): 1 to the winner, -1 to the loser.
 
-    Against a policy that is frozen and plays rock, agent 0 must come to play paper, and the frozen
-    policy's weights must stay as they are, byte for byte.
+    Against a frozen policy that plays rock, agent 0 must learn to play paper. The weights of the
+    frozen policy must stay unchanged, byte for byte.
     """
 
     name = "probe_p18_v0"

@@ -1,4 +1,4 @@
-"""Probes played in turns: rewards that come between an agent's moves, or before its first."""
+"""Turn-based probes: rewards between an agent's moves, or before its first move."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ __all__ = ["EarlyGift", "ReplyPays"]
 
 
 class ReplyPays(Probe):
-    """P12, in turns: agent 0 plays a; agent 1 replies with ``replies`` moves, and the last of them
-    pays 2a - 1 to agent 0 and 1 - 2a to agent 1.
+    """P12: turn-based; agent 0 plays a, agent 1 makes ``replies`` moves, and the last move pays
+    2a - 1 to agent 0 and 1 - 2a to agent 1.
 
-    The best a is 1: V0 = 1, not discounted however many moves the other makes in between, for an
-    agent's time is its own decisions. Rewards sum to exactly 0; agent 0 has one transition, agent 1
-    ``replies``. Catches rewards lost, or discounted, between own decisions.
+    The best a is 1: V0 = 1. The moves of agent 1 do not discount it, because an agent's time
+    counts its own decisions only. Rewards sum to exactly 0. Agent 0 has one transition, agent 1 has
+    ``replies``. Catches rewards that are lost, or discounted, between own decisions.
 
     Args:
-        replies: moves of agent 1, 1 or 2.
-        illegal: what an action outside the mask does: "penalise" or "raise".
+        replies: number of moves of agent 1, 1 or 2.
+        illegal: reaction to an action outside the mask: "penalise" or "raise".
     """
 
     name = "probe_p12_v0"
@@ -34,7 +34,7 @@ class ReplyPays(Probe):
     ) -> None:
         super().__init__(illegal=illegal)
         if replies not in (1, 2):
-            raise ValueError(f"replies={replies!r}: give 1 or 2")
+            raise ValueError(f"replies={replies!r}: pass 1 or 2")
         self.replies = replies
         self.lengths = (1 + self.replies,) * 2
 
@@ -52,7 +52,7 @@ class ReplyPays(Probe):
         return np.stack([reward, -reward], axis=1)
 
     def answer(self, gamma: float = 0.9) -> Answer:
-        """Return the values after a = 1, which agent 1 meets, and the best actions."""
+        """Return the values if agent 0 plays a = 1, and the best actions."""
         t = np.arange(1 + self.replies)
         value = np.full((len(t), 2), np.nan)
         value[0, 0] = 1
@@ -63,11 +63,11 @@ class ReplyPays(Probe):
 
 
 class EarlyGift(Probe):
-    """P13, in turns: agent 0 moves, and agent 1, which has not moved yet, is given 0.5; then
-    agent 1 moves and is paid 1.
+    """P13: turn-based; agent 0 moves, agent 1 gets 0.5 before its first move, then agent 1 moves
+    and is paid 1.
 
-    Agent 1's return is 1.5, and V1 = 1: what came before its first move is in its return and in no
-    transition. Catches learners that credit it to a move (V1 = 1.5, or V0 = 0.5).
+    The return of agent 1 is 1.5 and V1 = 1: a reward before an agent's first move belongs to its
+    return and to no transition. Catches learners that credit it to a move (V1 = 1.5 or V0 = 0.5).
     """
 
     name = "probe_p13_v0"

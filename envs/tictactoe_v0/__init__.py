@@ -1,49 +1,51 @@
-"""tictactoe_v0: three in a row, and with other arguments any m,n,k game.
+"""tictactoe_v0: three in a row; arguments make it any m,n,k game.
 
-Two players put stones on empty fields in turn, ``player_1`` first. Who first has ``line`` stones in
-a row, a column or a diagonal wins; a full board without such a line is a draw. The default is
-tic-tac-toe: 3 x 3 fields, lines of 3. ``size=5, line=4`` is a larger game, ``size=15, line=5``
-gomoku without its extra rules.
+Two players place stones on empty fields in turn; ``player_1`` starts. The first player with
+``line`` stones in a row, a column or a diagonal wins. A full board without a winning line is a
+draw. The default is tic-tac-toe: 3 x 3 fields, lines of 3. ``size=5, line=4`` is a larger game.
+``size=15, line=5`` is gomoku without its extra rules.
 
-| | of tictactoe_v0 |
+| property | value |
 |---|---|
-| agents | ``player_1`` (crosses), ``player_2`` (noughts), one at a time |
-| actions | Discrete(R C): the field to put a stone on |
-| action mask | the empty fields; all zero for who does not move, and once the game is over |
-| observation | float32 [R, C, 2] of 0 and 1: own stones, the other's stones |
-| episode | until a line, a full board or an illegal move: ends by termination |
+| agents | ``player_1`` (crosses), ``player_2`` (noughts); one acts at a time |
+| actions | Discrete(R C): the field on which to place a stone |
+| action mask | the empty fields; all zero for the waiting player, and after the end |
+| observation | float32 [R, C, 2] of 0 and 1: own stones, the other player's stones |
+| episode | ends by termination: at a line, a full board or an illegal move |
 
-R and C are rows and columns of ``size``; field number row * C + column, row by row from the top
-left. (PettingZoo's own tictactoe counts column by column: the same game on a square board.)
+R and C are the rows and columns of ``size``. The number of a field is row * C + column, counted
+from the top left. (PettingZoo's tictactoe counts column by column: the same game on a square
+board.)
 
-| reward, in the step that ends the game | the player that moved | the other |
+| reward in the step that ends the game | player that moved | other player |
 |---|--:|--:|
 | completed a line | +1 | -1 |
 | filled the board | 0 | 0 |
 | moved illegally (under "penalise") | -1 | 0 |
 
-All other steps pay 0. Who loses is paid in the other's step: in PettingZoo's loop ``last()`` gives
-the loser its -1 together with the termination. In an episode without an illegal move the two
-rewards add up to 0.
+All other steps pay 0. A losing player gets its -1 in the winner's step: in PettingZoo's loop,
+``last()`` returns this -1 together with the termination. Without an illegal move the two returns
+add up to 0.
 
-**Global state.** Float32 [2 R C + 2]: stones of player_1, stones of player_2, then one-hot who
-moves (zeros once the game is over).
+**Global state.** Float32 [2 R C + 2]: stones of player_1, stones of player_2, then the player to
+move as a one-hot (zeros after the end of the game).
 
-**Info** (0 or 1, of this step, 0 at reset; counted at the player that moved): moves; won, it
-completed a line; drawn, it filled the board without one; illegal_actions. Summed over an episode
-and both players, moves is its length and drawn the number of draws.
+**Info.** Each value is 0 or 1 and refers to this step; it is 0 at reset. A value is set only for
+the player that moved. moves: it moved. won: it completed a line. drawn: it filled the board without
+a line. illegal_actions: its move was illegal. Summed over an episode and both players, moves is the
+length of the game and drawn is the number of draws.
 
-**Illegal actions**, fields that are taken, under "penalise" end the game: the offender gets -1, the
-other 0. No stone is put. That is PettingZoo's custom in its classic games.
+**Illegal actions** (occupied fields): under "penalise" the game ends without placing a stone. The
+player that moved gets -1 and the other player 0, as in PettingZoo's classic games.
 
-There is no chance in the rules: what differs between episodes is what the players do.
+The rules are deterministic: episodes differ only by the players' moves.
 
 **Known answers.** On 3 x 3 fields there are 255,168 different games and 5,478 different positions,
-the empty board included; between perfect players every game is a draw. Of games between uniformly
-random players, player_1 wins 58.49 % (737 / 1260), player_2 28.81 % (121 / 420), and 12.70 % (8 /
-63) are drawn. Perfect and random players are in ``corral.envs.tictactoe_v0.baselines``.
+including the empty board. Between perfect players every game is a draw. Between uniformly random
+players, player_1 wins 58.49 % (737 / 1260), player_2 wins 28.81 % (121 / 420), and 12.70 % (8 / 63)
+are drawn. The module ``corral.envs.tictactoe_v0.baselines`` has perfect and random players.
 
-Version history: v0, the first.
+Version history: v0, the first version.
 """
 
 from __future__ import annotations

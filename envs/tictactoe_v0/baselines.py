@@ -1,14 +1,13 @@
-"""Reference players of tictactoe_v0: random, and perfect.
+"""Reference players of tictactoe_v0: random and perfect.
 
-The perfect player knows the value of every position, by minimax over all of them (Zermelo, 1913),
-and plays a move of the best one. Of winning moves it takes those that win soonest, of losing ones
-those that lose latest; among equals it draws with ``rng``, or takes the first when it plays
-greedily.
+The perfect player knows the minimax value of every position (Zermelo, 1913) and plays a move with
+the highest value. It prefers early wins and late losses. Among equal moves it draws with ``rng``;
+with ``deterministic=True`` it takes the first.
 
-Positions are worked out once for each size and line, move by move: all that can come up after n
-moves from those after n - 1, then their values backwards. 3 x 3 fields have 4,520 positions with a
-move to make (0.1 s), 3 x 4 some 100,000 (1 s), 4 x 4 ten million: boards of more than
-``LARGEST_BOARD`` fields raise InfeasibleError.
+The positions are computed once for each size and line. The forward pass collects the positions
+after each move; the backward pass computes their values. 3 x 3 fields have 4,520 positions with a
+legal move (0.1 s), 3 x 4 fields about 100,000 (1 s), and 4 x 4 fields ten million. A board of more
+than ``LARGEST_BOARD`` fields raises InfeasibleError.
 """
 
 from __future__ import annotations
@@ -29,50 +28,51 @@ from corral.errors import InfeasibleError
 __all__ = ["LARGEST_BOARD", "Perfect", "Solution", "players_of", "solved"]
 
 LARGEST_BOARD = 12
-"""Fields of the largest board that is worked out: there are at most 3**12 positions on it."""
+"""Maximum number of fields for perfect play; such a board has at most 3**12 positions."""
 
 
 @dataclass(frozen=True)
 class Solution:
-    """Every position with a move to make, P of them, and what it is worth to who moves.
+    """All P positions with a legal move, and their values for the player to move.
 
-    The number of a position is the sum, over fields with a stone, of 3**field * 1 where it is
-    player_1's and 3**field * 2 where it is player_2's.
+    The number of a position is a sum over fields with a stone: 3**field * 1 for a stone of
+    player_1, and 3**field * 2 for a stone of player_2.
     """
 
     position: Array  # int64 [P] ascending
-    value: Array  # int64 [P] +1 won, 0 drawn, -1 lost for the player to move
+    value: Array  # int64 [P] +1 won, 0 drawn, -1 lost, for the player to move
     best: Array  # bool [P, R C] the best moves
 
 
 @functools.lru_cache(maxsize=8)
 def solved(rows: int, columns: int, line: int) -> Solution:
-    """All positions of a board by minimax. Raises InfeasibleError beyond ``LARGEST_BOARD``."""
+    """Solve a board by minimax. Raises InfeasibleError beyond ``LARGEST_BOARD`` fields."""
     fields = rows * columns
     if fields > LARGEST_BOARD:
         raise InfeasibleError(
-            f"perfect play on {rows} x {columns} = {fields} fields: every position is worked out, "
-            f"which is done up to {LARGEST_BOARD} fields; give a smaller size, or another player"
+            f"perfect play on {rows} x {columns} = {fields} fields: all positions would have to be "
+            f"computed; the maximum is {LARGEST_BOARD} fields. Choose a smaller size or another "
+            "player"
         )
     lines = all_lines(rows, columns, line)
     power = 3 ** np.arange(fields)  # int64
 
-    # Forwards: after n moves the positions in which the game goes on.
+    # Forward: the unfinished positions after n moves.
     layers, moves = [np.zeros(1, dtype=np.int64)], []
     for n in range(fields):
         board = layers[n][:, None] // power % 3  # [P, R C]
         stone = 1 + n % 2
         children = layers[n][:, None] + stone * power  # [P, R C] where the field is empty
         wins = np.zeros(board.shape, dtype=bool)
-        for each in lines:
-            own = (board[:, each] == stone).sum(axis=1) == line - 1  # all but one
-            wins[:, each] |= own[:, None] & (board[:, each] == 0)
+        for fields_of_line in lines:
+            own = (board[:, fields_of_line] == stone).sum(axis=1) == line - 1  # one is missing
+            wins[:, fields_of_line] |= own[:, None] & (board[:, fields_of_line] == 0)
         moves.append((board == 0, wins, children))
-        going_on = (board == 0) & ~wins
-        layers.append(np.unique(children[going_on]))
+        unfinished = (board == 0) & ~wins
+        layers.append(np.unique(children[unfinished]))
 
-    # Backwards. What counts is who wins, and then when: a win with n moves made is worth more than
-    # one with n + 1, whatever the number of moves in between.
+    # Backward. The winner counts first, then the time: a win after n moves is worth more than a
+    # win after n + 1 moves.
     score = np.zeros(len(layers[fields]), dtype=np.int64)  # full boards: drawn
     positions, values, best = [], [], []
     for n in reversed(range(fields)):
@@ -90,9 +90,9 @@ def solved(rows: int, columns: int, line: int) -> Solution:
 
 
 class Perfect(Memoryless):
-    """Plays a best move of every position.
+    """A player that plays a best move in every position.
 
-    Raises InfeasibleError where the board is too large; see ``LARGEST_BOARD``.
+    Raises InfeasibleError if the board has more than ``LARGEST_BOARD`` fields.
     """
 
     def __init__(self, rules: TicTacToeRules) -> None:
@@ -100,8 +100,8 @@ class Perfect(Memoryless):
         self._power = 3 ** np.arange(rules.fields)
 
     def value(self, observation: Observation) -> Array:
-        """+1, 0 or -1 for the player to move: int64 [B], or a single one."""
-        return np.asarray(self.solution.value[self._place(observation)])
+        """Return +1, 0 or -1 for the player to move: int64 [B], or a scalar."""
+        return np.asarray(self.solution.value[self._index(observation)])
 
     def act(
         self,
@@ -110,29 +110,32 @@ class Perfect(Memoryless):
         rng: np.random.Generator | None = None,
         deterministic: bool = False,
     ) -> Decision:
-        """A best move; ``rng`` draws it unless ``deterministic``, which takes the first."""
-        best = self.solution.best[self._place(observation)]  # [..., R C]
+        """Return a best move: drawn with ``rng``, or the first one if ``deterministic``."""
+        best = self.solution.best[self._index(observation)]  # [..., R C]
         extra = {"choices": best, "probabilities": best / best.sum(axis=-1, keepdims=True)}
         if deterministic:
             return Decision(first(best), extra=extra)
         if rng is None:
-            raise ValueError("to draw among best moves pass rng=, or deterministic=True")
+            raise ValueError("drawing a move needs a generator: pass rng= or deterministic=True")
         return Decision(greedy(rng.random(best.shape), best), extra=extra)
 
-    def _place(self, observation: Observation) -> Array:
-        """Where the position stands in the solution."""
+    def _index(self, observation: Observation) -> Array:
+        """Return the index of the position in the solution."""
         planes = np.asarray(observation[OBSERVATION]) != 0  # [..., R, C, 2]
         stones = planes.reshape(*planes.shape[:-3], -1, 2).astype(np.int64)
         own, other = stones[..., 0], stones[..., 1]
-        # Equal numbers of stones: the one to move is player_1.
+        # With equal numbers of stones player_1 is to move.
         even = (own.sum(axis=-1) == other.sum(axis=-1))[..., None]
         board = np.where(even, own + 2 * other, 2 * own + other)
         number = (board * self._power).sum(axis=-1)
-        place = np.searchsorted(self.solution.position, number)
-        place = np.minimum(place, len(self.solution.position) - 1)
-        if (self.solution.position[place] != number).any():
-            raise ValueError("no position of this game in which there is a move to make")
-        return np.asarray(place)
+        index = np.searchsorted(self.solution.position, number)
+        index = np.minimum(index, len(self.solution.position) - 1)
+        if (self.solution.position[index] != number).any():
+            raise ValueError(
+                "the observation is not a position of this game with a legal move; pass the "
+                "observation of the player to move"
+            )
+        return np.asarray(index)
 
 
 def players_of(rules: TicTacToeRules, agent: str) -> Makers:

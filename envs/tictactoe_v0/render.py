@@ -1,8 +1,8 @@
-"""Pictures of tictactoe_v0: the board, whose move it is, and how the game ended.
+"""Render tictactoe_v0: the board, the player to move, and the end of the game.
 
-Empty fields show their number, which is the action that puts a stone there. The last stone stands
-on a tinted field; a line that won is struck through, an illegal move framed in red. The panel
-beside the board says in words what happened, and who moves next.
+An empty field shows its number, which is the action that places a stone there. The field of the
+last stone is tinted. A winning line is struck through, and an illegal move has a red frame. The
+panel next to the board describes the last move and names the next player.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from corral.envs.render.canvas import Box, Canvas, Point, center, mix, sentence
 
 __all__ = ["Frame", "ansi", "draw"]
 
-LARGEST = 190  # a field of the picture, in pixels at scale 1
+LARGEST = 190  # largest side of a field, in pixels at scale 1
 
 WON, LAST = "#c3e6d5", "#fbf3c8"
 
@@ -41,37 +41,37 @@ Place = tuple[int, int]  # row and column
 
 @dataclass(frozen=True)
 class Frame:
-    """A game after a move, in plain values."""
+    """A game after a move, as plain values."""
 
-    board: tuple[tuple[int, ...], ...]  # by row and column: 0 empty, 1 player_1's, 2 player_2's
-    line: int  # stones in a line that win
-    t: int  # moves made
-    last: Place | None  # of the last move; None before the first
-    ended: str  # "line", "full" or "illegal"; "" while it goes on
-    winning: tuple[Place, ...]  # the fields of all complete lines
+    board: tuple[tuple[int, ...], ...]  # by row and column: 0 empty, 1 player_1, 2 player_2
+    line: int  # number of stones in a winning line
+    t: int  # moves so far
+    last: Place | None  # place of the last move; None before the first move
+    ended: str  # "line", "full" or "illegal"; "" before the end
+    winning: tuple[Place, ...]  # fields of all complete lines
 
     @property
     def mover(self) -> int:
-        """Who made the last move: 0 or 1. Before the first, who would have."""
+        """Return the player of the last move, 0 or 1. Before the first move: 1."""
         return (self.t - 1) % 2
 
     def number(self, place: Place) -> int:
-        """The action that puts a stone there."""
+        """Return the action that places a stone at ``place``."""
         return place[0] * len(self.board[0]) + place[1]
 
     @property
     def event(self) -> str:
-        """Return the move in words."""
+        """Describe the move in words."""
         name = NAMES[self.mover]
         if self.last is None:
-            return "an empty board"
+            return "empty board"
         if self.ended == "illegal":
-            return f"{name} chose field {self.number(self.last)}, which is taken"
+            return f"{name} chose field {self.number(self.last)}, which is occupied"
         return f"{name} took field {self.number(self.last)}"
 
     @property
     def outcome(self) -> str:
-        """Who is next, or how it ended, in words."""
+        """Describe the next turn, or the end of the game, in words."""
         if not self.ended:
             return f"{NAMES[1 - self.mover]} moves next"
         if self.ended == "full":
@@ -82,7 +82,7 @@ class Frame:
 
     @property
     def reward(self) -> tuple[str, str]:
-        """Return the rewards of player_1 and player_2 at the end, as text."""
+        """Return the final rewards of player_1 and player_2 as text."""
         paid = {"line": ("+1", "-1"), "full": ("0", "0"), "illegal": ("-1", "0")}
         own, other = paid.get(self.ended, ("", ""))
         return (own, other) if self.mover == 0 else (other, own)
@@ -92,7 +92,7 @@ class Frame:
 
 
 def ansi(frame: Frame) -> str:
-    """The game as plain text of at most 80 columns; each row begins with its first field."""
+    """Render the game as text, at most 80 columns. Each row starts with its first field number."""
     columns = len(frame.board[0])
     wide = len(str((len(frame.board) - 1) * columns))
     lines = [f"move {frame.t}: {frame.event}; {frame.outcome}"]
@@ -108,7 +108,7 @@ def ansi(frame: Frame) -> str:
 
 
 def draw(frame: Frame, *, width: int = 960, height: int = 640) -> npt.NDArray[np.uint8]:
-    """The game as a picture, uint8 [height, width, 3]; the same frame gives the same bytes.
+    """Render the game as an image, uint8 [height, width, 3]; equal frames give equal bytes.
 
     Raises MissingExtraError without Pillow (extra ``[render]``).
     """
@@ -142,7 +142,7 @@ def _board(canvas: Canvas, frame: Frame, area: Box, k: float) -> None:
                 canvas.text(center(box), number, 0.2 * size, fill=LINE, anchor="mm")
     for start, end in _strikes(frame):
         (x0, y0), (x1, y1) = grid.middle(start), grid.middle(end)
-        far = 0.3 * size / max(abs(x1 - x0), abs(y1 - y0))  # a little beyond the two ends
+        far = 0.3 * size / max(abs(x1 - x0), abs(y1 - y0))  # extend the line a little at both ends
         x0, y0, x1, y1 = (
             x0 - far * (x1 - x0),
             y0 - far * (y1 - y0),
@@ -153,8 +153,8 @@ def _board(canvas: Canvas, frame: Frame, area: Box, k: float) -> None:
 
 
 def _strikes(frame: Frame) -> list[tuple[Place, Place]]:
-    """The ends of the complete lines that go through the last stone."""
-    found = []
+    """Return the ends of the complete lines through the last stone."""
+    strikes = []
     if frame.last is not None and frame.ended == "line":
         for down, right in ((0, 1), (1, 0), (1, 1), (1, -1)):
             ends = []
@@ -165,12 +165,12 @@ def _strikes(frame: Frame) -> list[tuple[Place, Place]]:
                 ends.append((row, column))
             reach = max(abs(ends[1][axis] - ends[0][axis]) for axis in (0, 1))
             if reach + 1 >= frame.line:
-                found.append((ends[0], ends[1]))
-    return found
+                strikes.append((ends[0], ends[1]))
+    return strikes
 
 
 def _stone(canvas: Canvas, player: int, place: Point, radius: float) -> None:
-    """A cross or a nought."""
+    """Draw a cross or a nought."""
     x, y = place
     thick = 0.34 * radius
     if player == 0:
@@ -200,7 +200,7 @@ def _panel(canvas: Canvas, frame: Frame, area: Box, k: float) -> None:
 
 
 def _card(canvas: Canvas, frame: Frame, player: int, box: Box, k: float) -> None:
-    """One player: its stones, and what it is doing or has got."""
+    """Draw one player's card: its stones, and its turn or its result."""
     left, top, right, _ = box
     next_one = not frame.ended and frame.mover != player
     color = COLORS[player] if next_one else LINE
@@ -215,8 +215,8 @@ def _card(canvas: Canvas, frame: Frame, player: int, box: Box, k: float) -> None
     if frame.ended:
         ink = mix(COLORS[player], INK, 0.35)
         used = canvas.text((x, top + 86 * k), frame.reward[player], 28 * k, fill=ink, bold=True)
-        told = {"+1": "won", "-1": "lost", "0": "draw" if frame.ended == "full" else "not to blame"}
-        text = told[frame.reward[player]]
+        verdicts = {"+1": "won", "-1": "lost", "0": "draw" if frame.ended == "full" else "no fault"}
+        text = verdicts[frame.reward[player]]
         canvas.text((x + used + 12 * k, top + 88 * k), text, 15 * k, fill=FAINT)
     elif next_one:
         canvas.text((x, top + 86 * k), "to move", 16 * k, fill=INK, width=end - x)
@@ -224,9 +224,9 @@ def _card(canvas: Canvas, frame: Frame, player: int, box: Box, k: float) -> None
 
 def _legend(canvas: Canvas, frame: Frame, box: Box, k: float) -> None:
     rows = (
-        (LAST, LINE, 1, "the last stone"),
+        (LAST, LINE, 1, "last stone"),
         (WON, LINE, 1, f"{frame.line} in a line win the game"),
-        (CARD, LINE, 1, "empty, with the number of the action"),
+        (CARD, LINE, 1, "empty field with its action number"),
     )
     left, top, right, bottom = box
     first = top + 14 * k

@@ -1,4 +1,4 @@
-"""The rules of tictactoe_v0 as array code; ``corral.envs.tictactoe_v0`` is their manual."""
+"""Rules of tictactoe_v0 as array code; ``corral.envs.tictactoe_v0`` is the manual."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from corral.envs.tictactoe_v0.render import Frame, ansi, draw
 __all__ = ["LARGEST", "TicTacToeRules", "TicTacToeState", "all_lines"]
 
 LARGEST = 26
-"""Rows or columns, so that a board fits into 80 columns of text, and letters name its columns."""
+"""Maximum rows or columns: a board fits into 80 columns of text, and letters name its columns."""
 
-DIRECTIONS = ((0, 1), (1, 0), (1, 1), (1, -1))  # rows and columns ahead: along, down, diagonals
+DIRECTIONS = ((0, 1), (1, 0), (1, 1), (1, -1))  # changes of (row, column) along a line
 
-PLAYING, LINE, FULL, ILLEGAL = range(4)  # how a game stands, or ended
-REWARDS = np.array(  # [4, 2] the player that moved, the other
+PLAYING, LINE, FULL, ILLEGAL = range(4)  # state of a game
+REWARDS = np.array(  # [4, 2] the player that moved, the other player
     [[0.0, 0.0], [1.0, -1.0], [0.0, 0.0], [-1.0, 0.0]], dtype=np.float32
 )
 
@@ -30,8 +30,8 @@ INFO = ("moves", "won", "drawn", "illegal_actions")
 
 
 def all_lines(rows: int, columns: int, line: int) -> Array:
-    """Return every line of ``line`` fields on a board, by number of field: int64 [L, line]."""
-    found = []
+    """Return the field numbers of every line of ``line`` fields on a board: int64 [L, line]."""
+    lines = []
     for down, right in DIRECTIONS:
         for row in range(rows):
             for column in range(columns):
@@ -39,31 +39,31 @@ def all_lines(rows: int, columns: int, line: int) -> Array:
                 if end_row < rows and 0 <= end_column < columns:
                     step = down * columns + right
                     first = row * columns + column
-                    found.append([first + i * step for i in range(line)])
-    return np.array(found, dtype=np.int64).reshape(-1, line)
+                    lines.append([first + i * step for i in range(line)])
+    return np.array(lines, dtype=np.int64).reshape(-1, line)
 
 
 @dataclass
 class TicTacToeState:
-    """B environments between two steps; of two players player_1 comes first."""
+    """State of B environments between two steps. On axis N, player_1 is 0 and player_2 is 1."""
 
-    stones: Array  # bool [B, 2, R C + 1] where each has stones; the last entry is always False
-    t: Array  # int64 [B] moves made, an illegal one included
-    ended: Array  # int64 [B] PLAYING, or what ended the game
-    last: Array  # int64 [B] field of the last move, for pictures; -1: none
+    stones: Array  # bool [B, 2, R C + 1] the stones of each player; the last entry is always False
+    t: Array  # int64 [B] moves so far, including an illegal move
+    ended: Array  # int64 [B] PLAYING, LINE, FULL or ILLEGAL
+    last: Array  # int64 [B] field of the last move, for rendering; -1 before the first move
 
 
 class TicTacToeRules:
-    """The rules of tictactoe_v0 of B environments; see the manual of the package.
+    """Rules of tictactoe_v0 for B environments; see the manual of the package.
 
     Args:
         size: rows and columns of the board: one number for both, or (rows, columns); 1 to 26.
-        line: stones in a line that win; 2 or more, and no longer than the longer side.
-        max_cycles: cuts games after so many moves; they end by themselves anyway.
-        illegal: what an action outside the mask does: "penalise" or "raise".
+        line: number of stones in a line that win; from 2 to the longer side of the board.
+        max_cycles: truncates a game after this number of moves; None: no truncation.
+        illegal: reaction to an action outside the mask: "penalise" or "raise".
 
     Raises:
-        ValueError: an argument is out of its range.
+        ValueError: an argument is outside its range.
     """
 
     name = "tictactoe_v0"
@@ -86,22 +86,22 @@ class TicTacToeRules:
         self.illegal = one_of("illegal", illegal, ("penalise", "raise"))
         if self.line > max(self.rows, self.columns):
             raise ValueError(
-                f"line={line}: nobody could win on {self.rows} x {self.columns} fields; give a "
-                f"line of 2 to {max(self.rows, self.columns)}, or a larger size"
+                f"line={line}: a board of {self.rows} x {self.columns} fields is too small for "
+                f"it. Pass a line of 2 to {max(self.rows, self.columns)}, or a larger size"
             )
         self.fields = self.rows * self.columns
         self.lines = all_lines(self.rows, self.columns, self.line)
-        # The lines through each field, [R C, M, line]; where a field is on fewer than M, the rest
-        # lead to the entry of a board that never holds a stone.
+        # The lines through each field, [R C, M, line]. A field on fewer than M lines is padded
+        # with the extra entry of a board that never holds a stone.
         through = [self.lines[(self.lines == field).any(axis=1)] for field in range(self.fields)]
         shape = (self.fields, max(map(len, through)), self.line)
         self._through = np.full(shape, self.fields, dtype=np.int64)
-        for field, own in enumerate(through):
-            self._through[field, : len(own)] = own
+        for field, own_lines in enumerate(through):
+            self._through[field, : len(own_lines)] = own_lines
 
     @property
     def identity(self) -> str:
-        """Equal for rules that play alike."""
+        """Return a text that is equal for equal rules."""
         return (
             f"{self.name} {self.rows}x{self.columns}, line {self.line}, "
             f"at most {self.max_cycles} moves"
@@ -122,7 +122,7 @@ class TicTacToeRules:
     # --- An episode ------------------------------------------------------------------------------
 
     def start(self, rngs: Sequence[np.random.Generator]) -> TicTacToeState:
-        """Begin B episodes with empty boards; nothing is drawn."""
+        """Start B episodes with empty boards. No random numbers are drawn."""
         b = len(rngs)
         return TicTacToeState(
             stones=np.zeros((b, 2, self.fields + 1), dtype=bool),
@@ -134,7 +134,7 @@ class TicTacToeRules:
     def redraw(
         self, state: TicTacToeState, rngs: Sequence[np.random.Generator], told: bool = False
     ) -> TicTacToeState:
-        """Return the state: there is no chance."""
+        """Return the state unchanged: the rules are deterministic."""
         return state
 
     def observe(self, state: TicTacToeState) -> dict[str, Observation]:
@@ -159,7 +159,7 @@ class TicTacToeRules:
         playing = state.ended == PLAYING
         legal = playing & ~state.stones[rows, :, field].any(axis=1)
 
-        # A stone on an empty field; it wins where a line through the field is all of its colour.
+        # Place the stone on an empty field. It wins if it completes a line through that field.
         state.stones[rows[legal], mover[legal], field[legal]] = True
         own = state.stones[rows, mover]  # [B, R C + 1]
         lines = own[rows[:, None, None], self._through[field]]  # [B, M, line]
@@ -169,7 +169,7 @@ class TicTacToeRules:
 
         ended = np.select([won, drawn, illegal], [LINE, FULL, ILLEGAL], state.ended)
         reward = np.zeros(action.shape, dtype=np.float32)
-        rewards = REWARDS[np.where(playing, ended, PLAYING)]  # [B, 2] nothing after the end
+        rewards = REWARDS[np.where(playing, ended, PLAYING)]  # [B, 2] zeros after the end
         reward[rows, mover], reward[rows, 1 - mover] = rewards[:, 0], rewards[:, 1]
 
         info = np.zeros((len(INFO), *action.shape), dtype=np.int64)
@@ -188,7 +188,7 @@ class TicTacToeRules:
         return np.concatenate([boards, self.acting(state)], axis=1).astype(np.float32)
 
     def future(self, state: TicTacToeState) -> Array:
-        """Return all but the field of the last move: int64 [B, 2 (R C + 1) + 2]."""
+        """Return the state without the field of the last move: int64 [B, 2 (R C + 1) + 2]."""
         return np.column_stack(
             [state.stones.reshape(len(state.t), 2 * self.fields + 2), state.t, state.ended]
         )
@@ -198,7 +198,7 @@ class TicTacToeRules:
         return ansi(frame) if mode == "ansi" else draw(frame)
 
     def frame(self, state: TicTacToeState) -> Frame:
-        """Return environment 0 in plain values."""
+        """Return environment 0 as plain values."""
         stones = state.stones[0, :, : self.fields]
         board = (stones[0] + 2 * stones[1]).reshape(self.rows, self.columns)
         ended, last = int(state.ended[0]), int(state.last[0])
@@ -217,7 +217,7 @@ class TicTacToeRules:
 
 
 def _sides(size: Any) -> tuple[int, int]:
-    """Return rows and columns. Raises ValueError."""
+    """Return the rows and columns of ``size``. Raises ValueError."""
     pair = tuple(size) if isinstance(size, tuple | list) else (size, size)
     try:
         rows, columns = (nonnegative_int("size", side, least=1) for side in pair)
@@ -225,4 +225,4 @@ def _sides(size: Any) -> tuple[int, int]:
             return rows, columns
     except ValueError:
         pass
-    raise ValueError(f"size={size!r}: give a whole number of 1 to {LARGEST}, or (rows, columns)")
+    raise ValueError(f"size={size!r}: pass an integer from 1 to {LARGEST}, or (rows, columns)")

@@ -1,31 +1,30 @@
-"""Reference teams of tiles_v0: what a learned team has to beat.
+"""Reference teams of tiles_v0, as a benchmark for a learned team.
 
 | team | tile_0 picks | level_0 sends at |
 |---|---|---|
-| random | any tile that was not sent | any level that can be paid |
-| raster-0 .. raster-3 | tiles in order, row by row | that level, or the finest that can be paid |
+| random | a random unsent tile | a random affordable level |
+| raster-0 .. raster-3 | tiles in order, row by row | that level, or the finest affordable level |
 | greedy | the tile of the best pair of tile and level | the best level for the picked tile |
 
-Greedy knows the classes' templates and the noise. A pair of tile and level is worth the expected
-information (in nats) that sending it so gives about the class, minus a price for each of its
-values. Expected information is just the expected gain in the log-probability of the true class, so
-that with the price of the reward, 0.002, this maximises the reward of the next turn. It looks no
-further than that, and the budget is short: at a price of 0.01, the default, it sends half as much
-and gets more.
+Greedy knows the templates of the classes and the noise. The value of a pair of tile and level is
+its expected information about the class (in nats), minus a price for each value sent. The expected
+information equals the expected gain in the log-probability of the true class. At the price of the
+reward, 0.002, greedy therefore maximizes the reward of the next turn. Greedy plans only one turn
+ahead, and the budget is short. At a price of 0.01, the default, it sends half as many values and
+gets a higher return.
 
-The information I(class; block means) of a mixture of Gaussians has no closed form. With
-probabilities p and squared distances d_ij^2 between the templates' block means, in units of their
-noise, a lower bound is
-
-    -sum_i p_i ln sum_j p_j exp(-d_ij^2 / 8)
+The information I(class; block means) of a mixture of Gaussians has no closed form. Let p_i be the
+class probabilities and d_ij^2 the squared distances between the templates' block means, in units
+of their noise. A lower bound is
 
 (Kolchinsky and Tracey, Estimating Mixture Entropy with Pairwise Distances, Entropy 19(7):361, 2017,
 with the Bhattacharyya distance, the tightest of their lower bounds for equal covariances). It is
-exact where classes are either told apart for certain or not at all.
+(Kolchinsky and Tracey, Estimating Mixture Entropy with Pairwise Distances, Entropy 19(7):361, 2017,
+with the Bhattacharyya distance, the tightest of their lower bounds for equal covariances). The
+bound is exact if each pair of classes is either distinguished with certainty or not at all.
 
-What they get in the default game (benchmarks/core/tiles_accuracy.py, 4096 episodes; 95 % intervals
-of the share that is right at the end are within 1.5):
-
+Results in the default game (benchmarks/core/tiles_accuracy.py, 4096 episodes; the 95 % interval of
+"right", the share of correct final guesses, is within 1.5 percentage points):
 | team | right, % | values sent | tiles | log P(true class) | return |
 |---|--:|--:|--:|--:|--:|
 | random | 70.0 | 323.8 | 9.6 | -0.845 | 3.113 |
@@ -36,7 +35,7 @@ of the share that is right at the end are within 1.5):
 | greedy | 97.0 | 64.0 | 3.9 | -0.105 | 4.373 |
 | greedy, price 0.002 | 98.8 | 137.4 | 2.5 | -0.053 | 4.277 |
 
-Both agents see what the receiver knows, so that level_0 comes to the level that tile_0 had in mind.
+Both agents see the receiver's knowledge, so level_0 picks the level that tile_0 expected.
 """
 
 from __future__ import annotations
@@ -65,11 +64,11 @@ __all__ = [
 ]
 
 PRICE = 0.01
-"""What greedy counts for each value, in nats; the reward counts 0.002."""
+"""Greedy's price of each value, in nats; the price in the reward is 0.002."""
 
 
 class InOrder(Heuristic):
-    """A tile selector that goes row by row, from left to right."""
+    """A tile selector that picks tiles row by row, from left to right."""
 
     def __init__(self, rules: TilesRules) -> None:
         pass
@@ -79,7 +78,7 @@ class InOrder(Heuristic):
 
 
 class SameLevel(Heuristic):
-    """A resolution selector that always takes ``level``, or the finest that can be paid."""
+    """A resolution selector that picks ``level``, or the finest affordable level."""
 
     def __init__(self, level: int) -> None:
         self.level = level
@@ -89,7 +88,7 @@ class SameLevel(Heuristic):
 
 
 class Greedy(Memoryless):
-    """Either agent of the greedy team; ``price`` in nats for each value sent."""
+    """Either agent of the greedy team; ``price`` is the cost per value sent, in nats."""
 
     def __init__(self, rules: TilesRules, price: float = PRICE) -> None:
         self.rules = rules
@@ -103,7 +102,7 @@ class Greedy(Memoryless):
         rng: np.random.Generator | None = None,
         deterministic: bool = False,
     ) -> Decision:
-        """The first of the actions that are worth most."""
+        """Return the first of the actions with the highest value."""
         mask = np.asarray(observation[MASK])
         vector = np.atleast_2d(observation[OBSERVATION]["vector"])
         k = len(self.rules.classes)
@@ -122,7 +121,7 @@ class Greedy(Memoryless):
 
 
 def expected_information(probability: Array, overlap: Array) -> Array:
-    """Bounds of the nats that each tile gives at each level, float64 [R, 16, L]; see above.
+    """Bound the nats that each tile gives at each level, float64 [R, 16, L]; see the module text.
 
     ``probability`` float64 [R, K] of the classes, ``overlap`` [16, L, K, K] exp(-d^2 / 8).
     """
@@ -140,8 +139,8 @@ def _overlaps(rules: TilesRules) -> Array:
     for level in range(rules.levels):
         table = rules.classes.means[level]  # [16, V, K]
         dot = table.transpose(0, 2, 1) @ table
-        own = rules.classes.norms[level]  # [16, K] half the squared lengths
-        squared = 2 * (own[:, :, None] + own[:, None, :] - dot)
+        norms = rules.classes.norms[level]  # [16, K] half the squared lengths
+        squared = 2 * (norms[:, :, None] + norms[:, None, :] - dot)
         overlap[:, level] = np.exp(-squared.clip(0) * (PIXELS[level] / rules.noise**2) / 8)
     return overlap
 
@@ -162,16 +161,16 @@ def _same_level(level: int) -> Callable[[TilesRules], Policy]:
 
 
 def teams_of(rules: TilesRules) -> dict[str, dict[str, Policy]]:
-    """Every team but random, which needs no name of its own."""
+    """Return all reference teams except random, by name."""
     return {name: tiles_team(name, rules) for name in players_of(rules, rules.agents[0])}
 
 
 def tiles_team(name: str, rules: TilesRules) -> dict[str, Policy]:
-    """The team of that name, by agent: "random", "raster-0", ..., "greedy".
+    """Return the team of this name, by agent: "random", "raster-0", ..., "greedy".
 
-    Raises UnknownNameError, with the nearest known name.
+    Raises UnknownNameError, which suggests the closest valid name.
     """
-    known = ["random", *players_of(rules, rules.agents[0])]
-    if name not in known:
-        raise UnknownNameError.of("reference team", name, known)
+    names = ["random", *players_of(rules, rules.agents[0])]
+    if name not in names:
+        raise UnknownNameError.of("reference team", name, names)
     return {agent: reference_player(name, rules, agent) for agent in rules.agents}

@@ -1,8 +1,8 @@
-"""Pictures of one step of tiles_v0: the image as received and as it is, the classes, the budget.
+"""Render one step of tiles_v0: the received image, the true image, the classes and the budget.
 
-Unsent tiles are grey and show their numbers. The tile sent last has an orange frame, the one that
-is picked and awaits its level a blue one. Templates are faint: they and what is received are shown
-with raised contrast, the true image as it is.
+Unsent tiles are gray and show their numbers. The tile sent last has an orange frame. The picked
+tile that waits for level_0 has a blue frame. Templates have low contrast: they and the received
+image are drawn with raised contrast, the true image without.
 """
 
 from __future__ import annotations
@@ -36,32 +36,32 @@ __all__ = ["Frame", "ansi", "draw"]
 PICKED, NEWEST, RIGHT, WRONG, EMPTY = BLUE, ORANGE, "#00805e", RED, "#e3e8ed"
 
 SIDE = 4  # tiles along each side of the image
-AIM = 0.22  # root mean square of what is shown with raised contrast
+AIM = 0.22  # root mean square of the templates after raising the contrast
 STEEPEST = 4.0
 
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """One step of one copy, in plain numbers and pictures; NONE is -1."""
+    """One step of one environment copy, as plain numbers and images; NONE is -1."""
 
     received: Array  # uint8 [3, 32, 32]
-    image: Array  # float64 [3, 32, 32] the true one
-    templates: Mapping[int, Array]  # of the true class and of the likeliest: float64 [3, 32, 32]
+    image: Array  # float64 [3, 32, 32] the true image
+    templates: Mapping[int, Array]  # true and likeliest classes: float64 [3, 32, 32]
     truth: int
-    likeliest: tuple[tuple[int, float], ...]  # class and probability, at most five
+    likeliest: tuple[tuple[int, float], ...]  # (class, probability), at most five
     true_probability: float
     classes: int
-    sent: tuple[int, ...]  # the level of each of the 16 tiles; NONE: not sent
-    picked: int  # the tile that awaits its level, or NONE
+    sent: tuple[int, ...]  # the level of each of the 16 tiles; NONE: unsent
+    picked: int  # the picked tile that waits for level_0, or NONE
     newest: int  # the tile sent last, or NONE
-    values: int  # sent in this step
-    gain: float  # of the log-probability of the true class, in this step
-    illegal: str | None  # the agent whose action was illegal
+    values: int  # number of values sent in this step
+    gain: float  # gain in log-probability of the true class in this step
+    illegal: str | None  # the agent with an illegal action
     left: int
     budget: int
     confidence: float
     over: bool
-    score: float  # the team's rewards so far
+    score: float  # sum of team rewards so far
 
     @property
     def tiles(self) -> int:
@@ -69,38 +69,38 @@ class Frame:
 
     @property
     def event(self) -> str:
-        """Return the step in words."""
+        """Describe the step in words."""
         if self.illegal is not None:
-            what = "a tile that was sent" if self.illegal == "tile_0" else "a level beyond budget"
-            return f"{self.illegal} chose {what}: the turn is lost"
+            choice = "a sent tile" if self.illegal == "tile_0" else "a level beyond the budget"
+            return f"{self.illegal} chose {choice}: the turn is lost"
         if self.values:
             level = self.sent[self.newest]
             return f"tile {self.newest} is sent at level {level}: {self.values} values"
         if self.picked >= 0:
             return f"tile_0 picks tile {self.picked}"
-        return "tile_0 is to pick the first tile"
+        return "waiting for the first tile"
 
     @property
     def next(self) -> str:
-        """Return what comes now, in words."""
+        """Describe the next turn, or the result, in words."""
         if self.over:
             guess, sure = self.likeliest[0]
-            verdict = "right" if guess == self.truth else f"wrong, it is class {self.truth}"
+            verdict = "right" if guess == self.truth else f"wrong, the class is {self.truth}"
             return f"The end: class {guess}, {_percent(sure)}: {verdict}"
         if self.picked >= 0:
-            return f"level_0 is to say how finely tile {self.picked} is sent"
-        return "tile_0 is to pick a tile"
+            return f"next: level_0 picks a level for tile {self.picked}"
+        return "next: tile_0 picks a tile"
 
     @property
     def named(self) -> tuple[tuple[int, float], ...]:
-        """The likeliest classes, and the true one where it is not among them."""
+        """Return the likeliest classes; the true class replaces the last if it is missing."""
         if self.truth in dict(self.likeliest):
             return self.likeliest
         return (*self.likeliest[:4], (self.truth, self.true_probability))
 
 
 def _percent(share: float) -> str:
-    """Never "100 %" for less than all, nor "0 %" for some."""
+    """Format a share; "100 %" and "0 %" only if exact."""
     if 0 < share < 0.0005:
         return "<0.1 %"
     return ">99.9 %" if 0.9995 <= share < 1 else f"{100 * share:.1f} %"
@@ -110,7 +110,7 @@ def _percent(share: float) -> str:
 
 
 def ansi(frame: Frame) -> str:
-    """The step as plain text."""
+    """Render the step as plain text."""
     grid = []
     for row in range(SIDE):
         tiles = range(SIDE * row, SIDE * row + SIDE)
@@ -123,10 +123,10 @@ def ansi(frame: Frame) -> str:
         [
             f"{frame.tiles} of 16 tiles sent: {frame.event}",
             *grid,
-            "tiles: . not sent  ? picked  0..3 sent at that level",
+            "tiles: . unsent  ? picked  0..3 sent at that level",
             f"budget: {used} of {frame.budget} values sent",
             "; ".join(classes),
-            f"team so far: {frame.score:.3f}{f' (gain {frame.gain:+.3f})' if frame.values else ''}",
+            f"team return: {frame.score:.3f}{f' (gain {frame.gain:+.3f})' if frame.values else ''}",
             frame.next,
         ]
     )
@@ -142,7 +142,7 @@ def _glyph(frame: Frame, tile: int) -> str:
 
 
 def draw(frame: Frame, *, width: int = 960, height: int = 640) -> npt.NDArray[np.uint8]:
-    """The step as a picture, uint8 [height, width, 3]; the same frame gives the same bytes.
+    """Render the step as an image, uint8 [height, width, 3]; equal frames give equal bytes.
 
     Raises MissingExtraError without Pillow (extra ``[render]``).
     """
@@ -167,13 +167,13 @@ def draw(frame: Frame, *, width: int = 960, height: int = 640) -> npt.NDArray[np
 
 
 def _contrast(templates: list[Array]) -> float:
-    """Return the factor that brings the deviation of templates to AIM."""
+    """Return the contrast factor that scales the templates' root mean square to AIM."""
     spread = float(np.sqrt(np.mean([np.square(t - 0.5).mean() for t in templates])))
     return float(np.clip(AIM / max(spread, 1e-9), 1.0, STEEPEST))
 
 
 def _pixels(image: Array, steep: float = 1.0) -> npt.NDArray[np.uint8]:
-    """Floats [3, H, W] in [0, 1] as uint8 [H, W, 3], with their contrast raised."""
+    """Convert floats [3, H, W] in [0, 1] to uint8 [H, W, 3], with contrast raised by ``steep``."""
     raised = np.clip(0.5 + steep * (image - 0.5), 0.0, 1.0)
     return np.rint(raised * 255).astype(np.uint8).transpose(1, 2, 0)
 
@@ -216,12 +216,12 @@ def _unsent(canvas: Canvas, box: Box, number: str, k: float) -> None:
 
 
 def _true_image(canvas: Canvas, frame: Frame, box: Box, k: float) -> None:
-    _heading(canvas, box, "True image", f"class {frame.truth}, with its noise", k)
+    _heading(canvas, box, "True image", f"class {frame.truth}, with noise", k)
     canvas.picture(box, _pixels(frame.image))
 
 
 def _classes(canvas: Canvas, frame: Frame, box: Box, steep: float, k: float) -> None:
-    """The likeliest classes side by side: template, bar, probability."""
+    """Draw the likeliest classes next to each other: template, bar, probability."""
     left, top, right, _ = box
     words = f"Most probable of {frame.classes} classes"
     canvas.text((left, top + 8 * k), words, 15 * k, fill=INK, bold=True)
@@ -274,10 +274,10 @@ def _panel(canvas: Canvas, frame: Frame, box: Box, k: float) -> None:
     canvas.text((left, y), "Team return", 15 * k, fill=INK, bold=True)
     canvas.text((left, y + 34 * k), f"{frame.score:.2f}", 32 * k, fill=INK, bold=True)
     if frame.values:
-        told = f"{frame.gain:+.2f} for what was learned"
-        canvas.text((right, y + 26 * k), told, 12.5 * k, fill=FAINT, anchor="rm")
-        told = f"in this step, for {frame.values} values"
-        canvas.text((right, y + 44 * k), told, 12.5 * k, fill=FAINT, anchor="rm")
+        text = f"{frame.gain:+.2f} for information gained"
+        canvas.text((right, y + 26 * k), text, 12.5 * k, fill=FAINT, anchor="rm")
+        text = f"in this step, for {frame.values} values"
+        canvas.text((right, y + 44 * k), text, 12.5 * k, fill=FAINT, anchor="rm")
 
     y = top + 200 * k
     canvas.text((left, y), "Probability of the true class", 15 * k, fill=INK, bold=True)
@@ -287,7 +287,7 @@ def _panel(canvas: Canvas, frame: Frame, box: Box, k: float) -> None:
     canvas.box((mark - k, area[1] - 4 * k, mark + k, area[3] + 4 * k), INK)
     text = _percent(frame.true_probability)
     canvas.text((left, y + 48 * k), text, 13.5 * k, fill=INK)
-    text = f"one at {100 * frame.confidence:g} % ends it"
+    text = f"{100 * frame.confidence:g} % for a class ends it"
     canvas.text((right, y + 48 * k), text, 12.5 * k, fill=FAINT, anchor="rm")
 
     y = top + 296 * k
@@ -303,12 +303,12 @@ def _panel(canvas: Canvas, frame: Frame, box: Box, k: float) -> None:
         canvas.text((right, y), str(count), 14 * k, fill=ink, anchor="rm", bold=bool(count))
 
     y = top + 448 * k
-    canvas.text((left, y), "How to read it", 15 * k, fill=INK, bold=True)
+    canvas.text((left, y), "Legend", 15 * k, fill=INK, bold=True)
     rows = (
-        (EMPTY, LINE, 1, "a tile that was not sent, its number"),
-        (CARD, PICKED, 3, "tile_0's pick: level_0 is to act"),
-        (CARD, NEWEST, 3, "the tile that was sent last"),
-        (CARD, RIGHT, 3, "the true class, which nobody is told"),
+        (EMPTY, LINE, 1, "an unsent tile with its number"),
+        (CARD, PICKED, 3, "the picked tile; level_0 acts next"),
+        (CARD, NEWEST, 3, "the tile sent last"),
+        (CARD, RIGHT, 3, "the true class (hidden from the agents)"),
     )
     area = (left, y + 27 * k, right, box[3])
     legend(canvas, area, rows, k, step=27, indent=28, size=12.5)

@@ -1,4 +1,4 @@
-"""The rules of tiles_v0 as array code; ``corral.envs.tiles_v0`` is their manual."""
+"""Rules of tiles_v0 as array code; ``corral.envs.tiles_v0`` is the manual."""
 
 from __future__ import annotations
 
@@ -30,49 +30,49 @@ from corral.envs.tiles_v0.templates import (
 __all__ = ["TilesRules", "TilesState"]
 
 TILE, LEVEL = 0, 1  # the agents, along axis N
-UNSENT = 128  # of 255: the grey of tiles of which nothing is known
+UNSENT = 128  # of 255: the gray of unsent tiles
 NONE = -1  # no tile, no level, no action
 
-BUDGET = 384  # by default
-COARSE_BUDGET = 4 * VALUES[0]  # by default where tiles are sent as their means alone
+BUDGET = 384  # default
+COARSE_BUDGET = 4 * VALUES[0]  # default with ``levels=1``
 
 INFO = ("values", "tiles", "gain", "correct", "illegal_actions")
 
 
 @dataclass
 class TilesState:
-    """B environments between two steps; K classes."""
+    """State of B environments between two steps; K is the number of classes."""
 
     truth: Array  # int64 [B] the true class
-    image: Array  # float32 [B, 16, 3, 8, 8] what is to be sent, tile by tile, with its noise
+    image: Array  # float32 [B, 16, 3, 8, 8] the noisy image, split into tiles
     log_posterior: Array  # float64 [B, K]
     received: Array  # uint8 [B, 3, 32, 32] as displayed
-    sent: Array  # int64 [B, 16] the level at which each tile was sent; NONE: not yet
-    left: Array  # int64 [B] values that the budget still has
-    picked: Array  # int64 [B] the tile that awaits its level; NONE: tile_0 is to pick one
-    last: Array  # int64 [B, 2] each agent's last action; NONE: it has not acted
+    sent: Array  # int64 [B, 16] the level of each sent tile; NONE: unsent
+    left: Array  # int64 [B] remaining budget in values
+    picked: Array  # int64 [B] the picked tile, waiting for level_0; NONE: tile_0 acts
+    last: Array  # int64 [B, 2] last action of each agent; NONE: no action yet
     over: Array  # bool [B]
-    newest: Array  # int64 [B] the tile sent last, for pictures; NONE: none yet
-    score: Array  # float64 [B] the team's rewards so far, for pictures
+    newest: Array  # int64 [B] the tile sent last, for rendering; NONE: no tile yet
+    score: Array  # float64 [B] sum of team rewards so far, for rendering
 
 
 class TilesRules:
-    """The rules of tiles_v0 of B environments; see the manual of the package.
+    """Rules of tiles_v0 for B environments; see the manual of the package.
 
     Args:
-        templates: one's own classes, floats [K, 3, 32, 32] in [0, 1], or an .npy file of them;
-            None: the 100 of the suite.
-        levels: 1 to 4, how many levels there are, counted from the coarsest.
-        budget: values that may be sent in an episode, 3 or more; default: 384, and 12, four tiles,
-            with ``levels=1``: with more it hardly matters which are sent.
-        noise: deviation of the noise, above 0.
-        value_cost: what the team pays for each value sent.
-        confidence: probability of a class that ends the episode: above 1 / K, at most 1.
-        max_cycles: cuts episodes after so many steps; legal play needs at most 32.
-        illegal: what an action outside the mask does: "penalise" or "raise".
+        templates: custom classes: floats [K, 3, 32, 32] in [0, 1], or the path of an .npy file.
+            None: the 100 classes of the suite.
+        levels: number of levels, 1 to 4, counted from the coarsest level.
+        budget: maximum number of values sent in an episode, 3 or more. Default: 384; with one
+            level 12, which pays four tiles. With more, the choice of tiles hardly matters.
+        noise: standard deviation of the noise, above 0.
+        value_cost: cost for the team of each value sent.
+        confidence: class probability that ends the episode: above 1 / K and at most 1.
+        max_cycles: time limit in steps; legal play needs at most 32.
+        illegal: reaction to an action outside the mask: "penalise" or "raise".
 
     Raises:
-        ValueError: an argument is out of its range, or templates are no images.
+        ValueError: an argument is outside its range, or templates are not images.
     """
 
     name = "tiles_v0"
@@ -96,18 +96,18 @@ class TilesRules:
         self.classes = suite_classes() if templates is None else classes_of(templates)
         self.levels = nonnegative_int("levels", levels, least=1)
         if self.levels > len(VALUES):
-            raise ValueError(f"levels={levels}: give 1 to {len(VALUES)}")
-        given = optional_int("budget", budget, least=VALUES[0])
-        self.budget = (BUDGET if self.levels > 1 else COARSE_BUDGET) if given is None else given
+            raise ValueError(f"levels={levels}: pass an integer from 1 to {len(VALUES)}")
+        limit = optional_int("budget", budget, least=VALUES[0])
+        self.budget = (BUDGET if self.levels > 1 else COARSE_BUDGET) if limit is None else limit
         self.noise = nonnegative_float("noise", noise)
         if self.noise == 0:
-            raise ValueError(f"noise={noise}: give a number above 0; nothing else hides the class")
+            raise ValueError(f"noise={noise}: pass a number above 0; the noise must hide the class")
         self.value_cost = nonnegative_float("value_cost", value_cost)
         self.confidence = nonnegative_float("confidence", confidence)
         if not 1 / len(self.classes) < self.confidence <= 1:
             raise ValueError(
-                f"confidence={confidence}: give a number above 1/{len(self.classes)}, which every "
-                "class has at first, and at most 1"
+                f"confidence={confidence}: pass a number above 1/{len(self.classes)} (the initial "
+                "probability of each class) and at most 1"
             )
         self.max_cycles = nonnegative_int("max_cycles", max_cycles, least=1)
         self.illegal = one_of("illegal", illegal, ("penalise", "raise"))
@@ -116,12 +116,12 @@ class TilesRules:
 
     @property
     def templates(self) -> Array:
-        """Templates of the classes: float64 [K, 3, 32, 32]."""
+        """Return the templates of the classes: float64 [K, 3, 32, 32]."""
         return self.classes.templates
 
     @property
     def identity(self) -> str:
-        """Equal for rules that play alike."""
+        """Return a text that is equal for equal rules."""
         return (
             f"{self.name} of {len(self.classes)} classes {self.classes.digest}, {self.levels} "
             f"levels, budget {self.budget}, noise {self.noise}, value cost {self.value_cost}, "
@@ -145,7 +145,7 @@ class TilesRules:
     # --- An episode ------------------------------------------------------------------------------
 
     def start(self, rngs: Sequence[np.random.Generator]) -> TilesState:
-        """Begin B episodes; each generator draws the class, then the noise of all pixels."""
+        """Start B episodes. Each generator draws the class, then the noise of all pixels."""
         b, k = len(rngs), len(self.classes)
         truth = np.array([int(rng.integers(k)) for rng in rngs], dtype=np.int64)
         images = np.empty((b, CHANNELS, SIDE, SIDE), dtype=np.float32)
@@ -170,8 +170,10 @@ class TilesRules:
     def redraw(
         self, state: TilesState, rngs: Sequence[np.random.Generator], told: bool = False
     ) -> TilesState:
-        """Draw the class anew from its probabilities, unless they are ``told`` it, and the tiles
-        that were not sent from the class."""
+        """Redraw the noise of the unsent tiles.
+
+        Unless ``told``, the true class is redrawn first, from its posterior.
+        """
         for r, rng in enumerate(rngs):
             chances = np.exp(state.log_posterior[r])
             if not told:
@@ -210,14 +212,14 @@ class TilesRules:
         illegal = info["illegal_actions"]
         state.last = np.where(acting, action, state.last)
 
-        # tile_0 picks. A tile that was sent ends the turn: tile_0 picks again.
+        # tile_0 picks a tile. A sent tile is illegal and ends the turn: tile_0 picks again.
         rows = np.flatnonzero(acting[:, TILE])
         tile = action[rows, TILE]
         fresh = state.sent[rows, tile] == NONE
         state.picked[rows[fresh]] = tile[fresh]
         illegal[rows, TILE] = ~fresh
 
-        # level_0 sends the tile; a level that cannot be paid ends the turn, and the tile stays.
+        # level_0 sends the tile. A level beyond the budget ends the turn; the tile stays unsent.
         rows = np.flatnonzero(acting[:, LEVEL])
         level = action[rows, LEVEL]
         affordable = self._values[level] <= state.left[rows]
@@ -235,7 +237,7 @@ class TilesRules:
             info["correct"][sending, LEVEL] = self._right(state, sending) - right
         state.picked[rows] = NONE
 
-        # Before a turn: is there anything to be gained, and to be paid with?
+        # The episode ends if the class is certain enough, the budget used up, or all tiles sent.
         top = state.log_posterior[sending].max(axis=1, initial=-np.inf)
         state.over[sending] = (
             (np.exp(top) >= self.confidence)
@@ -249,10 +251,10 @@ class TilesRules:
         return Outcome(state, reward, np.repeat(state.over[:, None], 2, axis=1), info)
 
     def _send(self, state: TilesState, rows: Array, tile: Array, level: Array) -> None:
-        """Send ``tile`` of each of ``rows`` at its ``level``: all are int64 [R]."""
-        # log N(m; t, v), for a mean m and a template's t, is (m t - t^2 / 2) / v, but for what is
-        # the same for all classes. Tiles and levels are few: each of their tables is looked up
-        # once, for all rows that need it. einsum's sums do not depend on how many rows there are.
+        """Send ``tile`` of each of ``rows`` at its ``level``: each int64 [R]."""
+        # log N(m; t, v), for a mean m and a template's mean t, is (m t - t^2 / 2) / v plus a term
+        # that is equal for all classes. There are few tiles and levels, so each table is looked up
+        # once for all rows that need it. The sums of einsum do not depend on the number of rows.
         logs = state.log_posterior
         tiles = state.received.reshape(len(logs), CHANNELS, 4, 8, 4, 8)
         for of_level in np.unique(level).tolist():
@@ -279,7 +281,7 @@ class TilesRules:
         state.newest[rows] = tile
 
     def _right(self, state: TilesState, rows: Array) -> Array:
-        """Return 1 where the most probable class is the true one, else 0, int64 [R]; at first 0."""
+        """Return 1 if the likeliest class is true, else 0: int64 [R]. 0 while no tile is sent."""
         guess = state.log_posterior[rows].argmax(axis=1)
         any_sent = (state.sent[rows] != NONE).any(axis=1)
         return np.asarray(any_sent & (guess == state.truth[rows])).astype(np.int64)
@@ -306,7 +308,7 @@ class TilesRules:
         return ansi(frame) if mode == "ansi" else draw(frame)
 
     def frame(self, state: TilesState, info: dict[str, Array]) -> Frame:
-        """Return the last step of environment 0 in plain numbers and pictures."""
+        """Return the last step of environment 0 as plain numbers and images."""
         truth = int(state.truth[0])
         probability = np.exp(state.log_posterior[0])
         likeliest = np.argsort(-probability, kind="stable")[:5].tolist()

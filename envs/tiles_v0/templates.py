@@ -1,7 +1,7 @@
-"""The classes of tiles_v0: their templates, and what the block means of a tile tell of them.
+"""Classes of tiles_v0: their templates and the block means of their tiles.
 
-A picture has 3 channels of 32 x 32 pixels in 16 tiles of 8 x 8, numbered row by row. A tile is sent
-at one of four levels:
+An image has 3 channels of 32 x 32 pixels, in 16 tiles of 8 x 8 pixels, numbered row by row. A tile
+is sent at one of four levels:
 
 | level | blocks per tile | pixels per block | values |
 |---|---|---|--:|
@@ -10,7 +10,7 @@ at one of four levels:
 | 2 | 4 x 4 | 2 x 2 | 48 |
 | 3 | 8 x 8 | 1 | 192 |
 
-K is the number of classes, V the number of values of a level: channel by channel, row by row.
+K is the number of classes. V is the number of values of a level, ordered by channel, then by row.
 """
 
 from __future__ import annotations
@@ -41,26 +41,27 @@ __all__ = [
 
 CHANNELS, SIDE, TILE = 3, 32, 8
 TILES = (SIDE // TILE) ** 2
-BLOCKS = (1, 2, 4, 8)  # along each side of a tile, by level
+BLOCKS = (1, 2, 4, 8)  # blocks along each side of a tile, by level
 VALUES = tuple(CHANNELS * blocks**2 for blocks in BLOCKS)
-PIXELS = tuple((TILE // blocks) ** 2 for blocks in BLOCKS)  # of a block
+PIXELS = tuple((TILE // blocks) ** 2 for blocks in BLOCKS)  # pixels of a block, by level
 
-# The classes of the suite: families that look alike but for two tiles.
+# The classes of the suite: the classes of a family differ only in two tiles.
 SEED = 20
 FAMILIES, MEMBERS, TELLING = 10, 10, 2
 WAVES = 6
 BROAD = (0.5, 2.0)  # cycles per image of a family's pattern
-COARSE, FINE = (2.0, 4.0), (5.0, 6.0)  # of what tells members apart, in even and in odd families
-BROAD_SHARE, DETAIL_SHARE = 0.06, 0.08  # root mean square of the two
+COARSE, FINE = (2.0, 4.0), (5.0, 6.0)  # cycles of member patterns in even and odd families
+BROAD_SHARE, DETAIL_SHARE = 0.06, 0.08  # root mean square of family and member patterns
 STEP = 2.0**-16
-"""Templates are multiples of this: what the last bits of a cosine are is no matter."""
+"""Templates are multiples of this, so that the last bits of a cosine do not matter."""
 
 
 class Classes:
     """K templates, and tables of their block means.
 
-    ``templates`` float64 [K, 3, 32, 32]; for each level ``means[level]`` float64 [16, V, K] and
-    ``norms[level]``, half the squared length of these, [16, K]; ``digest`` names them.
+    ``templates`` is float64 [K, 3, 32, 32]. For each level, ``means[level]`` is float64 [16, V, K]
+    and ``norms[level]`` is half the squared length of these means, [16, K]. ``digest`` is a hash
+    of the templates.
     """
 
     def __init__(self, templates: Array) -> None:
@@ -78,7 +79,7 @@ class Classes:
         return len(self.templates)
 
     def __reduce__(self) -> Any:
-        """A pickle holds own templates alone; those of the suite are made again."""
+        """Pickle only custom templates; the templates of the suite are rebuilt."""
         if self is suite_classes():
             return suite_classes, ()
         return Classes, (self.templates,)
@@ -86,14 +87,15 @@ class Classes:
 
 @functools.cache
 def suite_classes() -> Classes:
-    """The 100 classes of the suite, the same in every process and version.
+    """Return the 100 classes of the suite, the same in every process and version.
 
-    Ten families of ten. A family has a pattern of its own, of less than 2 cycles per image, and two
-    telling tiles, in which each of its members adds a pattern of its own: of 2 to 4 cycles in even
-    families, of 5 to 6 in odd ones. Each pattern is a sum of six plane waves for each channel,
-    around 0.5. A wave of 4 cycles has no mean over a tile, one of 6 hardly any over half a tile.
+    There are ten families of ten classes. A family has a pattern with less than 2 cycles per image,
+    and two distinctive tiles. In these tiles each member adds a member pattern: 2 to 4 cycles per
+    image in even families, 5 to 6 in odd families. Each pattern is a sum of six plane waves per
+    channel, around 0.5. A wave of 4 cycles has mean zero over a tile. A wave of 6 cycles has a mean
+    near zero over half a tile.
     """
-    # Raw bits: NumPy promises these to stay, its distributions not.
+    # Raw bits: NumPy guarantees that they stay the same, but not its distributions.
     bits = np.random.PCG64(SEED)
     family = np.repeat(_waves(bits, FAMILIES, BROAD), MEMBERS, axis=0) * BROAD_SHARE
     detail = _waves(bits, FAMILIES * MEMBERS, COARSE)
@@ -109,13 +111,13 @@ def suite_classes() -> Classes:
 
 
 def _uniform(bits: np.random.PCG64, *shape: int) -> Array:
-    """Numbers of [0, 1)."""
+    """Return numbers in [0, 1)."""
     raw = bits.random_raw(math.prod(shape))
     return np.asarray((raw >> np.uint64(11)) * 2.0**-53).reshape(shape)
 
 
 def _waves(bits: np.random.PCG64, count: int, cycles: tuple[float, float]) -> Array:
-    """Sums of plane waves of ``cycles`` per image, mean square 1: float64 [count, 3, 32, 32]."""
+    """Return sums of plane waves of ``cycles`` per image, mean square 1: [count, 3, 32, 32]."""
     shape = (count, CHANNELS, WAVES)
     frequency = cycles[0] + (cycles[1] - cycles[0]) * _uniform(bits, *shape)
     direction, phase = 2 * np.pi * _uniform(bits, *shape), 2 * np.pi * _uniform(bits, *shape)
@@ -127,34 +129,38 @@ def _waves(bits: np.random.PCG64, count: int, cycles: tuple[float, float]) -> Ar
 
 
 def classes_of(templates: Any) -> Classes:
-    """The classes of one's own ``templates``: floats [K, 3, 32, 32] in [0, 1], or an .npy file.
+    """Return the classes of custom ``templates``: floats [K, 3, 32, 32] in [0, 1], or an .npy file.
 
-    Raises ValueError, naming what is wrong; OSError where there is no such file.
+    Raises ValueError if the templates are invalid, and OSError if the file cannot be read.
     """
-    given = templates
+    loaded = templates
     if isinstance(templates, str | Path):
         try:
-            given = np.load(templates, allow_pickle=False)
+            loaded = np.load(templates, allow_pickle=False)
         except ValueError as error:
-            raise ValueError(f"templates={templates}: not an .npy file of numbers") from error
+            raise ValueError(
+                f"templates={templates}: not an .npy file of numbers. Save a float array with "
+                "numpy.save"
+            ) from error
     try:
-        images = np.array(given, dtype=np.float64)
+        images = np.array(loaded, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(
-            f"templates: {type(given).__name__} is no array; give floats [K, 3, 32, 32] in [0, 1]"
+            f"templates: {type(loaded).__name__} is not an array of numbers; pass floats "
+            "[K, 3, 32, 32] in [0, 1]"
         ) from None
     shape = (CHANNELS, SIDE, SIDE)
     if images.ndim != 4 or images.shape[1:] != shape:
         hint = ""
         if images.ndim == 4 and images.shape[1:] == (SIDE, SIDE, CHANNELS):
-            hint = "; its channels are last: give templates.transpose(0, 3, 1, 2)"
-        raise ValueError(f"templates of shape {images.shape}: give [K, 3, 32, 32]{hint}")
+            hint = "; the channels are last: pass templates.transpose(0, 3, 1, 2)"
+        raise ValueError(f"templates of shape {images.shape}: pass an array [K, 3, 32, 32]{hint}")
     if len(images) < 2:
-        raise ValueError(f"templates of {len(images)} classes: give 2 or more, there is a guess")
+        raise ValueError(f"templates of {len(images)} classes: pass 2 or more classes")
     low, high = float(images.min()), float(images.max())
-    if not (low >= 0 and high <= 1):  # NaN too
-        hint = "; divide by 255" if np.asarray(given).dtype == np.uint8 else ""
-        raise ValueError(f"templates from {low:g} to {high:g}: give floats in [0, 1]{hint}")
+    if not (low >= 0 and high <= 1):  # also refuses NaN
+        hint = "; divide by 255" if np.asarray(loaded).dtype == np.uint8 else ""
+        raise ValueError(f"templates from {low:g} to {high:g}: pass floats in [0, 1]{hint}")
     images.flags.writeable = False
     return Classes(images)
 
@@ -163,7 +169,7 @@ def classes_of(templates: Any) -> Classes:
 
 
 def split_tiles(images: Array) -> Array:
-    """Images [R, 3, 32, 32] as tiles [R, 16, 3, 8, 8]."""
+    """Split images [R, 3, 32, 32] into tiles [R, 16, 3, 8, 8]."""
     side = SIDE // TILE
     apart = images.reshape(len(images), CHANNELS, side, TILE, side, TILE)
     return np.asarray(apart.transpose(0, 2, 4, 1, 3, 5)).reshape(
@@ -172,17 +178,17 @@ def split_tiles(images: Array) -> Array:
 
 
 def block_means(tiles: Array, level: int) -> Array:
-    """Return the values sent of ``tiles`` [R, 3, 8, 8]: block means, float64 [R, V]."""
+    """Return the block means of ``tiles`` [R, 3, 8, 8] at ``level``: float64 [R, V]."""
     blocks = BLOCKS[level]
     size = TILE // blocks
     apart = tiles.reshape(len(tiles), CHANNELS, blocks, size, blocks, size)
-    # One axis after the other: the same for a tile alone.
+    # Sum one axis at a time: the result is then the same for a single tile.
     sums = apart.sum(axis=5, dtype=np.float64).sum(axis=3)
     return np.asarray(sums / size**2).reshape(len(tiles), -1)
 
 
 def spread(means: Array, level: int) -> Array:
-    """Return block means [R, V] spread over pixels [R, 3, 8, 8]."""
+    """Repeat block means [R, V] over their pixels [R, 3, 8, 8]."""
     blocks = BLOCKS[level]
     apart = means.reshape(len(means), CHANNELS, blocks, blocks)
     size = TILE // blocks

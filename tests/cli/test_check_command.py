@@ -41,8 +41,8 @@ def test_the_report_of_a_fault_word_for_word() -> None:
 ERROR reward: early, seed 0, step 3 (4 times, also late)
   seen     a reward of nan
   expected a finite number
-  advice   look for a division by 0, a log of 0, or an array where a number
-           belongs
+  advice   look for a division by 0, a log of 0, or an array in place of a
+           number
 
 NOT RUN
   processes, hashing: processes=False

@@ -43,11 +43,11 @@ def test_a_team_is_recorded_cloned_and_started_from(
         (("clone",), "name an environment, as in: corral clone dfaas_v0 --from overflow/equal"),
         (("clone", "dfaas_v0"), "name a teacher, as in: corral clone dfaas_v0 --from overflow"),
         (("clone", "dfaas_v0", "--from", "overfow"), "did you mean 'overflow'?"),
-        (("clone", "dfaas_v0", "--from", "nothing.npz"), "there is no such file"),
-        (("clone", "dfaas_v0", "--from", "runs/none"), "runs/none is a path, and no run is there"),
+        (("clone", "dfaas_v0", "--from", "nothing.npz"), "nothing.npz: the file does not exist"),
+        (("clone", "dfaas_v0", "--from", "runs/none"), "runs/none is a path, but contains no run"),
         (
             ("clone", "dfaas_v0", "--from", "overflow/two", "--route", "equal"),
-            "overflow/two plays with --route 'two', and the environment is to have --route",
+            "overflow/two plays with --route 'two', but the environment has --route",
         ),
         (("clone", "dfaas_v0", "--from", "local", "--smoothing", "-1"), "--smoothing"),
         (("clone", "dfaas_v0", "--from", "local", "--own-ply", "1"), "did you mean '--own-play'?"),
@@ -57,7 +57,7 @@ def test_a_team_is_recorded_cloned_and_started_from(
         (("record", "dfaas_v0", "--policies", "local"), "name the file to write"),
         (
             ("record", "dfaas_v0", "--policies", "local", "--out", "a.csv"),
-            "recorded steps go to a file .npz",
+            "recorded steps need a file name that ends in .npz",
         ),
         (("record", "dfaas_v0", "--policies", "lcal", "--out", "a.npz"), "did you mean 'local'?"),
         (("train", "dfaas_v0", "--init", "runs/none"), "runs/none"),

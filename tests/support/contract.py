@@ -121,7 +121,7 @@ def _check_refusals(make: Make, seed: int) -> int:
     tried = 0
     while not game.over:
         actions = game.choose()
-        for agent, mask in game.asked.items():
+        for agent, mask in game.to_act.items():
             for action in [] if mask is None else game.alternatives(agent, mask)[1]:
                 before = pickle.dumps(game.env)
                 try:
@@ -135,7 +135,7 @@ def _check_refusals(make: Make, seed: int) -> int:
                 require(unchanged, f"{agent}: a refused action changed the environment")
                 tried += 1
         game.play(actions)
-    require(game.broke is None, f"the mask allows what is refused: {game.broke}")
+    require(game.failure is None, f"the mask allows what is refused: {game.failure}")
     return tried
 
 

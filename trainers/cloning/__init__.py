@@ -1,5 +1,6 @@
-"""Starting from something: teachers, recorded steps, agreement, and another run's weights.
+"""Imitation and warm starts: teachers, recorded steps, agreement, and weights of another run.
 
-``corral clone`` and ``corral.clone`` learn what a teacher decides (``trainer``, ``driver``);
-``corral record`` keeps decisions in a file (``steps``); ``--init`` takes weights (``start``).
+``corral clone`` and ``corral.clone`` learn the decisions of a teacher (``trainer``, ``driver``).
+``corral record`` writes decisions to a file (``steps``). ``--init`` starts from the weights of
+another run (``start``).
 """

@@ -1,7 +1,7 @@
-"""Agreement: how often policies decide as their teacher does, on episodes not cloned from.
+"""Agreement: how often policies decide like their teacher, on episodes not used for cloning.
 
-A decision agrees where the policy's greedy action is among those that the teacher counts as equally
-good. The teacher plays; the policies are asked what they would do, with hidden states of their own.
+A decision agrees if the policy's greedy action is among the actions that the teacher considers
+equally good. The teacher plays; the policies only decide, with their own recurrent states.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class AgreementRow:
-    """Agreement of one agent, or of all."""
+    """Agreement of one agent, or of all agents."""
 
     agent: str
     decisions: int
-    share: float  # of the decisions
-    interval: Interval  # 95 %, of whole episodes
-    difference: float | None  # mean absolute, in ``unit``; None: actions amount to nothing
+    share: float  # share of agreeing decisions
+    interval: Interval  # 95 % bootstrap interval over whole episodes
+    difference: float | None  # mean absolute difference in ``unit``; None: actions are not amounts
 
 
 @dataclass(frozen=True)
 class Agreement(Result):
-    """Agreement with ``teacher`` over ``episodes``; the last of the ``rows`` is that of all."""
+    """Agreement with ``teacher`` over ``episodes``. The last of ``rows`` is for all agents."""
 
     json_file = "agreement.json"
 
     teacher: str
     episodes: int
     rows: tuple[AgreementRow, ...]
-    unit: str | None  # of differences, such as "requests"
+    unit: str | None  # unit of differences, such as "requests"
 
     @property
     def share(self) -> float:
-        """The share of all agents' decisions."""
+        """Return the share of agreeing decisions of all agents."""
         return self.rows[-1].share
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Return a line for each agent, and one for all."""
+        """Return one row per agent, and one for all agents."""
         table = pd.DataFrame([{**vars(row), **row.interval._asdict()} for row in self.rows])
         return table.drop(columns="interval")
 
@@ -61,7 +61,7 @@ class Agreement(Result):
 
 
 def eval_seed(seed: int, use: int) -> int:
-    """Return a seed of purpose "eval", one for each use: of episodes that training never plays."""
+    """Return a seed of purpose "eval" for one ``use``, for episodes that training never plays."""
     return int(generator(seed, "eval", use).integers(2**31))
 
 
@@ -74,19 +74,18 @@ def agreement(
     seed: int = 0,
     num_envs: int | None = None,
 ) -> Agreement:
-    """Return how often ``policies`` (agent -> policy) decide as ``teacher`` does.
+    """Return how often ``policies`` (agent -> policy) decide like ``teacher``.
 
-    Agents without a policy are left out; the teacher plays them as it does all others. Rules say
-    which data are played: give those of held-out rows. Recorded steps are gone through once, all of
-    their episodes.
+    Agents without a policy are not compared. The teacher plays all agents. The rules determine the
+    data: pass rules with held-out rows. Recorded steps are played once, with all their episodes.
 
-    Raises what ``find_teacher`` raises, and ValueError for policies of other agents.
+    Raises the errors of ``find_teacher``, and ValueError for policies of unknown agents.
     """
     if not isinstance(teacher, Teacher):
         teacher = find_teacher(teacher, rules)
     if not policies or set(policies) - set(rules.agents):
         raise ValueError(
-            f"policies of {', '.join(policies)}; give some of {', '.join(rules.agents)}"
+            f"policies of {', '.join(policies)}: pass policies of {', '.join(rules.agents)}"
         )
     unit, amounts = amounts_of(rules)
     played: Any = rules
@@ -108,32 +107,32 @@ def agreement(
     team = {**teacher.policies, **compared}
     deterministic = dict.fromkeys(rules.agents, teacher.deterministic)
     play_episodes(played, team, deterministic, episodes=episodes, num_envs=num_envs, seed=seed)
-    tallies = {agent: each.tally() for agent, each in compared.items()}
+    tallies = {agent: policy.tally() for agent, policy in compared.items()}
     rows = [_row(agent, tally, unit) for agent, tally in tallies.items()]
     size = max(len(tally) for tally in tallies.values())
-    padded = [np.pad(each, ((0, size - len(each)), (0, 0))) for each in tallies.values()]
-    everybody: Array = np.sum(padded, axis=0)
-    rows.append(_row(ALL, everybody, unit))
+    padded = [np.pad(one, ((0, size - len(one)), (0, 0))) for one in tallies.values()]
+    total: Array = np.sum(padded, axis=0)
+    rows.append(_row(ALL, total, unit))
     return Agreement(teacher.name, episodes, tuple(rows), unit)
 
 
 def _row(agent: str, tally: Array, unit: str | None) -> AgreementRow:
-    """Return the row of a ``tally`` float64 [E, 3]: decisions, agreeing ones, differences."""
+    """Return the row of a ``tally`` float64 [E, 3]: decisions, agreements, sum of differences."""
     tally = tally[tally[:, 0] > 0]
-    decisions, agreeing, differences = tally.sum(axis=0)
+    decisions, agreements, differences = tally.sum(axis=0)
     return AgreementRow(
         agent,
         int(decisions),
-        float(agreeing / decisions) if decisions else 0.0,
+        float(agreements / decisions) if decisions else 0.0,
         bootstrap_ratio(tally[:, 1], tally[:, 0]),
         float(differences / decisions) if unit and decisions else None,
     )
 
 
 class _Compared(PolicyBase):
-    """Plays as the teacher, and notes in which decisions a policy would have agreed.
+    """Plays like the teacher, and records the decisions in which a policy agrees.
 
-    Its state holds the number of the episode, which begins anew where the state does.
+    Its state contains the number of the episode; a new state starts a new episode.
     """
 
     def __init__(
@@ -142,7 +141,7 @@ class _Compared(PolicyBase):
         self.teacher, self.policy, self.actions = teacher, policy, actions
         self.amounts = None if amounts is None else amounts[:actions]
         self.episodes = 0
-        self._noted: list[Array] = []  # [R, 4] each: episode, 1, agrees, difference
+        self._records: list[Array] = []  # [R, 4] columns: episode, 1, agrees, difference
 
     def initial_state(self, num_envs: int) -> Any:
         first, self.episodes = self.episodes, self.episodes + num_envs
@@ -166,12 +165,12 @@ class _Compared(PolicyBase):
         if self.amounts is not None:
             distance = np.abs(self.amounts - self.amounts[action][:, None])  # [R, A]
             apart = np.where(choices, distance, np.inf).min(axis=1)
-        self._noted.append(np.stack([numbers, np.ones(len(action)), agrees, apart], axis=1))
+        self._records.append(np.stack([numbers, np.ones(len(action)), agrees, apart], axis=1))
         return Decision(decision.action, (numbers, decision.state, answer.state))
 
     def tally(self) -> Array:
-        """Return, by episode, decisions, agreeing ones and the sum of differences: [E, 3]."""
-        found = np.zeros((self.episodes, 3))
-        for noted in self._noted:
-            np.add.at(found, noted[:, 0].astype(np.int64), noted[:, 1:])
-        return found
+        """Return decisions, agreements and the sum of differences by episode: float64 [E, 3]."""
+        sums = np.zeros((self.episodes, 3))
+        for record in self._records:
+            np.add.at(sums, record[:, 0].astype(np.int64), record[:, 1:])
+        return sums

@@ -1,4 +1,4 @@
-"""Checks of recorded steps against an environment: every fault, with its entry and its row."""
+"""Check recorded steps against an environment and list every fault with its entry and row."""
 
 from __future__ import annotations
 
@@ -25,45 +25,45 @@ def faults_of(
     rules: Rules[Any],
     digest: str,
 ) -> list[StepFault]:
-    """Return all faults that ``arrays`` have for ``rules``, whose spaces have ``digest``."""
-    if faults := [StepFault(file, *each) for each in _of_header(header, rules, digest)]:
-        return faults  # all else would follow from it
+    """Return all faults of ``arrays`` for ``rules``; ``digest`` is the digest of their spaces."""
+    if faults := [StepFault(file, *fault) for fault in _of_header(header, rules, digest)]:
+        return faults  # further faults would only be consequences
     lengths = arrays.get("lengths")
     if lengths is None or lengths.ndim != 1 or lengths.dtype.kind not in "iu" or not len(lengths):
-        rule = "is missing; give the steps of each episode, whole numbers [E]"
+        rule = "is missing; add the number of steps of each episode, integers [E]"
         if lengths is not None:
-            rule = f"is {_kind(lengths)}; give whole numbers [E], E of 1 or more"
+            rule = f"is {_kind(lengths)}; store integers [E] with E >= 1"
         return [StepFault(file, "lengths", rule)]
     if (wrong := _first(lengths < 1)) is not None:
-        rule = f"an episode of {lengths[wrong]} steps; give 1 or more"
+        rule = f"an episode has {lengths[wrong]} steps; the minimum is 1"
         return [StepFault(file, "lengths", rule, wrong)]
     size = int(lengths.sum(dtype=object))
     sizes = {a.shape[:1] for name, a in arrays.items() if name.endswith(f"/{MASK}")}
     if len(sizes) == 1 and sizes not in ({(size,)}, {()}):
-        rule = f"their sum is {size:,}, and the entries have {sizes.pop()[0]:,} rows"
+        rule = f"the sum is {size:,}, but the entries have {sizes.pop()[0]:,} rows; make them equal"
         return [StepFault(file, "lengths", rule)]
-    found = [*_of_entries(arrays, rules), *_of_state(arrays, rules, size)]
+    faults_list = [*_of_entries(arrays, rules), *_of_state(arrays, rules, size)]
     for agent in rules.agents:
-        found += _of_agent(arrays, rules, agent, size, lengths)
-    return [StepFault(file, entry, rule, *index) for entry, rule, *index in found]
+        faults_list += _of_agent(arrays, rules, agent, size, lengths)
+    return [StepFault(file, entry, rule, *index) for entry, rule, *index in faults_list]
 
 
 def _of_header(
     header: Mapping[str, Any], rules: Rules[Any], digest: str
 ) -> Iterator[tuple[str, str]]:
     if header.get("env") != rules.name:
-        yield "header", f"recorded in {header.get('env')!r:.80}, and this is {rules.name}"
+        yield "header", f"recorded in {header.get('env')!r:.80}, but this is {rules.name}"
     elif header.get("spaces", digest) != digest:
         kwargs = header.get("env_kwargs")
         yield (
             "header",
-            f"recorded with other spaces than {rules.name} has here: its arguments were "
-            f"{kwargs!r:.300}; give the environment those, or record anew",
+            f"recorded with spaces that differ from {rules.name} here. Its arguments were "
+            f"{kwargs!r:.300}; pass these to the environment, or record again",
         )
 
 
 def _entry_spaces(rules: Rules[Any], agent: str) -> dict[str, spaces.Space[Any]]:
-    """Return the entries that an agent's observation is kept in, and the space of each."""
+    """Return the entries of an agent's observation, with their spaces."""
     inner, _ = split_space(rules.observation_space(agent))
     name = f"{agent}/{OBSERVATION}"
     if isinstance(inner, spaces.Dict):
@@ -79,7 +79,7 @@ def _of_entries(arrays: Mapping[str, Array], rules: Rules[Any]) -> Iterator[tupl
     for name in sorted(needed - set(arrays)):
         yield name, "is missing"
     for name in sorted(set(arrays) - needed - known):
-        yield name, f"is no entry of {rules.name}; its agents are {', '.join(rules.agents)}"
+        yield name, f"is not an entry of {rules.name}; the agents are {', '.join(rules.agents)}"
 
 
 def _of_state(
@@ -89,9 +89,9 @@ def _of_state(
         return
     features = math.prod(rules.state_space().shape)
     if state.dtype.kind != "f" or state.shape != (size, features):
-        yield "state", f"is {_kind(state)}; give floats of shape {(size, features)}"
+        yield "state", f"is {_kind(state)}; store floats of shape {(size, features)}"
     elif (wrong := _first(~np.isfinite(state))) is not None:
-        yield "state", "holds a number that is not finite", wrong
+        yield "state", "contains a number that is not finite", wrong
 
 
 def _of_agent(
@@ -112,16 +112,16 @@ def _of_agent(
         ("truncated", arrays.get(f"{agent}/truncated"), (size,), "b"),
     ):
         if values is not None and (values.shape != shape or values.dtype.kind not in kinds):
-            what = {"b": "bool", "biu": "0 and 1", "iu": "whole numbers", "fiu": "numbers"}[kinds]
-            yield f"{agent}/{name}", f"is {_kind(values)}; give {what} of shape {shape}"
+            content = {"b": "bool", "biu": "0 and 1", "iu": "integers", "fiu": "numbers"}[kinds]
+            yield f"{agent}/{name}", f"is {_kind(values)}; store {content} of shape {shape}"
             fits = fits and name not in (MASK, "action", "choices", "terminated", "truncated")
     reward = arrays.get(f"{agent}/reward")
     if reward is not None and (wrong := _first(~np.isfinite(reward))) is not None:
-        yield f"{agent}/reward", "is not finite", wrong
+        yield f"{agent}/reward", "is not finite; store a finite number", wrong
     if not fits or mask is None or action is None:
         return
     if (wrong := _first((mask != 0) & (mask != 1))) is not None:
-        yield f"{agent}/{MASK}", "holds another number than 0 and 1", wrong
+        yield f"{agent}/{MASK}", "contains a number other than 0 and 1", wrong
         return
     yield from _of_decisions(arrays, agent, mask != 0, action)
     yield from _of_ends(arrays, agent, mask != 0, lengths)
@@ -134,38 +134,38 @@ def _of_decisions(
     actions = legal.shape[1]
     outside: Array = np.asarray(acts & ((action < 0) | (action >= actions)))
     if (wrong := _first(outside)) is not None:
-        yield f"{agent}/action", f"{action[wrong]} is out of range; give 0..{actions - 1}", wrong
+        yield f"{agent}/action", f"{action[wrong]} is out of range; use 0..{actions - 1}", wrong
     inside = np.where(acts & ~outside, action, 0).astype(np.int64)
     illegal = acts & ~outside & ~legal[np.arange(len(legal)), inside]
     if (wrong := _first(illegal)) is not None:
         allowed = np.flatnonzero(legal[wrong]).tolist()
-        more = f" ({np.count_nonzero(illegal):,} rows are so)" if illegal.sum() > 1 else ""
-        rule = f"{action[wrong]} is illegal: the mask allows {allowed!s:.100}{more}"
+        more = f" ({np.count_nonzero(illegal):,} illegal rows)" if illegal.sum() > 1 else ""
+        rule = f"{action[wrong]} is illegal; the mask allows {allowed!s:.100}{more}"
         yield f"{agent}/action", rule, wrong
     if (choices := arrays.get(f"{agent}/choices")) is None:
         return
     if (wrong := _first(choices & ~legal & acts[:, None])) is not None:
-        yield f"{agent}/choices", "holds an illegal action", wrong
+        yield f"{agent}/choices", "contains an illegal action", wrong
     missing = acts & ~outside & ~choices[np.arange(len(legal)), inside]
     if (wrong := _first(missing)) is not None:
-        yield f"{agent}/choices", "leaves out the action that was taken", wrong
+        yield f"{agent}/choices", "must include the played action", wrong
 
 
 def _of_ends(
     arrays: Mapping[str, Array], agent: str, legal: Array, lengths: Array
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield faults of the ends, where they are recorded: each episode of an agent has one."""
+    """Yield faults of recorded ends: an agent must end exactly once in each episode."""
     none = np.zeros(len(legal), dtype=bool)
-    given = [arrays.get(f"{agent}/{name}") for name in ("terminated", "truncated")]
-    if given[0] is None:
+    recorded = [arrays.get(f"{agent}/{name}") for name in ("terminated", "truncated")]
+    if recorded[0] is None:
         return
-    terminated, truncated = (none if each is None else each for each in given)
+    terminated, truncated = (none if values is None else values for values in recorded)
     if (wrong := _first(terminated & truncated)) is not None:
-        yield f"{agent}/truncated", "the step is terminated too; an agent ends once", wrong
+        yield f"{agent}/truncated", "the step is also terminated; set only one of them", wrong
     first = np.cumsum(lengths) - lengths
     ends = np.add.reduceat((terminated | truncated).astype(np.int64), first)
     if (wrong := _first(ends != 1)) is not None:
-        rule = f"{ends[wrong]} ends in episode {wrong}; an agent ends once in each"
+        rule = f"{ends[wrong]} ends in episode {wrong}; there must be exactly one"
         yield f"{agent}/terminated", rule, int(first[wrong])
 
 
@@ -174,19 +174,19 @@ def _of_observation(
 ) -> Iterator[tuple[Any, ...]]:
     shape = (size, *(space.shape or ()))
     if values.shape != shape or values.dtype.kind not in "biuf":
-        yield name, f"is {_kind(values)}; give numbers of shape {shape}"
+        yield name, f"is {_kind(values)}; store numbers of shape {shape}"
     elif (wrong := _first(~np.isfinite(values))) is not None:
-        yield name, "holds a number that is not finite", wrong
+        yield name, "contains a number that is not finite", wrong
     elif isinstance(space, spaces.Box):
         if space.dtype.kind in "iu" and values.dtype != space.dtype:
-            yield name, f"is {values.dtype}; give {space.dtype}"
+            yield name, f"is {values.dtype}; store {space.dtype}"
         elif (wrong := _first((values < space.low) | (values > space.high))) is not None:
             low, high = space.low.min(), space.high.max()
-            yield name, f"holds a number outside of its space, {low:g} to {high:g}", wrong
+            yield name, f"contains a number outside its space, {low:g} to {high:g}", wrong
 
 
 def _first(wrong: Array) -> int | None:
-    """Return the first row with a True; None: there is none."""
+    """Return the first row that contains True; None if all are False."""
     rows = wrong.reshape(len(wrong), -1).any(axis=1) if wrong.size else wrong
     return int(rows.argmax()) if rows.any() else None
 

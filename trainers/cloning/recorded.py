@@ -1,4 +1,4 @@
-"""Recorded steps as an environment: what is played in it is what was recorded."""
+"""Environment that replays recorded steps."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ __all__ = ["RecordedRules"]
 
 
 class RecordedRules:
-    """Rules whose copies go through recorded steps, whatever actions they are given.
+    """Rules with copies that replay recorded steps, independent of the actions.
 
-    Each copy begins with an episode of its own; ``in_turn`` it goes on with those that are B
-    further, so that all are played once; else it draws them.
+    Each copy starts with a different episode. With ``in_turn`` it continues with every B-th
+    episode, so that each episode is played once. Otherwise it draws episodes at random.
     """
 
     def __init__(self, rules: Rules[Any], steps: Steps, *, in_turn: bool = False) -> None:
         self.rules, self.steps, self.in_turn = rules, steps, in_turn
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("rules", "steps"):  # before they are set, as copies are made
+        if name in ("rules", "steps"):  # not set yet while a copy is made
             raise AttributeError(name)
         return getattr(self.rules, name)
 
     def make_batch(self, num_envs: int, seed: int = 0, *, workers: int = 0) -> Any:
-        """Return ``num_envs`` copies; ``workers`` are of no use here."""
+        """Return a batch of ``num_envs`` copies; ``workers`` is ignored."""
         return RecordedBatch(self, num_envs, seed)
 
 
 class RecordedBatch(Copies):
-    """B copies that go through recorded episodes, with the interface of a Batch."""
+    """B copies that replay recorded episodes, with the interface of a Batch."""
 
     def __init__(self, rules: RecordedRules, num_envs: int, seed: int) -> None:
         self.rules, self.num_envs = rules, num_envs
@@ -50,15 +50,15 @@ class RecordedBatch(Copies):
 
     @property
     def _rows(self) -> Array:
-        """Where each copy is in the recorded steps: int64 [B]."""
+        """Return the index of each copy's current step: int64 [B]."""
         return self._first[self._episode] + self._at
 
     def reset(self) -> dict[str, Observation]:
-        """Begin; each copy at the start of an episode."""
+        """Return the observations at the start of each copy's episode."""
         return self._observe()
 
     def step(self, actions: Any) -> BatchStep:
-        """Go on to the next recorded step; ``actions`` are not played."""
+        """Continue with the next recorded step; ``actions`` are ignored."""
         rows = self._rows
         reward, terminated, truncated = (
             np.stack([self.steps.arrays[f"{agent}/{name}"][rows] for agent in self.agents], axis=1)
@@ -70,7 +70,7 @@ class RecordedBatch(Copies):
         over = np.flatnonzero(self._at == lengths[self._episode])
         finished = None
         if len(over):
-            # What followed the last step is not recorded: its own observation stands for it.
+            # The final observation is not recorded; the observation of the last step replaces it.
             finished = Finished(
                 rows=over,
                 observations=self._observed(rows[over]),
@@ -88,17 +88,17 @@ class RecordedBatch(Copies):
         return BatchStep(observations, reward, terminated, truncated, self.acting, {}, finished)
 
     def global_state(self) -> Array:
-        """Return the recorded global state: float32 [B, G]. Raises StepsError where it is not."""
+        """Return the recorded global state: float32 [B, G]. Raises StepsError if it is missing."""
         if "state" not in self.steps.arrays:
             rule = (
-                "is missing, and the critic observes it; give critic_input='observations', or "
-                "record it"
+                "is missing, but the critic needs it. Set critic_input='observations', or record "
+                "the state"
             )
             raise StepsError([StepFault(self.steps.name, "state", rule)])
         return self._state(self._rows)
 
     def snapshot(self) -> dict[str, Any]:
-        """Return all that decides what comes next."""
+        """Return the complete state of the batch."""
         arrays = {"episode": self._episode, "at": self._at, "returns": self._returns}
         return {
             "rules": f"recorded steps {self.steps.digest}",
@@ -107,12 +107,12 @@ class RecordedBatch(Copies):
         }
 
     def restore(self, snapshot: dict[str, Any]) -> dict[str, Observation]:
-        """Go on from a ``snapshot``. Raises ValueError where it does not fit."""
+        """Continue from a ``snapshot``. Raises ValueError if it does not fit."""
         if snapshot.get("rules") != f"recorded steps {self.steps.digest}":
-            raise ValueError(f"the snapshot is of other steps than {self.steps.name} holds now")
+            raise ValueError(f"the snapshot belongs to other steps than those in {self.steps.name}")
         arrays = snapshot["arrays"]
-        own = {"episode": self._episode, "at": self._at, "returns": self._returns}
-        for name, values in own.items():
+        current = {"episode": self._episode, "at": self._at, "returns": self._returns}
+        for name, values in current.items():
             saved = np.asarray(arrays.get(name))
             if (saved.shape, saved.dtype) != (values.shape, values.dtype):
                 raise ValueError(f"snapshot: {name} is {saved.dtype} {saved.shape}")
@@ -120,8 +120,8 @@ class RecordedBatch(Copies):
         episode, at = arrays["episode"], arrays["at"]
         inside = (episode >= 0) & (episode < len(lengths)) & (at >= 0)
         if not (inside.all() and (at < lengths[episode]).all()):
-            raise ValueError("the snapshot is beyond the recorded steps")
-        for name, values in own.items():
+            raise ValueError("the snapshot refers to steps beyond the recorded ones")
+        for name, values in current.items():
             values[...] = arrays[name]
         for rng, state in zip(self._rngs, snapshot["generators"], strict=True):
             rng.bit_generator.state = state

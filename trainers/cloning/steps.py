@@ -1,24 +1,23 @@
-"""Recorded steps: what was observed, decided and rewarded, in one file to clone from.
+"""Recorded steps: observations, decisions and rewards in one file, for cloning.
 
-The file is NumPy's .npz, without pickle. S steps of E episodes stand one after the other:
+The file is NumPy's .npz, without pickle. It contains S steps of E episodes, concatenated:
 
-| entry | | |
+| entry | type | content |
 |---|---|---|
 | ``header`` | text | JSON: ``{"format": "corral steps", "version": 1, "env": NAME}``, more |
-| ``lengths`` | int [E] | steps of each episode; their sum is S |
-| ``AGENT/observation`` | [S, ...] | as the environment has it; a Dict: ``AGENT/observation/KEY`` |
-| ``AGENT/action_mask`` | [S, A] | 1 where an action was legal; all 0 where the agent did not act |
-| ``AGENT/action`` | int [S] | what was decided; ignored where the agent did not act |
-| ``AGENT/choices`` | bool [S, A] | optional: the actions that were equally good |
-| ``AGENT/reward`` | float [S] | optional: what followed; default: 0 |
-| ``AGENT/terminated`` | bool [S] | optional: ended by the rules; default: where an episode ends |
-| ``AGENT/truncated`` | bool [S] | optional: ended by a time limit; default: nowhere |
+| ``lengths`` | int [E] | steps of each episode; the sum is S |
+| ``AGENT/observation`` | [S, ...] | of the environment; for a Dict: ``AGENT/observation/KEY`` |
+| ``AGENT/action_mask`` | [S, A] | 1 for legal actions; all 0 if the agent did not act |
+| ``AGENT/action`` | int [S] | the decision; ignored if the agent did not act |
+| ``AGENT/choices`` | bool [S, A] | optional: all actions that were equally good |
+| ``AGENT/reward`` | float [S] | optional: the reward after the decision; default: 0 |
+| ``AGENT/terminated`` | bool [S] | optional: termination; default: at the end of each episode |
+| ``AGENT/truncated`` | bool [S] | optional: truncation by a time limit; default: never |
 | ``state`` | float [S, G] | optional: the global state, for critics that observe it |
 
-The header may hold ``env_kwargs``, ``agents``, ``teacher``, ``seed`` and ``spaces``, the digest of
-``spaces_digest``, which is compared where it is there. ``read_steps`` checks every number before
-anything learns from it, and refuses a file with all its faults. Nothing is unpacked past
-``MOST_BYTES``.
+The header may contain ``env_kwargs``, ``agents``, ``teacher``, ``seed`` and ``spaces``. ``spaces``
+is the digest from ``spaces_digest``; it is compared if present. ``read_steps`` checks all numbers
+before they are used, and reports all faults of a file at once. At most ``MOST_BYTES`` are unpacked.
 """
 
 from __future__ import annotations
@@ -52,17 +51,17 @@ __all__ = [
 ]
 
 FORMAT, VERSION = "corral steps", 1
-MOST_BYTES = 4 * 2**30  # of all entries, unpacked
+MOST_BYTES = 4 * 2**30  # maximum size of all entries, unpacked
 MOST_ENTRIES = 10_000
-MOST_HEADER = 2**20  # bytes of the text
+MOST_HEADER = 2**20  # maximum bytes of the header text
 
 CHOICES, RECORDED = "recorded_choices", "recorded_action"
-"""Entries of an observation that ``RecordedTeacher`` alone reads."""
+"""Entries of an observation that only ``RecordedTeacher`` reads."""
 
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """Recorded steps, checked. ``arrays`` hold the entries of the file, defaults filled in."""
+    """Checked recorded steps. ``arrays`` has the entries of the file, with defaults filled in."""
 
     name: str
     header: Mapping[str, Any]
@@ -71,14 +70,14 @@ class Steps:
 
     @property
     def lengths(self) -> Array:
-        """Steps of each episode: int64 [E]."""
+        """Return the number of steps of each episode: int64 [E]."""
         return self.arrays["lengths"]
 
     def __len__(self) -> int:
         return int(self.lengths.sum())
 
     def episodes(self, chosen: Array) -> Steps:
-        """Return the same with the ``chosen`` episodes alone: int64 [D]."""
+        """Return only the ``chosen`` episodes: int64 [D]."""
         first = np.cumsum(self.lengths) - self.lengths
         rows = np.concatenate([np.arange(first[e], first[e] + self.lengths[e]) for e in chosen])
         arrays = {key: values[rows] for key, values in self.arrays.items() if key != "lengths"}
@@ -86,7 +85,7 @@ class Steps:
         return Steps(self.name, self.header, {**arrays, "lengths": lengths}, self.digest)
 
     def divided(self, held_out: float = 0.2) -> tuple[Steps, Steps]:
-        """Return the episodes to clone from, and the last ones, at least one, to compare on."""
+        """Split into episodes for cloning and the last episodes (at least one) for comparison."""
         count = len(self.lengths)
         if count < 2:
             raise StepsError(
@@ -94,8 +93,8 @@ class Steps:
                     StepFault(
                         self.name,
                         "lengths",
-                        f"{count} episode; give 2 or more, of which the last ones are kept to "
-                        "compare on",
+                        f"{count} episode; record 2 or more, because the last ones are held out "
+                        "for comparison",
                     )
                 ]
             )
@@ -103,25 +102,25 @@ class Steps:
         return self.episodes(np.arange(count - kept)), self.episodes(np.arange(count - kept, count))
 
     def observation(self, agent: str, rows: Array) -> Observation:
-        """Return what ``agent`` observed in ``rows`` [R], and what it did then."""
+        """Return the observations of ``agent`` in ``rows`` [R], with its recorded decisions."""
         whole = f"{agent}/{OBSERVATION}"
         inner: Any = self.arrays.get(whole)
         if inner is None:
             prefix = f"{whole}/"
             parts = {k: v for k, v in self.arrays.items() if k.startswith(prefix)}
             inner = {key.removeprefix(prefix): values for key, values in parts.items()}
-        found: Observation = {OBSERVATION: take_tree(inner, rows)}
+        result: Observation = {OBSERVATION: take_tree(inner, rows)}
         names = {MASK: MASK, RECORDED: "action", CHOICES: "choices"}
-        return found | {key: self.arrays[f"{agent}/{name}"][rows] for key, name in names.items()}
+        return result | {key: self.arrays[f"{agent}/{name}"][rows] for key, name in names.items()}
 
     def require_fit(self, rules: Rules[Any]) -> None:
-        """Raise StepsError with every fault that these steps have for ``rules``."""
+        """Raise StepsError with all faults of these steps for ``rules``."""
         if faults := faults_of(self.name, self.header, self.arrays, rules, spaces_digest(rules)):
             raise StepsError(faults)
 
 
 class RecordedTeacher(Memoryless):
-    """Decides what was recorded; it reads that from observations of ``Steps`` alone."""
+    """Repeats the recorded decisions; it only works with observations of ``Steps``."""
 
     def act(
         self,
@@ -130,7 +129,7 @@ class RecordedTeacher(Memoryless):
         rng: np.random.Generator | None = None,
         deterministic: bool = False,
     ) -> Decision:
-        """Return the recorded action, and those that were equally good."""
+        """Return the recorded action, and the actions that were equally good."""
         return Decision(observation[RECORDED], extra={"choices": observation[CHOICES]})
 
 
@@ -156,10 +155,10 @@ def _described(space: spaces.Space[Any]) -> str:
 
 
 def write_steps(path: str | Path, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Path:
-    """Write recorded steps, whole or not at all. Raises FileExistsError."""
+    """Write recorded steps atomically. Raises FileExistsError."""
     target = Path(path)
     if target.exists():
-        raise FileExistsError(f"{target} exists; give another file, or remove it")
+        raise FileExistsError(f"{target} exists; choose another file, or remove it")
     text = json.dumps({"format": FORMAT, "version": VERSION, **header}, allow_nan=False)
     file = io.BytesIO()
     np.savez_compressed(file, allow_pickle=False, header=np.array(text), **arrays)
@@ -167,9 +166,9 @@ def write_steps(path: str | Path, header: Mapping[str, Any], arrays: Mapping[str
 
 
 def read_steps(path: str | Path, rules: Rules[Any]) -> Steps:
-    """Return the steps in a file, checked against ``rules``.
+    """Read the steps in a file and check them against ``rules``.
 
-    Raises StepsError with every fault, and FileNotFoundError.
+    Raises StepsError with all faults, and FileNotFoundError.
     """
     place = Path(path)
     try:
@@ -177,18 +176,18 @@ def read_steps(path: str | Path, rules: Rules[Any]) -> Steps:
             arrays, faults = _entries(place, file)
     except FileNotFoundError:
         raise FileNotFoundError(
-            f"{place}: there is no such file; corral record makes one"
+            f"{place}: the file does not exist; create it with corral record"
         ) from None
     except OSError as error:
         raise StepsError([StepFault(str(place), "the file", reason(error))]) from error
     if not arrays and faults:
-        raise StepsError(faults)  # all else would follow from it
+        raise StepsError(faults)  # further faults would only be consequences
     header = _header(arrays.pop("header", None))
     if header is None or header.get("format") != FORMAT:
-        rule = f'holds no JSON with "format": {FORMAT!r}; these are no recorded steps'
+        rule = f'lacks JSON with "format": {FORMAT!r}; the file does not contain recorded steps'
         faults.append(StepFault(str(place), "header", rule))
     elif header.get("version") != VERSION:
-        rule = f"version {header.get('version')!r:.20}; this corral reads version {VERSION}"
+        rule = f"has version {header.get('version')!r:.20}; this corral reads version {VERSION}"
         faults.append(StepFault(str(place), "header", rule))
     if not faults:
         assert header is not None
@@ -205,10 +204,10 @@ def read_steps(path: str | Path, rules: Rules[Any]) -> Steps:
 
 
 def recorded_arguments(path: str, env: str) -> dict[str, Any]:
-    """Return the arguments of ``env`` that a file's header says it was recorded with.
+    """Return the arguments of ``env`` from the header of a file.
 
-    Those that are no plain values (a load) are left out, and rows, which say what to clone from; so
-    are all where the file cannot be read: ``read_steps`` tells of that.
+    Only plain values are returned, without a load and without rows, which select the data for
+    cloning. If the file cannot be read, no arguments are returned; ``read_steps`` reports it.
     """
     place = Path(path)
     try:
@@ -219,70 +218,70 @@ def recorded_arguments(path: str, env: str) -> dict[str, Any]:
             header = _header(_array(archive, info)) or {}
     except (OSError, KeyError, ValueError, zipfile.BadZipFile):
         return {}
-    given = header.get("env_kwargs")
-    if header.get("env") != env or not isinstance(given, dict):
+    stored = header.get("env_kwargs")
+    if header.get("env") != env or not isinstance(stored, dict):
         return {}
     plain = (str, int, float, bool)
-    return {k: v for k, v in given.items() if isinstance(v, plain) and k not in ("rows", "trace")}
+    return {k: v for k, v in stored.items() if isinstance(v, plain) and k not in ("rows", "trace")}
 
 
 def _entries(place: Path, file: BinaryIO) -> tuple[dict[str, Array], list[StepFault]]:
-    """Return the arrays of a .npz, and what keeps others from being read."""
-    found: dict[str, Array] = {}
+    """Return the arrays of an .npz file, and the faults of unreadable entries."""
+    arrays: dict[str, Array] = {}
     faults: list[StepFault] = []
 
     def fault(entry: str, rule: str) -> None:
         faults.append(StepFault(str(place), entry, rule))
 
     if not file.seek(0, io.SEEK_END):
-        fault("the file", "is empty; corral record makes one")
-        return found, faults
+        fault("the file", "is empty; create it with corral record")
+        return arrays, faults
     try:
         archive = zipfile.ZipFile(file)
     except (zipfile.BadZipFile, OSError, ValueError) as error:
-        fault("the file", f"is no .npz: {error}; corral record makes one")
-        return found, faults
+        fault("the file", f"is not an .npz file: {error}; create it with corral record")
+        return arrays, faults
     with archive:
         infos = archive.infolist()
         total = sum(info.file_size for info in infos)
         if len(infos) > MOST_ENTRIES:
-            fault("the file", f"{len(infos):,} entries, more than {MOST_ENTRIES:,}")
+            fault("the file", f"has {len(infos):,} entries; the maximum is {MOST_ENTRIES:,}")
         elif total > MOST_BYTES:
-            fault("the file", f"{total:,} bytes unpacked, more than {MOST_BYTES:,}: divide it")
+            fault("the file", f"has {total:,} bytes unpacked, more than {MOST_BYTES:,}: split it")
         else:
             for info in infos:
                 name = info.filename.removesuffix(".npy")
-                if name in found:
-                    fault(name, "stands in the file twice")
+                if name in arrays:
+                    fault(name, "is duplicated in the file")
                     continue
                 try:
-                    found[name] = _array(archive, info)
+                    arrays[name] = _array(archive, info)
                 except (ValueError, OSError, zipfile.BadZipFile, EOFError, RuntimeError) as error:
                     fault(name, f"cannot be read: {' '.join(str(error).split())[:200]}")
-                except Exception as error:  # whatever a made-up header makes NumPy raise
+                except Exception as error:  # NumPy may raise any exception for a forged header
                     fault(name, f"cannot be read: {type(error).__name__}")
-    return found, faults
+    return arrays, faults
 
 
 def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array:
-    """Return one entry; what its header claims is compared with its size before it is made."""
+    """Return one entry. The size in its header is checked before memory is allocated."""
     with archive.open(info) as file:
         version = np.lib.format.read_magic(file)
         read = {(1, 0): np.lib.format.read_array_header_1_0}
         read[(2, 0)] = np.lib.format.read_array_header_2_0
         if version not in read:
-            raise ValueError(f"version {version} of the .npy format")
+            raise ValueError(f"version {version} of the .npy format is not supported")
         shape, fortran, dtype = read[version](file)
         if dtype.hasobject:
-            raise ValueError("holds Python objects, which need pickle; give plain numbers")
+            raise ValueError("contains Python objects, which need pickle; store plain numbers")
         if dtype.kind not in "biufU":
-            raise ValueError(f"holds {dtype}; give numbers")
+            raise ValueError(f"contains {dtype}; store numbers")
         size = dtype.itemsize * int(np.prod(shape, dtype=object))
         if size > info.file_size:
-            raise ValueError(f"claims {size:,} bytes and has {info.file_size:,}")
+            raise ValueError(f"the header says {size:,} bytes, but it has {info.file_size:,}")
         data = file.read(size + 1)
     if len(data) != size:
-        raise ValueError(f"has {len(data):,} bytes of numbers, not {size:,}")
+        raise ValueError(f"has {len(data):,} bytes of numbers instead of {size:,}")
     return np.frombuffer(data, dtype=dtype).reshape(shape, order="F" if fortran else "C")
 
 
@@ -292,30 +291,30 @@ def _header(array: Array | None) -> dict[str, Any] | None:
     try:
         if array.nbytes > 4 * MOST_HEADER:
             return None
-        found = strict_json(str(array))
+        document = strict_json(str(array))
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return document if isinstance(document, dict) else None
 
 
 def _filled(arrays: Mapping[str, Array], rules: Rules[Any]) -> dict[str, Array]:
-    """Return the arrays with what may be left out, in the types that are learned from."""
+    """Return the arrays with defaults filled in, and with the dtypes for training."""
     lengths = arrays["lengths"].astype(np.int64)
     size, last = int(lengths.sum()), np.cumsum(lengths) - 1
     ends = np.zeros(size, dtype=bool)
     ends[last] = True
-    found = {**arrays, "lengths": lengths}
+    filled = {**arrays, "lengths": lengths}
     for agent in rules.agents:
         mask = arrays[f"{agent}/{MASK}"] != 0
-        found[f"{agent}/{MASK}"] = mask.astype(np.int8)
+        filled[f"{agent}/{MASK}"] = mask.astype(np.int8)
         action = np.where(mask.any(axis=1), arrays[f"{agent}/action"], 0).astype(np.int64)
-        found[f"{agent}/action"] = action
+        filled[f"{agent}/action"] = action
         chosen = np.arange(mask.shape[1]) == action[:, None]
         choices = arrays.get(f"{agent}/choices", chosen)
-        found[f"{agent}/choices"] = choices.astype(bool)
+        filled[f"{agent}/choices"] = choices.astype(bool)
         reward = arrays.get(f"{agent}/reward", np.zeros(size))
-        found[f"{agent}/reward"] = reward.astype(np.float32)
+        filled[f"{agent}/reward"] = reward.astype(np.float32)
         truncated = arrays.get(f"{agent}/truncated", np.zeros(size, dtype=bool)) != 0
-        found[f"{agent}/truncated"] = truncated
-        found[f"{agent}/terminated"] = arrays.get(f"{agent}/terminated", ends & ~truncated) != 0
-    return found
+        filled[f"{agent}/truncated"] = truncated
+        filled[f"{agent}/terminated"] = arrays.get(f"{agent}/terminated", ends & ~truncated) != 0
+    return filled

@@ -1,15 +1,15 @@
-"""Teachers: whoever makes the decisions that are cloned.
+"""Teachers: the policies or recorded steps that are cloned.
 
-| what is named or given | is |
+| argument | teacher |
 |---|---|
 | "overflow", "greedy", "perfect" | a reference team, or a player that can play all agents |
 | "agent_1=nearest,agent_2=still" | reference players by agent |
 | "runs/mappo", "runs/mappo@best" | another run, of any trainer; it decides greedily |
 | "steps.npz" | recorded steps, see ``corral.trainers.cloning.steps`` |
-| a Run, a policy, agent -> policy | the same in Python; a policy is what ``as_policy`` takes |
+| a Run, a policy, agent -> policy | the same in Python; a policy is anything for ``as_policy`` |
 
-Which actions a teacher counts as equally good stands in ``Decision.extra["choices"]``, where it
-tells; else there is one: the action that it took.
+``Decision.extra["choices"]`` lists the actions that a teacher considers equally good. Without this
+entry, only the played action counts.
 """
 
 from __future__ import annotations
@@ -47,40 +47,40 @@ __all__ = [
     "checkpoint_digest",
     "choices_of",
     "find_teacher",
-    "plays_all_alike",
+    "plays_all_agents_equally",
     "require_same_spaces",
 ]
 
 TeacherLike = str | Path | Run | Steps | PolicyLike | Mapping[str, str | PolicyLike]
-"""See the table above."""
+"""Accepted teachers, see the table above."""
 
 
 @dataclass(frozen=True, eq=False)
 class Teacher:
-    """Who decides, for every agent."""
+    """A teacher for every agent."""
 
     name: str
     policies: Mapping[str, Policy]
-    deterministic: bool = False  # of networks: they decide greedily
-    steps: Steps | None = None  # where its decisions were recorded
-    digest: str | None = None  # of the weights or the file behind it
-    run: Run | None = None  # that decides
+    deterministic: bool = False  # True for networks, which decide greedily
+    steps: Steps | None = None  # the recorded decisions, if it is a file
+    digest: str | None = None  # digest of its weights or its file
+    run: Run | None = None  # the teaching run
 
 
 def choices_of(decision: Decision, actions: int) -> Array:
-    """Return the actions that a teacher counts as equally good: bool [R, A]."""
+    """Return the actions that a teacher considers equally good: bool [R, A]."""
     chosen = np.asarray(decision.action)
     choices = decision.extra.get("choices")
     if choices is None:
-        found: Array = np.arange(actions) == chosen[:, None]
-        return found
+        choices_taken: Array = np.arange(actions) == chosen[:, None]
+        return choices_taken
     return np.asarray(choices, dtype=bool)
 
 
 def arguments_of_teacher(env: str, teacher: Any) -> dict[str, Any]:
-    """Return the arguments of an environment that a teacher's name says: {"route": "two"}.
+    """Return the environment arguments in a teacher's name, for example {"route": "two"}.
 
-    An unknown name says nothing here: ``find_teacher`` tells of it.
+    An unknown name gives no arguments; ``find_teacher`` reports it.
     """
     if not isinstance(teacher, str) or env not in REGISTERED:
         return {}
@@ -94,9 +94,9 @@ def arguments_of_teacher(env: str, teacher: Any) -> dict[str, Any]:
         return {}
 
 
-def plays_all_alike(env: Any, teacher: Any, env_kwargs: Mapping[str, Any]) -> bool:
-    """Return whether ``teacher`` names one reference player or team that is one class for all
-    agents of an environment of corral; what is wrong with it, ``find_teacher`` tells."""
+def plays_all_agents_equally(env: Any, teacher: Any, env_kwargs: Mapping[str, Any]) -> bool:
+    """Return True if ``teacher`` is one reference player or team with the same class for all agents
+    of an environment of corral. Errors give False; ``find_teacher`` reports them."""
     name = registered_name(env) if isinstance(env, str) else None
     if name is None or not isinstance(teacher, str):
         return False
@@ -110,17 +110,16 @@ def plays_all_alike(env: Any, teacher: Any, env_kwargs: Mapping[str, Any]) -> bo
 
 
 def find_teacher(teacher: TeacherLike, rules: Rules[Any]) -> Teacher:
-    """Return the teacher of these rules' agents; see the table above.
+    """Return the teacher for the agents of these rules; see the table above.
 
-    Raises UnknownNameError with the nearest name, ValueError where a name needs another argument
-    of the environment or a team lacks an agent, RunError for a run with other spaces,
-    UnsupportedSpaceError where actions are not Discrete, StepsError for recorded steps that do not
-    fit.
+    Raises UnknownNameError with the closest name; ValueError if a name needs another environment
+    argument or a team lacks an agent; RunError for a run with other spaces; UnsupportedSpaceError
+    if actions are not Discrete; and StepsError for recorded steps that do not fit.
     """
     for agent in rules.agents:
         if not isinstance(space := rules.action_space(agent), spaces.Discrete):
             raise UnsupportedSpaceError(
-                f"{agent} plays {space}: decisions are cloned where actions are Discrete"
+                f"{agent} plays {space}, but cloning supports only Discrete actions"
             )
     if isinstance(teacher, Path):
         teacher = str(teacher)
@@ -128,8 +127,8 @@ def find_teacher(teacher: TeacherLike, rules: Rules[Any]) -> Teacher:
         teacher = read_steps(teacher, rules)
     if isinstance(teacher, Steps):
         teacher.require_fit(rules)
-        decided = {agent: RecordedTeacher() for agent in rules.agents}
-        return Teacher(teacher.name, decided, steps=teacher, digest=teacher.digest)
+        policies = {agent: RecordedTeacher() for agent in rules.agents}
+        return Teacher(teacher.name, policies, steps=teacher, digest=teacher.digest)
     if isinstance(teacher, str) and is_run(teacher):
         teacher = load_run(teacher, None if rules.name in REGISTERED else rules)
     if isinstance(teacher, Run):
@@ -140,8 +139,8 @@ def find_teacher(teacher: TeacherLike, rules: Rules[Any]) -> Teacher:
         teacher = dict.fromkeys(rules.agents, teacher)
     if set(teacher) != set(rules.agents):
         raise ValueError(
-            f"the teacher has policies of {', '.join(map(str, teacher))}; the agents are "
-            f"{', '.join(rules.agents)}: give one for each"
+            f"the teacher has policies for {', '.join(map(str, teacher))}, but the agents are "
+            f"{', '.join(rules.agents)}. Pass one policy per agent"
         )
     policies = {
         agent: reference_player(one, rules, agent)
@@ -153,28 +152,28 @@ def find_teacher(teacher: TeacherLike, rules: Rules[Any]) -> Teacher:
 
 
 def _is_team(name: str, rules: Rules[Any]) -> bool:
-    """Return whether a text with "=" names a team, such as "backlog=0.75/least", and not a player
-    for each agent."""
+    """Return True if a text with "=" names a team, such as "backlog=0.75/least", instead of one
+    player per agent."""
     try:
         reference_team(name, rules)
     except (UnknownNameError, ArgumentError):
         return False
-    except ValueError:  # it does not fit the rules, which ``reference_team`` says again
+    except ValueError:  # unsuitable for the rules; ``reference_team`` raises it again
         return True
     return True
 
 
 def _named(name: str, rules: Rules[Any]) -> Mapping[str, Policy]:
-    """Return reference players by agent, or the team of that name."""
+    """Return reference players by agent, or the team with this name."""
     if "=" in name and not _is_team(name, rules):
         pairs = [pair.partition("=") for pair in name.split(",")]
-        given = {agent.strip(): player.strip() for agent, _, player in pairs}
-        if set(given) != set(rules.agents):
+        players = {agent.strip(): player.strip() for agent, _, player in pairs}
+        if set(players) != set(rules.agents):
             raise ValueError(
-                f"teacher {name!r}: name a player of each of {', '.join(rules.agents)}"
+                f"teacher {name!r}: list one player for each of {', '.join(rules.agents)}"
             )
-        return {agent: reference_player(given[agent], rules, agent) for agent in rules.agents}
-    try:  # first: it says why a player is out of reach, where a team would be unknown
+        return {agent: reference_player(players[agent], rules, agent) for agent in rules.agents}
+    try:  # first: its error explains an infeasible player; for a team it would be unknown
         return {agent: reference_player(name, rules, agent) for agent in rules.agents}
     except UnknownNameError:
         pass
@@ -183,51 +182,52 @@ def _named(name: str, rules: Rules[Any]) -> Mapping[str, Policy]:
     except UnknownNameError as error:
         if "/" in name and (name.startswith((".", "/", "runs/")) or Path(name).parent.is_dir()):
             raise RunError(
-                f"{name} is a path, and no run is there: give the folder of one, RUN or RUN@best"
+                f"{name} is a path, but contains no run; pass the folder of a run, RUN or RUN@best"
             ) from None
-        known = team_names(rules)
-        said = str(error) if known else f"no teacher named {shortened(name, 200)!r}"
+        names = team_names(rules)
+        text = str(error) if names else f"no teacher named {shortened(name, 200)!r}"
         raise UnknownNameError(
-            f"{said}. A run is named by its folder, RUN or RUN@best; recorded steps by a file .npz"
+            f"{text}. For a run pass its folder (RUN or RUN@best), for recorded steps a .npz file"
         ) from None
 
 
 def _of_run(run: Run, rules: Rules[Any]) -> Teacher:
-    require_same_spaces(run, rules, "clones from")
-    before, here = carried_by(run.config.env_config.rules()), carried_by(rules)
-    if differ := [f"{k}={before.get(k)!r}" for k in here if here[k] != before.get(k)]:
+    require_same_spaces(run, rules, "clones it")
+    before, current = carried_by(run.config.env_config.rules()), carried_by(rules)
+    if differ := [f"{k}={before.get(k)!r}" for k in current if current[k] != before.get(k)]:
         raise RunError(
-            f"{run.name} learned with {', '.join(differ)}, which its observations and actions "
-            "depend on: give the environment the same"
+            f"{run.name} was trained with {', '.join(differ)}, which determine its observations "
+            "and actions. Pass the same environment arguments"
         )
     policies = {agent: run.policies[agent] for agent in rules.agents}
     return Teacher(run.name, policies, True, digest=checkpoint_digest(run), run=run)
 
 
 def checkpoint_digest(run: Run) -> str | None:
-    """Return the digest of the checkpoint that a run plays by; None: as it began."""
+    """Return the digest of the checkpoint of a run; None for its initial weights (RUN@0)."""
     if run.at is not None and not run.at.strip("0"):
         return None
     return sha256(read_file(run.checkpoint() / "manifest.json", 2**20))
 
 
-def require_same_spaces(run: Run, rules: Rules[Any], what: str) -> None:
-    """Raise RunError where the agents of ``run``, or their spaces, are not those of ``rules``."""
+def require_same_spaces(run: Run, rules: Rules[Any], purpose: str) -> None:
+    """Raise RunError if the agents of ``run`` or their spaces differ from those of ``rules``."""
     config = run.config.env_config
-    theirs = config.rules()
-    any_agent = theirs.agents[0] if any_number(theirs) and any_number(rules) else None
-    if tuple(theirs.agents) != tuple(rules.agents) and any_agent is None:
+    trained = config.rules()
+    any_agent = trained.agents[0] if any_number(trained) and any_number(rules) else None
+    if tuple(trained.agents) != tuple(rules.agents) and any_agent is None:
         raise RunError(
-            f"{run.name} is of {config.env} with agents {', '.join(theirs.agents)}, and what "
-            f"{what} it has {', '.join(rules.agents)}: give a run of the same environment"
+            f"{run.name} was trained in {config.env} with agents {', '.join(trained.agents)}, but "
+            f"the run that {purpose} has {', '.join(rules.agents)}. Choose a run of the same "
+            "environment"
         )
     for agent in rules.agents:
         for kind in ("observation_space", "action_space"):
-            before, here = getattr(theirs, kind)(any_agent or agent), getattr(rules, kind)(agent)
-            if before != here:
+            before, now = getattr(trained, kind)(any_agent or agent), getattr(rules, kind)(agent)
+            if before != now:
                 raise RunError(
-                    f"{run.name} has another {kind.replace('_', ' ')} than what {what} it: {agent} "
-                    f"has {space_in_words(before)} there, {space_in_words(here)} here. Give the "
-                    f"environment the arguments that {run.folder} was trained with (its "
-                    "config.json), or train without it"
+                    f"{run.name} has another {kind.replace('_', ' ')} than the run that {purpose}: "
+                    f"{agent} has {space_in_words(before)} there, {space_in_words(now)} here. "
+                    f"Pass the environment arguments of {run.folder} (see its config.json), or "
+                    "train without it"
                 )

@@ -1,12 +1,12 @@
-"""The trainer "clone": networks learn what a teacher decides, by masked cross-entropy.
+"""The trainer "clone": networks learn a teacher's decisions by masked cross-entropy.
 
-It is the loop of ``corral.trainers.on_policy`` with another record and another player. The teacher
-plays the rollout, and says which actions it counts as equally good; the loss is the cross-entropy
-of the policy with the uniform distribution over them. The critic learns the values of the teacher's
-play, so that another run may start from both (``--init``). With ``own_play`` some of the actions
-played are the policy's, and the teacher says what it would have done: DAgger (Ross, Gordon and
-Bagnell, A Reduction of Imitation Learning and Structured Prediction to No-Regret Online Learning,
-2011).
+It is the loop of ``corral.trainers.on_policy`` with another loss and another player. The teacher
+plays the rollout and marks the actions that it considers equally good. The loss is the
+cross-entropy between the policy and the uniform distribution over these actions. The critic learns
+the values of the teacher's play, so another run can start from both networks (``--init``). With
+``own_play`` the policy plays some of the actions itself, and the teacher labels them: DAgger (Ross,
+Gordon and Bagnell, A Reduction of Imitation Learning and Structured Prediction to No-Regret Online
+Learning, 2011).
 """
 
 from __future__ import annotations
@@ -43,48 +43,47 @@ from corral.trainers.settings import setting
 __all__ = ["Clone", "CloneSettings", "clone", "taught_by"]
 
 GIVEN = "given in Python"
-"""What config.json says of a teacher that no text names."""
+"""Value of ``teacher`` in config.json for a teacher that was passed in Python."""
 
 OF_PPO = (
     *("clip_range", "ent_coef", "ent_coef_end", "kl_coef", "kl_target", "target_kl"),
     *("stay_coef", "stay_target"),
 )
-"""Settings of mappo that say nothing here."""
+"""Settings of mappo that have no effect in cloning."""
 
-ANEW = (
-    "A clone goes on with the teacher that it began with: put that back, or start another clone "
-    "from this one: corral clone ENV --from TEACHER --init RUN"
+RESTORE_TEACHER = (
+    "A clone must be resumed with its original teacher. Restore the teacher, or start another "
+    "clone from this one: corral clone ENV --from TEACHER --init RUN"
 )
 
 SMOOTHING = 4.0
-"""Actions that a decision is spread over where actions are amounts and nobody says otherwise."""
+"""Default ``smoothing`` for actions that are amounts."""
 
 AGREEMENT = "validation_agreement"
 CHOICES = "teacher_choices"
 CHECKS, CHECK_EPISODES = 10, 16
-"""Comparisons with the teacher over a run, and episodes of each."""
+"""Number of comparisons with the teacher in a run, and episodes per comparison."""
 
 
 @dataclass(frozen=True)
 class CloneSettings(MAPPOSettings):
-    """Settings of cloning: the networks and rollouts of mappo, and the teacher."""
+    """Settings of cloning: those of mappo for networks and rollouts, and the teacher."""
 
     teacher: str = setting(
         "",
-        "What decides: a reference team or player such as overflow, a run (RUN, RUN@best), or "
+        "The teacher: a reference team or player such as overflow, a run (RUN, RUN@best), or "
         "recorded steps (FILE.npz).",
     )
     own_play: float = setting(
         0.0,
-        "Share of the decisions that the policy plays itself while it learns; the teacher says "
-        "what it would have done.",
+        "Share of decisions that the policy plays itself during training; the teacher labels them.",
         least=0,
         most=1,
     )
 
     smoothing: float | None = setting(
         None,
-        "Deviation, in actions, by which a decision is spread over its neighbours; none: 4 where "
+        "Standard deviation, in actions, of the target distribution around a decision; none: 4 if "
         "actions are amounts, such as requests, else 0.",
         least=0,
     )
@@ -98,16 +97,16 @@ class CloneSettings(MAPPOSettings):
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if field.name in OF_PPO and value != field.default:
-                raise ValueError(f"{field.name}={value}: cloning has no use for it; leave it out")
+                raise ValueError(f"{field.name}={value}: it has no effect in cloning; leave it out")
 
 
-# --- The record ----------------------------------------------------------------------------------
+# --- Algorithm -----------------------------------------------------------------------------------
 
 
 def clone_loss(minibatch: Minibatch, outputs: Outputs, settings: Any) -> Losses:
     """Return the cross-entropy with the teacher's choices, and the value loss."""
     distribution = outputs.distribution
-    assert isinstance(distribution, MaskedCategorical)  # ``find_teacher`` has seen to it
+    assert isinstance(distribution, MaskedCategorical)  # ``find_teacher`` requires it
     targets = _targets(minibatch.extras[CHOICES], minibatch.mask, settings.smoothing)  # [R, A]
     log_probs = distribution.logits.masked_fill(~minibatch.mask, 0)
     value_loss = maths.value_loss(
@@ -124,8 +123,8 @@ def clone_loss(minibatch: Minibatch, outputs: Outputs, settings: Any) -> Losses:
 def _targets(choices: torch.Tensor, mask: torch.Tensor, smoothing: float) -> torch.Tensor:
     """Return probabilities float32 [R, A]: uniform over ``choices``, or spread around them.
 
-    Spread over legal actions as a normal distribution of deviation ``smoothing``, so that a choice
-    stays likeliest.
+    With ``smoothing``, they are spread over legal actions as a normal distribution with this
+    standard deviation. A choice stays the most likely action.
     """
     weights = choices.float()
     if smoothing:
@@ -138,7 +137,7 @@ def _targets(choices: torch.Tensor, mask: torch.Tensor, smoothing: float) -> tor
 def clone_metrics(
     minibatch: Minibatch, outputs: Outputs, losses: Losses, settings: Any
 ) -> dict[str, torch.Tensor]:
-    """Return losses, entropy and agreement of a minibatch, before its step of the optimizer."""
+    """Return losses, entropy and agreement of a minibatch, before its optimizer step."""
     mode = outputs.distribution.mode[:, None]
     return {
         **losses.terms,
@@ -162,17 +161,17 @@ clone: OnPolicy = mappo.but(
 """Masked cross-entropy on a teacher's decisions."""
 
 
-# --- Who plays -----------------------------------------------------------------------------------
+# --- Players -------------------------------------------------------------------------------------
 
 
 class TeacherPlayer:
-    """Plays the agents of one group as the teacher decides, and notes its choices for the loss."""
+    """Plays the agents of one group like the teacher, and stores its choices for the loss."""
 
     def __init__(self, teachers: Opponents, learned: LearnedPlayer, own_play: float, rng: Any):
         self.teachers, self.learned, self.own_play, self.rng = teachers, learned, own_play, rng
 
     def act(self, buffer: GroupBuffer, t: int, observations: Mapping[str, Observation]) -> None:
-        """Store the actions of step ``t``, and the choices; a hidden state moves on."""
+        """Store the actions and choices of step ``t``, and advance the recurrent state."""
         if CHOICES not in buffer.extras:
             buffer.extras[CHOICES] = np.zeros_like(buffer.mask[:-1])
         if self.own_play or self.learned.learner.actor.memory:
@@ -186,8 +185,8 @@ class TeacherPlayer:
             decision = self.teachers.decide(agent, observations[agent], rows)
             buffer.extras[CHOICES][t][rows, j] = choices_of(decision, buffer.mask.shape[-1])
             if self.own_play:
-                kept = self.rng.random(len(rows)) >= self.own_play
-                buffer.action[t][rows[kept], j] = decision.action[kept]
+                by_teacher = self.rng.random(len(rows)) >= self.own_play
+                buffer.action[t][rows[by_teacher], j] = decision.action[by_teacher]
             else:
                 buffer.action[t][rows, j] = decision.action
 
@@ -198,21 +197,21 @@ class TeacherPlayer:
         observations: Mapping[str, Observation],
         env_rows: Array | None = None,
     ) -> None:
-        """Sample the teacher's actions for a moment that is not played on."""
+        """Sample actions of the teacher that will not be played."""
         for j, agent in enumerate(buffer.group.agents):
             wanted = buffer.acting[at][:, j]
             actions = self.teachers.sample_unplayed(agent, observations[agent], wanted, env_rows)
             buffer.action[at][:, j] = actions
 
     def reset(self, env_rows: Array) -> None:
-        """Begin anew in ``env_rows``, whose episodes are over."""
+        """Start a new episode in ``env_rows``."""
         self.learned.reset(env_rows)
         for agent in self.learned.learner.group.agents:
             self.teachers.reset(agent, env_rows)
 
 
 class Clone(OnPolicyTrainer):
-    """Trains policies to decide as a teacher does. ``taught_by`` gives it one made in Python."""
+    """Trains policies to imitate a teacher. For a teacher in Python use ``taught_by``."""
 
     algorithm = clone
     name = "clone"
@@ -225,7 +224,7 @@ class Clone(OnPolicyTrainer):
         advantages=True,
         best_by=AGREEMENT,
     )
-    given: ClassVar[tuple[TeacherLike, ...]] = ()  # in a tuple: a function is no method
+    given: ClassVar[tuple[TeacherLike, ...]] = ()  # a tuple: a function would become a method
 
     def __init__(
         self,
@@ -235,8 +234,8 @@ class Clone(OnPolicyTrainer):
         validation_rules: Rules[Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """``validation_rules``: what is compared with the teacher in; default: as in training, on
-        seeds of its own."""
+        """``validation_rules``: rules for comparisons with the teacher; default: the training rules
+        with separate seeds."""
         if settings.smoothing is None:
             amounts, _ = amounts_of(rules)
             settings = dataclasses.replace(settings, smoothing=SMOOTHING if amounts else 0.0)
@@ -244,39 +243,40 @@ class Clone(OnPolicyTrainer):
         self._validation_rules = self.rules if validation_rules is None else validation_rules
         self.teacher: Teacher | None = None
         self.teachers: Opponents | None = None
-        self._held: Teacher | None = None  # what is compared with
-        self._saved: Mapping[str, Any] | None = None  # where the teacher was, in a resumed run
+        self._held: Teacher | None = None  # teacher for comparisons
+        self._saved: Mapping[str, Any] | None = None  # state of the teacher, in a resumed run
         self._arrays: dict[str, Array] = {}
         self._checked = -1
         self._own_rng = generator(self.seed, "policy", len(self.rules.agents) + 1)
 
     @property
     def learns_from(self) -> Run | None:
-        """The run that teaches, where one does; known once it is checked."""
+        """Return the teaching run, if the teacher is a run; available after ``check``."""
         return None if self.teacher is None else self.teacher.run
 
     def check(self) -> None:
-        """Raise what keeps the teacher from teaching, before anything is played."""
+        """Find the teacher, and raise its faults before training starts."""
         super().check()
         if self.teacher is not None:
             return
         if self.settings.smoothing and amounts_of(self.rules)[0] is None:
             raise ValueError(
-                f"smoothing={self.settings.smoothing}: the actions of {self.rules.name} are no "
-                "amounts, so that none is near another; leave it out"
+                f"smoothing={self.settings.smoothing}: the actions of {self.rules.name} are not "
+                "amounts, so neighboring actions are unrelated; leave it out"
             )
         named = self.settings.teacher
         if not self.given and named in ("", GIVEN):
             raise ValueError(
-                "the teacher is missing: corral clone ENV --from overflow (teacher='overflow')"
+                "the teacher is missing: pass --from, as in corral clone ENV --from overflow "
+                "(in Python teacher='overflow')"
                 if not named
-                else "the teacher was given in Python; give it again: corral.resume(folder, "
+                else "the teacher was passed in Python. Pass it again: corral.resume(folder, "
                 "trainer=corral.trainers.taught_by(teacher))"
             )
         try:
             teacher = find_teacher(self.given[0] if self.given else named, self.rules)
         except CheckpointError as error:
-            raise CheckpointError(f"the teacher {named}: {error}. {ANEW}") from error
+            raise CheckpointError(f"the teacher {named}: {error}. {RESTORE_TEACHER}") from error
         self._held = teacher
         if teacher.steps is not None:
             learned, held = teacher.steps.divided()
@@ -284,10 +284,10 @@ class Clone(OnPolicyTrainer):
             teacher = dataclasses.replace(teacher, steps=learned)
             recorded = RecordedRules(self.rules, learned)
             if self.settings.own_play:
-                raise ValueError("own_play: recorded steps cannot be played; leave it out")
+                raise ValueError("own_play: a teacher of recorded steps cannot play; leave it out")
             batch = recorded.make_batch(1)
             if self.critic_input.features:
-                batch.global_state()  # raises where it was not recorded
+                batch.global_state()  # raises if it was not recorded
             self._make_batch = lambda rules, num_envs, seed: recorded.make_batch(num_envs, seed)
         self.teacher = teacher
         self._seat_teachers(teacher)
@@ -310,16 +310,16 @@ class Clone(OnPolicyTrainer):
         ]
 
     def begin(self) -> None:
-        """Let the teacher go on from where it was saved, if it was."""
+        """Restore the saved state of the teacher, if any."""
         if self._saved is not None:
             assert self.teacher is not None  # ``learn`` has checked
             assert self.teachers is not None
             saved, self._saved = self._saved, None
             if saved["digest"] != self.teacher.digest:
-                here, before = str(self.teacher.digest)[:12], str(saved["digest"])[:12]
+                current, before = str(self.teacher.digest)[:12], str(saved["digest"])[:12]
                 raise CheckpointError(
-                    f"{self.teacher.name} is not what was cloned from: its digest is {here}..., "
-                    f"and was {before}.... {ANEW}"
+                    f"{self.teacher.name} has changed since cloning started: its digest is "
+                    f"{current}..., but was {before}.... {RESTORE_TEACHER}"
                 )
             self._own_rng.bit_generator.state = saved["own_play"]
             if self.resumes_exactly:
@@ -327,12 +327,12 @@ class Clone(OnPolicyTrainer):
         super().begin()
 
     def learn(self, steps: int | None = None) -> Iterator[Update]:
-        """Yield updates; their metrics hold how often held-out decisions agree."""
+        """Yield updates. Their metrics contain the agreement on held-out decisions."""
         self.check()
         yield from super().learn(steps)
 
     def update(self) -> dict[str, float]:
-        """Learn from the rollout; compare with the teacher every tenth of the run."""
+        """Learn from the rollout, and compare with the teacher after each tenth of the run."""
         metrics = super().update()
         done = self.env_steps + self.rollout_steps
         part = CHECKS * done // self.steps
@@ -351,7 +351,7 @@ class Clone(OnPolicyTrainer):
     # --- Saving ----------------------------------------------------------------------------------
 
     def save(self) -> Content:
-        """Return what the base does, and where the teacher is."""
+        """Return the content of the base class and the state of the teacher."""
         content = super().save()
         if self.teachers is None or self.teacher is None:
             return content
@@ -366,17 +366,17 @@ class Clone(OnPolicyTrainer):
         return Content({**content.documents, "teacher": document}, arrays)
 
     def load(self, content: Content) -> None:
-        """Go on from what ``save`` gave; the teacher does when it is needed."""
+        """Continue from the result of ``save``; ``begin`` restores the teacher."""
         super().load(content)
         try:
             saved = content.documents["teacher"]
             self._checked = int(saved["checked"])
         except (KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(f"the checkpoint is not of clone: {error!r}") from error
+            raise CheckpointError(f"the checkpoint is not one of clone: {error!r}") from error
         self._saved, self._arrays = saved, dict(content.arrays.get("teacher", {}))
 
 
 def taught_by(teacher: TeacherLike) -> type[Clone]:
-    """Return the trainer "clone" with a teacher that no text names: as ``trainer=``."""
+    """Return the trainer "clone" with a teacher object, for the argument ``trainer=``."""
     fields = {"given": (teacher,), "in_place_of": "clone", "__module__": __name__}
     return type("Clone", (Clone,), fields)

@@ -1,1 +1,1 @@
-"""Evaluation: the returns of teams, and how sure a mean is."""
+"""Evaluation: returns of teams and the confidence intervals of their means."""

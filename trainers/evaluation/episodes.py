@@ -1,10 +1,10 @@
-"""The one loop that plays episodes to measure or show them, and how sure a mean over them is.
+"""The loop that plays episodes for evaluation and display, and bootstrap intervals of means.
 
     for turn in play(rules, team, deterministic, quota=np.ones(8, int), seed=0):
         turn.step.reward, turn.ended.returns
 
-Works with any rules: simultaneous and turn-based ones, and agents that end early. Evaluation,
-replays of loads, pictures of policies and ``corral.watch`` all play through ``play``.
+It works with all rules: simultaneous, turn-based, and with agents that end early. Evaluation,
+replays of loads, pictures of policies and ``corral.watch`` all use ``play``.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from corral.envs.policy import PolicyBase, PolicyLike, as_policy
 __all__ = ["Changed", "Interval", "Turn", "bootstrap_ratio", "play", "play_episodes"]
 
 MANY = 8
-"""Agents from which one network that plays them all is asked for all of them at once."""
+"""Minimum number of agents for one joint forward pass of a shared network."""
 
 NUM_ENVS = 64
-"""Episodes that are played side by side, unless the caller says otherwise."""
+"""Default number of environment copies."""
 
 
 class Interval(NamedTuple):
-    """An interval, or (None, None) where there are too few episodes for one."""
+    """An interval, or (None, None) if there are too few episodes."""
 
     low: float | None
     high: float | None
@@ -48,17 +48,20 @@ def bootstrap_ratio(
     resamples: int = 4000,
     seed: int = 0,
 ) -> Interval:
-    """Percentile bootstrap interval of sum(numerators) / sum(denominators) over episodes.
+    """Return the percentile bootstrap interval of sum(numerators) / sum(denominators).
 
-    Both are [E], one entry per episode; whole episodes are drawn with replacement (Efron and
-    Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13), so that what happens within one
-    may be correlated. A plain mean has ones as denominators. Fewer than two episodes give no
-    interval.
+    Both are [E], one entry per episode. Whole episodes are drawn with replacement (Efron and
+    Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13), so steps within an episode may
+    be correlated. For a plain mean pass ones as denominators. With fewer than two episodes the
+    result is (None, None).
     """
     above = np.asarray(numerators, dtype=np.float64)
     below = np.asarray(denominators, dtype=np.float64)
     if above.shape != below.shape or above.ndim != 1:
-        raise ValueError(f"numerators {above.shape} and denominators {below.shape}: give [E] twice")
+        raise ValueError(
+            f"numerators {above.shape} and denominators {below.shape}: pass arrays [E] of equal "
+            "length"
+        )
     episodes = len(above)
     if episodes < 2 or below.sum() == 0:
         return Interval(None, None)
@@ -74,27 +77,27 @@ def bootstrap_ratio(
 
 
 class Changed:
-    """Rules with some attributes replaced: another time limit, another start, another step."""
+    """Rules with replaced attributes, for example another time limit, start or step."""
 
     def __init__(self, rules: Rules[Any], **changes: Any) -> None:
-        vars(self).update(changes, unchanged=rules)
+        vars(self).update(changes, original=rules)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.unchanged, name)
+        return getattr(self.original, name)
 
 
 @dataclass(frozen=True, eq=False)
 class Turn:
-    """A step of B environments, and what led to it."""
+    """One step of B environments, with the observations and actions that led to it."""
 
-    t: int  # steps played before
-    observations: Mapping[str, Observation]  # that were decided on, [B, ...] by agent
+    t: int  # number of previous steps
+    observations: Mapping[str, Observation]  # observations before the step, [B, ...] by agent
     step: BatchStep
-    ended: EndedEpisodes  # of those asked for
-    illegal: Array  # int64 [N] masked actions chosen
-    actions: Any  # that were played: int64 [B, N], or a dict where some are not Discrete
-    asked: Array  # bool [B, N] whose policy chose them; elsewhere they are any legal ones
-    state: Array | None = None  # float32 [B, G] that was decided in, where play was asked for it
+    ended: EndedEpisodes  # ended episodes that count towards the quota
+    illegal: Array  # int64 [N] number of masked actions chosen
+    actions: Any  # played actions: int64 [B, N], or a dict if some are not Discrete
+    asked: Array  # bool [B, N] True: chosen by the policy; False: an arbitrary legal action
+    state: Array | None = None  # float32 [B, G] global state before the step, if ``states``
 
 
 def play(
@@ -107,21 +110,24 @@ def play(
     workers: int = 0,
     states: bool = False,
 ) -> Iterator[Turn]:
-    """Play ``quota`` [B] episodes in B environments, each agent greedily or not; yield each step.
+    """Play ``quota`` [B] episodes in B environments and yield each step.
+
+    ``deterministic`` selects greedy or sampled actions by agent.
 
     Seeds: episode k of environment r is the k-th that ``generator(seed, "env", r)`` starts, as in
-    ``Batch(rules, B, seed)``. Rules draw all chance of an episode at its start, so that every team
-    meets the same episodes, however long it makes them. Policies draw from
-    ``generator(seed, "policy", i)``, i the agent's index. Third-party environments draw as they go:
-    there, teams meet the same first episode in each environment, and later ones that depend on the
-    play. Environments that have played their quota go on, unasked and uncounted, till all have;
-    third-party ones rest, and are not asked for their global state.
+    ``Batch(rules, B, seed)``. Rules draw all random numbers of an episode at its start. Every team
+    therefore plays the same episodes, independent of their length. Policies draw from
+    ``generator(seed, "policy", i)`` with i the agent's index. Third-party environments draw during
+    the episode: teams get the same first episode in each environment, but later episodes depend on
+    the play. After its quota an environment continues with arbitrary legal actions, which are not
+    counted, until all are finished. Third-party environments stop instead, and their global state
+    is not read.
 
-    ``workers`` processes step third-party environments, 0: this one; the episodes are the same.
-    ``states`` puts the global state into each turn.
+    ``workers`` processes step third-party environments (0: this process); the episodes do not
+    depend on it. ``states`` adds the global state to each turn.
 
-    Raises ValueError for workers of other environments, ActionError where a policy's actions are
-    malformed, IllegalActionError where they are masked and the rules are made with
+    Raises ValueError for workers with environments of corral, ActionError if a policy returns
+    malformed actions, and IllegalActionError if it returns masked actions and the rules have
     ``illegal="raise"``.
     """
     if not states:
@@ -138,68 +144,71 @@ def play(
         )
         for i, agent in enumerate(rules.agents)
     ]
-    stats, left, t = EpisodeStats(rules.agents), quota.copy(), 0
+    stats, remaining, t = EpisodeStats(rules.agents), quota.copy(), 0
     try:
         observations = batch.reset()
-        while left.any():
-            asked = batch.acting & (left > 0)[:, None]
-            actions, illegal = _decide(seats, observations, asked)
+        while remaining.any():
+            decided = batch.acting & (remaining > 0)[:, None]
+            actions, illegal = _decide(seats, observations, decided)
             state = batch.global_state().copy() if states else None
             step = batch.step(actions)
             ended = stats.add(step)
             if len(ended):
                 for seat in seats:
                     seat.forget(ended.rows)
-                ended = ended.take(left[ended.rows] > 0)
-                left[ended.rows] -= 1
-                batch.rest(ended.rows[left[ended.rows] == 0])
-            yield Turn(t, observations, step, ended, illegal, actions, asked, state)
+                ended = ended.take(remaining[ended.rows] > 0)
+                remaining[ended.rows] -= 1
+                batch.rest(ended.rows[remaining[ended.rows] == 0])
+            yield Turn(t, observations, step, ended, illegal, actions, decided, state)
             observations, t = step.observations, t + 1
     finally:
         batch.close()
 
 
 def _decide(
-    seats: list[Seat], observations: Mapping[str, Observation], asked: Array
+    seats: list[Seat], observations: Mapping[str, Observation], decided: Array
 ) -> tuple[Any, Array]:
-    """Return everybody's actions, as ``batch.step`` takes them: int64 [B, N], or a dict where some
-    are not Discrete; and how many of them were illegal, int64 [N].
+    """Return the actions of all agents and the number of illegal ones, int64 [N].
 
-    ``asked`` bool [B, N]: elsewhere any legal action is played, and no policy is asked.
+    Actions are in the format of ``batch.step``: int64 [B, N], or a dict if some are not Discrete.
+    ``decided`` bool [B, N]: where False, an arbitrary legal action is used without the policy.
     """
     illegal = np.zeros(len(seats), dtype=np.int64)
-    if asked.all() and (together := _at_once(seats, observations)) is not None:
-        return together, illegal
+    if decided.all() and (joint := _joint_actions(seats, observations)) is not None:
+        return joint, illegal
     chosen = {}
     for i, seat in enumerate(seats):
         observation = observations[seat.agent]
-        own = asked[:, i]
-        if own.all():
+        acts = decided[:, i]
+        if acts.all():
             actions = seat.act(observation)
         else:
-            actions = _any_action(seat.actions, observation, len(own))
-            rows = np.flatnonzero(own)
+            actions = _any_action(seat.actions, observation, len(acts))
+            rows = np.flatnonzero(acts)
             if len(rows):
                 actions[rows] = seat.act(observation, rows)
         if isinstance(seat.actions, spaces.Discrete):
             mask = np.asarray(observation[MASK])
-            if mask.shape[1] == seat.actions.n:  # else the rules alone tell what is illegal
-                illegal[i] = np.count_nonzero(own & (mask[np.arange(len(own)), actions] == 0))
+            if mask.shape[1] == seat.actions.n:  # otherwise only the rules know the illegal actions
+                illegal[i] = np.count_nonzero(acts & (mask[np.arange(len(acts)), actions] == 0))
         chosen[seat.agent] = actions
     if all(isinstance(seat.actions, spaces.Discrete) for seat in seats):
         return np.stack(list(chosen.values()), axis=1), illegal
     return chosen, illegal
 
 
-def _at_once(seats: list[Seat], observations: Mapping[str, Observation]) -> Array | None:
-    """Return everybody's actions, int64 [B, N], where many agents play by one network, which then
-    is asked once; None where it is not so. Each agent draws from its own generator."""
+def _joint_actions(seats: list[Seat], observations: Mapping[str, Observation]) -> Array | None:
+    """Return the actions int64 [B, N] of many agents with one shared network in one forward pass.
+
+    None if the agents do not share a network without memory. Each agent draws from its own
+    generator.
+    """
     policy, actions = seats[0].policy, seats[0].actions
     if len(seats) < MANY or not isinstance(observations, AgentViews):
         return None
     if any(seat.policy is not policy for seat in seats) or not isinstance(actions, spaces.Discrete):
         return None
-    # A network without memory decides row by row, whichever agent a row is of.
+    # A network without memory decides each row independently of its agent.
     if not isinstance(policy, PolicyBase) or policy.memory != 0:
         return None
     shape = observations.blocks[MASK].shape[:2]
@@ -215,7 +224,7 @@ def _at_once(seats: list[Seat], observations: Mapping[str, Observation]) -> Arra
 
 
 def _any_action(space: spaces.Space[Any], observation: Observation, num_envs: int) -> Array:
-    """Return a legal action for each environment: [B, ...]."""
+    """Return an arbitrary legal action for each environment: [B, ...]."""
     if isinstance(space, spaces.Discrete):
         first: Array = np.asarray(observation[MASK]).argmax(axis=1)
         return first
@@ -241,17 +250,17 @@ def play_episodes(
     progress: Callable[[int, int], None] = lambda done, total: None,
     on_turn: Callable[[Turn], None] = lambda turn: None,
 ) -> tuple[EndedEpisodes, Array]:
-    """Return exactly ``episodes`` episodes, and the illegal actions in them, int64 [N].
+    """Play exactly ``episodes`` episodes; return them and the number of illegal actions, int64 [N].
 
-    They are played in ``num_envs`` environments (default: 64, or ``episodes`` if that is less) as
-    ``play`` does it. How many episodes each environment plays is fixed beforehand: to count those
-    that end first would prefer short ones. They must end, by ``max_cycles`` or by themselves.
-    ``workers`` is as of ``play``; ``progress`` is called with how many episodes have ended, of how
-    many, ``on_turn`` with each step.
+    ``play`` runs them in ``num_envs`` environments (default: 64, but at most ``episodes``). The
+    number of episodes per environment is fixed in advance, because counting the first episodes to
+    end would favor short ones. All episodes must end, by ``max_cycles`` or by termination. For
+    ``workers`` see ``play``. ``progress`` is called with the number of ended episodes and the
+    total, ``on_turn`` with each step.
     """
     for name, value in (("episodes", episodes), ("num_envs", num_envs)):
         if value is not None and value < 1:
-            raise ValueError(f"{name}={value}: give 1 or more")
+            raise ValueError(f"{name}={value}: pass 1 or more")
     size = min(episodes, num_envs or NUM_ENVS)
     quota = episodes // size + (np.arange(size) < episodes % size)
     parts: list[EndedEpisodes] = []

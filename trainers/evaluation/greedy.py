@@ -1,7 +1,7 @@
-"""A warning where greedy play is far below sampled play: what shows it, and what to do.
+"""Warning if greedy play is far below sampled play, with the evidence and the remedy.
 
-A policy that has not settled, or that must mix its actions, may earn much when its actions are
-drawn, and little when the likeliest is taken. Both play the same episodes in an evaluation.
+A policy that has not converged, or that must mix its actions, may earn much with sampled actions
+and little with the most likely actions. An evaluation plays both in the same episodes.
 """
 
 from __future__ import annotations
@@ -23,32 +23,34 @@ from corral.trainers.runs.run_config import RunConfig
 __all__ = ["Gap", "gap_of", "greedy_alone", "in_order", "say_gaps", "seat_gaps", "team_gaps"]
 
 LEARNED = 0.5
-"""A gap is large that is this share of what sampled play earns beyond random play, or more; ..."""
+"""Minimum gap, as a share of the return that sampled play earns above random play."""
 
 SPREAD = 0.5
-"""... and this share of the standard deviation between episodes of sampled play."""
+"""Minimum gap, as a share of the standard deviation of sampled play between episodes."""
 
 
 @dataclass(frozen=True)
 class Gap:
-    """What greedy play earns less than sampled play in the same episodes: means of them."""
+    """The mean returns of greedy and sampled play in the same episodes, with greedy far below."""
 
     greedy: float
     sampled: float
     low: float  # 95 % bootstrap interval of the difference, over the pairs of episodes
     high: float
     episodes: int
-    seat: str = ""  # of a zero-sum game
+    seat: str = ""  # in a zero-sum game
 
 
 def greedy_alone(run: Run) -> bool:
-    """Return whether the probabilities of its policies are no advice how often to play an action,
-    so that they are played greedily alone."""
+    """Return True if a run's policies are only played greedily.
+
+    Their probabilities do not say how often to play an action.
+    """
     return run.config.trainer == "policy_iteration"
 
 
 def gap_of(greedy: Array, sampled: Array, chance: Array, seat: str = "") -> Gap | None:
-    """Return how far greedy play is below sampled play; None where it is not far below.
+    """Return the gap of greedy below sampled play; None if it is small or not significant.
 
     ``greedy``, ``sampled`` and ``chance`` (random play) are returns [E] of the same episodes.
     """
@@ -63,17 +65,22 @@ def gap_of(greedy: Array, sampled: Array, chance: Array, seat: str = "") -> Gap 
 
 
 def in_order(played: EndedEpisodes) -> Array:
-    """Return the returns [E, N] of episodes in the order in which they began, row by row: the same
-    for all who play them."""
+    """Return the returns [E, N] of episodes in order of their environments and starts.
+
+    This order is the same for all players.
+    """
     return np.asarray(played.returns[np.argsort(played.rows, kind="stable")])
 
 
 def team_gaps(
     runs: Mapping[str, Run], played: Sequence[EndedEpisodes]
 ) -> dict[str, tuple[Gap, RunConfig]]:
-    """Return the runs whose greedy play is far below their sampled play. What was ``played``: each
-    run's episodes, greedy and, unless it is played so alone, sampled, then random play's."""
-    team = (in_order(each).sum(axis=1) for each in played)
+    """Return the gaps of runs with greedy play far below sampled play, by label.
+
+    ``played`` has the episodes of each run, greedy and then sampled (if it is played so), and
+    finally the episodes of random play.
+    """
+    team = (in_order(episodes).sum(axis=1) for episodes in played)
     both = [(next(team), None if greedy_alone(run) else next(team)) for run in runs.values()]
     chance = next(team)
     gaps = {
@@ -90,13 +97,15 @@ def seat_gaps(
     rows: Sequence[SeatScore],
     played: Sequence[EndedEpisodes],
 ) -> dict[str, tuple[Gap, RunConfig]]:
-    """Return the same of a zero-sum game, over all opponents of a seat: the seat with the largest
-    gap. ``played`` holds the episodes of each of the ``rows``."""
+    """Return the gaps of runs in a zero-sum game, over all opponents of a seat.
+
+    Only the seat with the largest gap is returned. ``played`` has the episodes of each of ``rows``.
+    """
     earned: dict[tuple[str, str], list[Array]] = {}
     for row, episodes in zip(rows, played, strict=True):
         own = in_order(episodes)[:, agents.index(row.seat)]
         earned.setdefault((row.seat, row.policy), []).append(own)
-    found = {}
+    gaps_of_runs = {}
     for label, run in runs.items():
         if greedy_alone(run):
             continue
@@ -109,34 +118,36 @@ def seat_gaps(
             gap = gap_of(greedy, sampled, chance, seat)
             gaps += [] if gap is None else [gap]
         if gaps:
-            found[label] = (max(gaps, key=lambda gap: gap.sampled - gap.greedy), run.config)
-    return found
+            gaps_of_runs[label] = (max(gaps, key=lambda gap: gap.sampled - gap.greedy), run.config)
+    return gaps_of_runs
 
 
-# --- In words ------------------------------------------------------------------------------------
+# --- Texts ---------------------------------------------------------------------------------------
 
 
 def say_gaps(gaps: Mapping[str, tuple[Gap, RunConfig]]) -> dict[str, Any]:
-    """Return what results.json says of gaps, by the run's label: figures, and a sentence ``said``;
-    nothing where there are none."""
-    found = [
+    """Return the entry of gaps for results.json: the figures and the sentence ``said`` of each run.
+
+    The result is empty without gaps.
+    """
+    entries = [
         {"run": label, **dataclasses.asdict(gap), "said": _sentence(label, gap, config)}
         for label, (gap, config) in gaps.items()
     ]
-    return {"greedy_below_sampled": found} if found else {}
+    return {"greedy_below_sampled": entries} if entries else {}
 
 
 def _sentence(label: str, gap: Gap, config: RunConfig) -> str:
-    who = f"{label} as {gap.seat}" if gap.seat else label
-    longer = "train it longer" + " or with a lower ent_coef" * bool(config.settings.get("ent_coef"))
-    mixed = f": mixed actions may be right here; if not, {longer}."
+    player = f"{label} as {gap.seat}" if gap.seat else label
+    longer = "train longer" + " or with a lower ent_coef" * bool(config.settings.get("ent_coef"))
+    mixed = f": a mixed strategy may be correct here; otherwise {longer}."
     learned = [config.policies[agent] for agent in config.learners]
-    alike = not gap.seat and len(set(learned)) < len(learned)
+    shared = not gap.seat and len(set(learned)) < len(learned)
     return (
-        f"{who}: greedy play is far below sampled play, {gap.greedy:.3g} against {gap.sampled:.3g} "
-        f"in the same {gap.episodes} episodes (95 % interval of the difference {gap.low:.3g} to "
-        f"{gap.high:.3g}). Play it sampled (in Python deterministic=False)"
-        f"{mixed if gap.seat else f', or {longer}.'}"
-        + " Where like agents must act unlike each other, train --policies separate."
-        * alike
+        f"{player}: greedy play is far below sampled play, {gap.greedy:.3g} against "
+        f"{gap.sampled:.3g} in the same {gap.episodes} episodes (95 % interval of the difference "
+        f"{gap.low:.3g} to {gap.high:.3g}). Play it with sampled actions (in Python "
+        f"deterministic=False){mixed if gap.seat else f', or {longer}.'}"
+        + " If agents with equal spaces must act differently, train with --policies separate."
+        * shared
     )

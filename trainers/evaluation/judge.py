@@ -1,7 +1,7 @@
-"""Judge a run: what it learned, beside random play and reference players.
+"""Evaluate a run: the scores of its team, of random play and of reference players.
 
-An environment may have a judge of its own, as its entry in the registry says: loads are replayed,
-beside the optimum (``corral.loads.judge``).
+An environment may have its own evaluation, registered in its registry entry. Loads are replayed and
+compared with the optimum (``corral.loads.judge``).
 """
 
 from __future__ import annotations
@@ -73,38 +73,38 @@ def evaluate(
     progress: Progress = lambda what, done, total: None,
     **options: Any,
 ) -> Evaluation:
-    """Return the scores of the team of ``run``, greedy and sampled, beside those of others.
+    """Return the scores of the team of ``run``, greedy and sampled, and of players to compare with.
 
-    An environment is played for ``episodes`` episodes on fixed seeds, beside its teams of reference
-    players and random play; a zero-sum game of two seat by seat, against reference players and runs
-    in the other seat, see ``corral.trainers.evaluation.zero_sum``. A run of an environment that
-    replays a load is replayed over the rows that its training did not see, in windows of a day,
-    beside reference policies and the optimum, and gets a report. results.json and the report go to
-    ``out``; default: the run's folder.
+    The environment is played for ``episodes`` episodes on fixed seeds, also by its reference teams
+    and by random play. A zero-sum game of two agents is evaluated seat by seat, against reference
+    players and runs in the other seat, see ``corral.trainers.evaluation.zero_sum``. For an
+    environment that replays a load, the held-out rows are replayed in windows of a day, also with
+    reference policies and the optimum, and a report is written. results.json and the report are
+    written to ``out``; default: the run's folder.
 
     Args:
-        run: a run or its folder, or a checkpoint of it: RUN@best, see ``load_run``.
-        env, env_kwargs, api, trainer, model: see ``corral.load_run``; the model is of those runs
-            that have one.
-        beside: other runs of the same environment, to be judged beside this one.
-        episodes: number of episodes, where no load is replayed; default: 100. A replay
-            plays all its windows, and takes none.
+        run: a run, its folder, or one of its checkpoints: RUN@best, see ``load_run``.
+        env, env_kwargs, api, trainer, model: see ``corral.load_run``. The model applies to the
+            runs that have one.
+        beside: further runs of the same environment, to evaluate in the same way.
+        episodes: number of episodes if no load is replayed; default: 100. A replay plays all its
+            windows and does not accept this argument.
         seed: seed of random play, sampled actions and episodes.
-        workers: processes that step a third-party environment; 0: this one. Worth it where a step
-            takes longer than a message, about 0.2 ms; scores are the same.
-        require: criteria such as "served>=0.95", on columns of the first run's greedy row; see
-            ``corral.trainers.evaluation.required``. What was found is in ``details["required"]``,
-            and ``holds`` of the Evaluation says whether all do.
-        progress: is called with what is played, how much of it is done, and how much there is.
-        zero_sum: evaluate a game of two seat by seat; default: where the rewards of both sum to a
-            constant. The registry says so, or every episode that teams and random play have played.
-        options: where a load is replayed: ``references``, ``trace``, ``rows``, ``window``,
+        workers: number of processes that step a third-party environment; 0: this process. They
+            pay off if a step takes longer than a message, about 0.2 ms. Scores do not depend on it.
+        require: criteria such as "served>=0.95", on columns of the first run's greedy row, see
+            ``corral.trainers.evaluation.required``. The results are in ``details["required"]``;
+            ``holds`` of the Evaluation is True if all criteria hold.
+        progress: called with the current stage, the finished amount and the total.
+        zero_sum: evaluate a game of two agents seat by seat; default: if the rewards of both sum
+            to a constant, according to the registry or in all played episodes.
+        options: for the replay of a load: ``references``, ``trace``, ``rows``, ``window``,
             ``optimum_windows``, see ``corral.loads.judge.evaluate_loads``.
 
-    Raises what ``load_run`` and ``replay`` raise, TypeError for unknown options, and ValueError for
-    options of another kind of evaluation, for runs ``beside`` of another game, and for workers of
-    an environment of ours; before anything is played for criteria that state none, and
-    UnknownNameError for those on columns that there will not be.
+    Raises the errors of ``load_run`` and ``replay``; TypeError for unknown options; ValueError for
+    options of another kind of evaluation, for runs of different games, for workers with an
+    environment of corral, and for invalid criteria; and UnknownNameError for criteria on unknown
+    columns. Criteria are checked before anything is played.
     """
     _require_known(options)
     criteria = criteria_of(require)
@@ -112,85 +112,87 @@ def evaluate(
         episodes = nonnegative_int("episodes", episodes, least=1)
     seed, workers = nonnegative_int("seed", seed), nonnegative_int("workers", workers)
     named: dict[str, Any] = {"env_kwargs": env_kwargs, "api": api, "trainer": trainer}
-    given = [env, model, *named.values()]
-    if isinstance(run, Run) and any(each is not None for each in given):
+    passed = [env, model, *named.values()]
+    if isinstance(run, Run) and any(value is not None for value in passed):
         named["trainer"] = trainer or run.config.own_trainer
         if model is None and run.config.own_model is not None:
             model = run.config.own_model.make
-        run = run.name  # to be read with what is given
-    own, *others = load_each([run, *beside], env, **named, model=model)
-    folder = Path(out) if out is not None else own.results
-    env_config = own.config.env_config
+        run = run.name  # reload it with the passed arguments
+    first, *others = load_each([run, *beside], env, **named, model=model)
+    folder = Path(out) if out is not None else first.results
+    env_config = first.config.env_config
     for other in others:
-        require_same_game(own, other)
-    labels = run_labels([own, *others])
+        require_same_game(first, other)
+    labels = run_labels([first, *others])
     if judge := judge_of(env_config.env):
         if workers:
-            raise ValueError(f"workers={workers}: a load is replayed in this process; give 0")
+            raise ValueError(f"workers={workers}: a load is replayed in this process; pass 0")
         if episodes is not None:
             raise ValueError(
-                f"episodes={episodes}: a load is replayed in all its windows; leave it out, and "
-                "give window (steps of each) or rows (low, high) instead"
+                f"episodes={episodes}: a load is replayed in all its windows. Leave it out, and "
+                "pass window (steps per window) or rows (low, high) instead"
             )
         if zero_sum is not None:
             raise ValueError(f"zero_sum={zero_sum}: {env_config.env} is judged as a team")
         replay = judge(labels, folder, seed=seed, progress=progress, require=criteria, **options)
-        return _met(replay, labels, criteria, folder)
+        return _with_criteria(replay, labels, criteria, folder)
     for name, value in options.items():
         if value is not None:
-            raise ValueError(f"{name}={value}: {env_config.env} replays no load; give episodes")
+            raise ValueError(f"{name}={value}: {env_config.env} replays no load; pass episodes")
     rules = env_config.rules()
     agents = {"returns": rules.agents}
     known = [name for kind in (TeamScore, SeatScore) for name in column_names(kind, agents)]
     require_columns(criteria, known, unknown=["kpis"])
     episodes = 100 if episodes is None else episodes
     plan = {"episodes": episodes, "seed": seed, "workers": workers, "progress": progress}
-    rows, details = _judged(rules, labels, zero_sum, plan)
-    found = Evaluation(
-        env_config.env, rows, env_config.env_kwargs, seed, own.config.versions, details
+    rows, details = _scores(rules, labels, zero_sum, plan)
+    evaluation = Evaluation(
+        env_config.env, rows, env_config.env_kwargs, seed, first.config.versions, details
     )
-    found.write(folder)
-    return _met(found, labels, criteria, folder)
+    evaluation.write(folder)
+    return _with_criteria(evaluation, labels, criteria, folder)
 
 
-def _met(
-    found: Evaluation, runs: Mapping[str, Run], criteria: Sequence[Criterion], folder: Path
+def _with_criteria(
+    evaluation: Evaluation, runs: Mapping[str, Run], criteria: Sequence[Criterion], folder: Path
 ) -> Evaluation:
-    """Return the evaluation with what was found of each criterion, and write it so."""
+    """Return the evaluation with the results of all criteria, and write it."""
     if not criteria:
-        return found
+        return evaluation
     label = next(iter(run_players(runs)))  # the first run's, greedy
-    checked = [dataclasses.asdict(each) for each in required(found, label, criteria)]
-    found = dataclasses.replace(found, details={**found.details, "required": checked})
-    found.write(folder)
-    return found
+    checked = [dataclasses.asdict(one) for one in required(evaluation, label, criteria)]
+    evaluation = dataclasses.replace(
+        evaluation, details={**evaluation.details, "required": checked}
+    )
+    evaluation.write(folder)
+    return evaluation
 
 
 OPTIONS = ("references", "trace", "rows", "window", "optimum_windows")
-"""Options of the replay of a load."""
+"""Options for the replay of a load."""
 
 
 def _require_known(options: Mapping[str, Any]) -> None:
-    """Raise TypeError for what is no option of ``evaluate``, with the one that may be meant."""
-    named = inspect.signature(evaluate).parameters.values()
-    own = [each.name for each in named if each.kind is not each.VAR_KEYWORD]
+    """Raise TypeError for an unknown option of ``evaluate``, with the closest valid name."""
+    parameters = inspect.signature(evaluate).parameters.values()
+    names = [one.name for one in parameters if one.kind is not one.VAR_KEYWORD]
     for name in options:
         if name not in OPTIONS:
             raise TypeError(
-                f"evaluate has no option {name!r}{answer(name, [*own, *OPTIONS])} "
-                f"Known: {', '.join(own)}; where a load is replayed: {', '.join(OPTIONS)}"
+                f"evaluate has no option {name!r}{answer(name, [*names, *OPTIONS])} "
+                f"Options: {', '.join(names)}; for the replay of a load also: {', '.join(OPTIONS)}"
             )
 
 
-def _judged(
+def _scores(
     rules: Rules[Any], runs: Mapping[str, Run], zero_sum: bool | None, plan: dict[str, Any]
 ) -> tuple[Sequence[Any], dict[str, Any]]:
-    """Return the rows of an evaluation as ``plan`` says, and what else there is to say of them."""
+    """Play an evaluation with the arguments ``plan``; return its rows and further details."""
     if zero_sum and len(rules.agents) != 2:
-        raise ValueError(f"zero_sum=True: {rules.name} has {len(rules.agents)} agents; it takes 2")
+        raise ValueError(f"zero_sum=True: {rules.name} has {len(rules.agents)} agents, not 2")
     if zero_sum is None and is_zero_sum(rules):
         zero_sum = True
-    played: list[EndedEpisodes] = []  # of each row, in the order in which they were played
+    played: list[EndedEpisodes] = []  # one entry per row, in the order of play
     plan = {**plan, "on_played": played.append}
     rows: list[Any] = []
     details: dict[str, Any] = {}
@@ -202,19 +204,19 @@ def _judged(
     if total is None:
         return rows, details
     if len(rules.agents) > 2:
-        said = f"{sum_in_words(_returns(played))} Each agent is judged by itself."
-        return rows, {"constant_sum": total, "judged": said}
+        text = f"{sum_in_words(_returns(played))} Each agent is evaluated separately."
+        return rows, {"constant_sum": total, "judged": text}
     teams = len(played)
     seats, left_out = _seat_rows(rules, runs, {**plan, "draw": total / 2})
     if not zero_sum and constant_sum(_returns(played)) is None:
-        return rows, details  # it was so by chance
+        return rows, details  # the constant sum was a coincidence
     details = say_gaps(seat_gaps(runs, rules.agents, seats, played[teams:]))
-    said = f"{sum_in_words(_returns(played))} Each seat is judged by itself.{left_out}"
-    return seats, {"judged": said, **details}
+    text = f"{sum_in_words(_returns(played))} Each seat is evaluated separately.{left_out}"
+    return seats, {"judged": text, **details}
 
 
 def _returns(played: Sequence[EndedEpisodes]) -> Array:
-    return np.concatenate([each.returns for each in played])  # [E, N] of all
+    return np.concatenate([episodes.returns for episodes in played])  # [E, N] all episodes
 
 
 def _team_rows(
@@ -229,16 +231,16 @@ def _team_rows(
         evaluate_team(rules, Player(team, False), label=name, **plan)
         for name, team in teams_of(rules).items()
     ]
-    # Random play stays the last row.
+    # Keep random play as the last row.
     rows[-1:-1] = [*more, *(dataclasses.replace(score, mode="") for score in references)]
     return rows
 
 
 def _with_each_opponent(runs: Mapping[str, Run]) -> Iterator[tuple[str, Player]]:
-    """Yield the teams of runs that learned against a mix, with each of its players by itself."""
+    """Yield each team trained against a mix of opponents, with each single opponent of the mix."""
     for label, run in runs.items():
-        for agent, found in members(run.policies)[0].items():
-            for name, opponent in found.items() if len(found) > 1 else ():
+        for agent, opponents in members(run.policies)[0].items():
+            for name, opponent in opponents.items() if len(opponents) > 1 else ():
                 for p in players(run):
                     team = {**p.team, agent: opponent}
                     yield f"{label}, {p.mode}, {agent}={name}", dataclasses.replace(p, team=team)
@@ -247,69 +249,78 @@ def _with_each_opponent(runs: Mapping[str, Run]) -> Iterator[tuple[str, Player]]
 def _seat_rows(
     rules: Rules[Any], runs: Mapping[str, Run], plan: Mapping[str, Any]
 ) -> tuple[list[SeatScore], str]:
-    """Return what each run learned in each seat, against reference players and the runs that the
-    first one learned against; and in words what was left out. Several runs are each other's
-    opponents, too."""
+    """Evaluate each run in each seat; return the rows and a note on left-out opponents.
+
+    Opponents are the reference players and the opponents of the first run's training. With several
+    runs, each run is also an opponent of the others.
+    """
     first = next(iter(runs.values()))
     learned = [agent for agent in rules.agents if agent not in first.config.opponents]
     others: dict[str, Mapping[str, Policy]] = {}
     if len(runs) > 1:
         others = {label: run.policies for label, run in runs.items()}
-    found, left_out = members(first.policies)
-    for agent, own in found.items():
-        known = {*others, *player_names(rules, agent)}  # those are opponents in any case
-        others |= {name: {agent: each} for name, each in own.items() if name not in known}
+    mixes, left_out = members(first.policies)
+    for agent, mix in mixes.items():
+        known = {*others, *player_names(rules, agent)}  # already opponents
+        others |= {name: {agent: policy} for name, policy in mix.items() if name not in known}
     rows = evaluate_seats(rules, run_players(runs), seats=learned, others=others, **plan)
     return rows, "".join(f" Left out: {reason}." for reason in left_out)
 
 
 def judge_of(env: str) -> Callable[..., Evaluation] | None:
-    """Return the function that judges runs of this environment, where it has one of its own."""
-    found: Callable[..., Evaluation] | None = extension(f"judge.{env}")
-    return found
+    """Return the environment's own evaluation function; None if it does not have one."""
+    judge: Callable[..., Evaluation] | None = extension(f"judge.{env}")
+    return judge
 
 
 def require_same_game(run: Run, other: Run) -> None:
-    """Raise ValueError where what one was trained on could not be played by the other."""
-    own, others = run.config.env_config, other.config.env_config
-    if own.env != others.env:
-        raise ValueError(f"{run.folder} is of {own.env}, {other.folder} of {others.env}")
-    rules, theirs = own.rules(), others.rules()
+    """Raise ValueError if the runs were trained in environments with different spaces."""
+    config, other_config = run.config.env_config, other.config.env_config
+    if config.env != other_config.env:
+        raise ValueError(
+            f"{run.folder} was trained in {config.env}, {other.folder} in {other_config.env}. "
+            "Choose runs of the same environment"
+        )
+    rules, other_rules = config.rules(), other_config.rules()
     for agent in rules.agents:
         for kind in ("observation_space", "action_space"):
-            space = getattr(theirs, kind)(agent) if agent in theirs.agents else None
+            space = getattr(other_rules, kind)(agent) if agent in other_rules.agents else None
             if getattr(rules, kind)(agent) != space:
                 raise ValueError(
                     f"{run.folder} and {other.folder}: the {kind.replace('_', ' ')} of {agent} "
-                    f"differs; {differences(own.env_kwargs, others.env_kwargs)}"
+                    f"differs; {differences(config.env_kwargs, other_config.env_kwargs)}"
                 )
 
 
 def differences(
     own: Mapping[str, Any], others: Mapping[str, Any], *, otherwise: str = "other agents"
 ) -> str:
-    """Return which arguments of an environment differ between two runs, in words; "" where none
-    do, and there is nothing to say ``otherwise``."""
+    """Describe the arguments of an environment that differ between two runs.
+
+    Without differences the text is about ``otherwise``, or "" if that is empty.
+    """
     differ = [
         f"{key} {getattr(own.get(key), 'name', own.get(key))} and "
         f"{getattr(others.get(key), 'name', others.get(key))}"
         for key in dict.fromkeys([*own, *others])
         if not _equal(own.get(key), others.get(key))
     ]
-    said = ", ".join(differ) or otherwise
-    return said and f"they were trained with {said}"
+    text = ", ".join(differ) or otherwise
+    return text and f"they were trained with {text}"
 
 
 def _equal(own: Any, other: Any) -> bool:
-    """Return whether two arguments are equal, arrays too."""
+    """Return True if two arguments are equal; also for arrays."""
     if isinstance(own, np.ndarray) or isinstance(other, np.ndarray):
         return np.array_equal(own, other)
     return bool(own == other)
 
 
 def players(run: Run) -> tuple[Player, ...]:
-    """Return the run's team greedy, and with sampled actions where that is how it is meant to play;
-    both with what it brings along."""
+    """Return the run's team as a greedy and a sampled player; greedy only if it is played so.
+
+    Both have the environment arguments that the team depends on.
+    """
     carried = carried_by(run.config.env_config.rules())
     greedy = Player(run.policies, True, carried)
     if greedy_alone(run):
@@ -318,14 +329,15 @@ def players(run: Run) -> tuple[Player, ...]:
 
 
 def run_players(runs: Mapping[str, Run]) -> dict[str, Player]:
-    """Return both players of each run, under labels that tell them apart."""
+    """Return the players of all runs, with unique labels."""
     return {f"{label}, {p.mode}": p for label, run in runs.items() for p in players(run)}
 
 
 def run_labels(runs: Iterable[Run]) -> dict[str, Run]:
-    """Return runs by a name: its trainer's, its folder's where trainers repeat, else its path.
+    """Return the runs by label: the trainer, else the folder name, else the path, whichever is
+    unique.
 
-    A checkpoint that was named follows: mappo@best.
+    The label of a checkpoint ends with its name: mappo@best.
     """
     listed = list(runs)
     folders = [run.folder.resolve() for run in listed]

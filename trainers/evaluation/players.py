@@ -1,4 +1,4 @@
-"""Teams at play: who plays which agent, greedily or by chance."""
+"""Players: a team of policies with its mode, greedy or sampled."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ __all__ = ["Player", "as_player"]
 
 @dataclass(frozen=True)
 class Player:
-    """A team and how it plays."""
+    """A team and its mode of play."""
 
-    team: Mapping[str, PolicyLike]  # one for each agent; several agents may share one
-    deterministic: bool = True  # greedy; False: actions are sampled
+    team: Mapping[str, PolicyLike]  # one policy for each agent; several agents may share one
+    deterministic: bool = True  # True: greedy actions; False: sampled actions
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Arguments of the environment that its observations and actions depend on, if others may have
-    other ones: the scales of a load."""
+    """Arguments of the environment that determine the team's observations and actions, such as the
+    scales of a load. They are set only if other players can have other values."""
 
     @property
     def mode(self) -> str:
-        """ "greedy" or "sampled", as tables name it."""
+        """Return "greedy" or "sampled", as in tables."""
         return "greedy" if self.deterministic else "sampled"
 
 
 def as_player(
     player: Player | PolicyLike | Mapping[str, PolicyLike], agents: Sequence[str]
 ) -> Player:
-    """Return a Player of all ``agents``: from a Player, a team, or one policy for everybody.
+    """Return a Player for all ``agents`` from a Player, a team, or one policy for all agents.
 
-    A policy is whatever ``as_policy`` takes. It or a team alone plays greedily. The team of a run
-    whose policy plays any number of agents plays these. Raises ValueError
-    where a team's agents are not ``agents``, or one of its players is no policy.
+    A policy is anything that ``as_policy`` takes. A policy or team without a Player plays greedily.
+    If a run's policy can play any number of agents, it plays all ``agents``. Raises ValueError if
+    the agents of a team differ from ``agents``, or one of its entries is not a policy.
     """
     if not isinstance(player, Player):
         player = Player(player if isinstance(player, Mapping) else dict.fromkeys(agents, player))
-    anybody = getattr(player.team, "anybody", None)
-    if anybody is not None and set(player.team) != set(agents):
-        player = replace(player, team=dict.fromkeys(agents, anybody))
+    shared = getattr(player.team, "anybody", None)
+    if shared is not None and set(player.team) != set(agents):
+        player = replace(player, team=dict.fromkeys(agents, shared))
     if set(player.team) != set(agents):
         raise ValueError(
-            f"a team of {len(player.team)} agents ({_some(player.team)}), but here are "
-            f"{len(agents)} agents ({_some(agents)}); give one policy for each of these"
+            f"the team has {len(player.team)} agents ({_some(player.team)}), but the environment "
+            f"has {len(agents)} ({_some(agents)}). Pass one policy for each of these agents"
         )
     team = {agent: as_policy(one, agent, agents) for agent, one in player.team.items()}
     return replace(player, team=team)

@@ -1,9 +1,9 @@
-"""Requirements on an evaluation: ``corral evaluate RUN --require 'served>=0.95'``.
+"""Criteria for an evaluation: ``corral evaluate RUN --require 'served>=0.95'``.
 
 A criterion bounds a column of results.json in the row of the run's greedy play: ``return_team``,
-``served``, ``returns.node_0``, ``kpis.lost``; ``served.low`` is the lower end of its interval. In a
-zero-sum game there are several such rows, and it must hold in each: in every seat, against every
-opponent.
+``served``, ``returns.node_0``, ``kpis.lost``. ``served.low`` is the lower end of the interval of
+``served``. A zero-sum game has one such row per seat and opponent; the criterion must hold in all
+of them.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ __all__ = ["Required", "column_names", "criteria_of", "require_columns", "requir
 
 @dataclass(frozen=True)
 class Required:
-    """A criterion, and the figure that was found."""
+    """A criterion and the value of its column."""
 
     criterion: str
-    value: float | None  # the one that is furthest from holding; None: there is none
+    value: float | None  # the worst value over all rows; None: the value is missing
     holds: bool
     where: str = ""  # in a zero-sum game: the seat and the opponent
 
     def __str__(self) -> str:
-        found = "there is no such figure" if self.value is None else f"{self.value:.6g}"
+        text = "the value is missing" if self.value is None else f"{self.value:.6g}"
         where = f", {self.where}" if self.where else ""
-        return f"{self.criterion} {'holds' if self.holds else 'does not hold'}: {found}{where}"
+        return f"{self.criterion} {'holds' if self.holds else 'does not hold'}: {text}{where}"
 
 
 SHARES = (
     *("served", "lost", "forwarded", "share_of_optimum", "won", "drawn"),
     *("served_low", "served_high", "lost_by_node", "forwarded_by_node"),
 )
-"""Columns of shares, and those whose parts are."""
+"""Columns that are shares, or mappings of shares."""
 
 
 def criteria_of(require: str | Iterable[str]) -> list[Criterion]:
-    """Return the criteria of one text or several. Raises ValueError."""
+    """Parse one or several criteria. Raises ValueError."""
     return [Criterion.parse(text) for text in ([require] if isinstance(require, str) else require)]
 
 
 def column_names(row: type, parts: Mapping[str, Iterable[str]]) -> list[str]:
-    """Return the columns of numbers that rows of this dataclass have.
+    """Return the names of the numeric columns of a row dataclass.
 
-    ``parts`` names the keys of columns that are mappings: ``returns`` -> agents.
+    ``parts`` lists the keys of columns that are mappings: ``returns`` -> agents.
     """
     names: list[str] = []
     for column in dataclasses.fields(row):
@@ -64,10 +64,11 @@ def column_names(row: type, parts: Mapping[str, Iterable[str]]) -> list[str]:
 def require_columns(
     criteria: Iterable[Criterion], known: Sequence[str], unknown: Sequence[str] = ()
 ) -> None:
-    """Raise UnknownNameError, with the nearest name, for what is none of the ``known`` columns, and
-    ValueError for a bound above 1 on a share.
+    """Check the columns of criteria.
 
-    ``unknown`` columns have parts whose names show while they are played, such as ``kpis``.
+    Raises UnknownNameError, with the closest name, for a column that is not in ``known``. Raises
+    ValueError for a bound above 1 on a share. Columns in ``unknown``, such as ``kpis``, are not
+    checked: their keys are only known after playing.
     """
     for criterion in criteria:
         if criterion.name.partition(".")[0] not in unknown:
@@ -75,28 +76,28 @@ def require_columns(
         if criterion.name.partition(".")[0] in SHARES and criterion.bound > 1:
             raise ValueError(
                 f"criterion {str(criterion)!r}: {', '.join(s for s in SHARES if s in known)} are "
-                "shares of 0 to 1; 5 % is 0.05"
+                "shares between 0 and 1. Write 5 % as 0.05"
             )
 
 
 def required(evaluation: Evaluation, policy: str, criteria: Iterable[Criterion]) -> list[Required]:
-    """Return what was found of each criterion in the rows of ``policy``.
+    """Return the result of each criterion in the rows of ``policy``.
 
-    Raises UnknownNameError where the rows have no such column.
+    Raises UnknownNameError if the rows do not have its column.
     """
     rows = [row for row in evaluation if row.policy == policy]
-    return [_found(criterion, rows) for criterion in criteria]
+    return [_worst(criterion, rows) for criterion in criteria]
 
 
-def _found(criterion: Criterion, rows: Sequence[Any]) -> Required:
-    found = []
+def _worst(criterion: Criterion, rows: Sequence[Any]) -> Required:
+    results = []
     for row in rows:
         figures = figures_of(row)
         criterion.require_known(figures)
         seat = getattr(row, "seat", None)
-        where = "" if seat is None else f"{seat} against {row.opponent}"
-        found.append(
-            Required(str(criterion), criterion.value(figures), criterion.holds(figures), where)
+        place = "" if seat is None else f"{seat} against {row.opponent}"
+        results.append(
+            Required(str(criterion), criterion.value(figures), criterion.holds(figures), place)
         )
     sign = -1 if criterion.operator.startswith("<") else 1
-    return min(found, key=lambda each: (each.value is not None, sign * (each.value or 0.0)))
+    return min(results, key=lambda one: (one.value is not None, sign * (one.value or 0.0)))

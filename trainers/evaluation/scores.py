@@ -1,4 +1,4 @@
-"""Scores of teams, and the ``Evaluation`` whose rows they are.
+"""Scores of teams, and the ``Evaluation`` that contains them as rows.
 
 rows = evaluate_players(make_rules("arena_v0"), {"mine": team}, episodes=100, seed=0)
 """
@@ -41,9 +41,9 @@ class Evaluation(Sequence[Any], Result):
     """The result of ``corral.evaluate``: a sequence of its rows.
 
     A row is a dataclass with ``policy``, ``mode``, ``low``, ``high``, ``episodes``,
-    ``illegal_actions`` and what else there is to measure: a ``TeamScore``, a ``SeatScore`` of a
-    zero-sum game, or a ``corral.loads.scores.Score`` of a replay. ``write`` writes results.json
-    and results.csv, whose columns are those of ``to_dataframe``.
+    ``illegal_actions`` and further measurements: a ``TeamScore``, a ``SeatScore`` of a zero-sum
+    game, or a ``corral.loads.scores.Score`` of a replay. ``write`` writes results.json and
+    results.csv; the CSV has the columns of ``to_dataframe``.
     """
 
     json_file = "results.json"
@@ -52,15 +52,15 @@ class Evaluation(Sequence[Any], Result):
     rows: Sequence[Any]
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
-    versions: Mapping[str, str] = field(default_factory=dict)  # what the figures were made with
-    details: Mapping[str, Any] = field(default_factory=dict)  # JSON: what else results.json says
-    replay: Any = None  # of a load: the Replay that the rows are of
+    versions: Mapping[str, str] = field(default_factory=dict)  # package versions used
+    details: Mapping[str, Any] = field(default_factory=dict)  # further JSON entries of results.json
+    replay: Any = None  # Replay of the rows, for a load
 
     def __repr__(self) -> str:
         return f"<Evaluation of {self.env}: {len(self.rows)} rows>"
 
     def __str__(self) -> str:
-        """A line for each row: what is one number or word, without what all leave empty."""
+        """Return one line per row, with the scalar columns that are not empty in all rows."""
         names = [one.name for one in dataclasses.fields(self.rows[0])] if self.rows else []
         values = {name: [getattr(row, name) for row in self.rows] for name in names}
         plain = {
@@ -69,8 +69,8 @@ class Evaluation(Sequence[Any], Result):
             if not any(isinstance(value, Mapping) for value in column)
             and not name.endswith(("_low", "_high"))
         }
-        shown = pd.DataFrame({k: column for k, column in plain.items() if any(map(_told, column))})
-        table = shown.map(lambda value: f"{value:.4g}" if isinstance(value, float) else value)
+        data = pd.DataFrame({k: column for k, column in plain.items() if any(map(_filled, column))})
+        table = data.map(lambda value: f"{value:.4g}" if isinstance(value, float) else value)
         return f"{self!r}\n{table.to_string(index=False)}"
 
     def __len__(self) -> int:
@@ -81,11 +81,11 @@ class Evaluation(Sequence[Any], Result):
 
     @property
     def holds(self) -> bool:
-        """Whether all that was required of it holds, see ``require`` of ``corral.evaluate``."""
-        return all(each["holds"] for each in self.details.get("required", ()))
+        """Whether all criteria hold, see ``require`` of ``corral.evaluate``."""
+        return all(result["holds"] for result in self.details.get("required", ()))
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Return a line for each row; what is said by agent or by info is ``returns.agent_0``."""
+        """Return one row per score. A mapping becomes one column per key: ``returns.agent_0``."""
         return pd.json_normalize([dataclasses.asdict(row) for row in self.rows])
 
     def to_json(self) -> dict[str, Any]:
@@ -98,17 +98,17 @@ class Evaluation(Sequence[Any], Result):
         }
 
     def texts(self) -> dict[str, str]:
-        # As objects: whole numbers stay whole in a column where some rows have none.
+        # dtype object keeps integers in a column with missing values.
         flat = pd.DataFrame([_flat(dataclasses.asdict(row)) for row in self.rows], dtype=object)
         return {self.json_file: json_text(self.to_json()), "results.csv": csv_text(flat)}
 
 
-def _told(value: Any) -> bool:
+def _filled(value: Any) -> bool:
     return bool(value != "")
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row without parts: those of "returns" become "returns.agent_0", ..."""
+    """Flatten the mappings of a row: "returns" becomes "returns.agent_0", ..."""
     flat: dict[str, Any] = {}
     for name, value in row.items():
         parts = value if isinstance(value, Mapping) else None
@@ -117,21 +117,21 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def figures_of(row: Any) -> dict[str, float | None]:
-    """Return the numbers of a row by the names of its columns, see ``with_ends``; None: none."""
+    """Return the numbers of a row by column name, see ``with_ends``; None if missing."""
     flat = _flat(dataclasses.asdict(row))
     return with_ends({name: value for name, value in flat.items() if not isinstance(value, str)})
 
 
 def with_ends(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``columns``, and the ends of intervals by another name besides: ``served.low``,
-    ``return_team.high``."""
+    """Return ``columns`` with additional names for the ends of intervals, such as ``served.low``
+    and ``return_team.high``."""
     main = next((name for name in ("return_team", "return_seat") if name in columns), "")
-    found = dict(columns)
+    named = dict(columns)
     for name, value in columns.items():
-        what, _, end = f"{main}_{name}".rpartition("_") if name in ENDS else name.rpartition("_")
-        if what and end in ENDS:
-            found[f"{what}.{end}"] = value
-    return found
+        stem, _, end = f"{main}_{name}".rpartition("_") if name in ENDS else name.rpartition("_")
+        if stem and end in ENDS:
+            named[f"{stem}.{end}"] = value
+    return named
 
 
 ENDS = ("low", "high")
@@ -145,15 +145,15 @@ class TeamScore:
     """The score of a team; means are over episodes."""
 
     policy: str
-    mode: str  # "greedy", "sampled"; "" for the random row that was added
+    mode: str  # "greedy", "sampled"; "" for the added row of random play
     return_team: float  # mean of the sum of all agents' rewards
     low: float | None  # 95 % bootstrap interval of return_team over episodes
     high: float | None
     returns: dict[str, float]  # mean return of each agent; they sum to return_team
     episodes: int
     mean_length: float  # steps
-    illegal_actions: int  # masked actions chosen, over all episodes
-    kpis: dict[str, float]  # mean per episode of each info, summed over steps and agents
+    illegal_actions: int  # number of masked actions chosen, over all episodes
+    kpis: dict[str, float]  # mean per episode of each info key, summed over steps and agents
 
 
 def evaluate_team(
@@ -170,24 +170,25 @@ def evaluate_team(
 ) -> TeamScore:
     """Play exactly ``episodes`` episodes of ``rules`` and measure them.
 
-    Seeds are those of ``corral.trainers.evaluation.episodes.play``: every team meets the same
+    Seeds are those of ``corral.trainers.evaluation.episodes.play``, so every team plays the same
     episodes.
 
     Args:
-        rules: what is played; of a Player, ``settings`` are ignored.
-        player: a Player, a team (agent -> policy), or one policy for all agents: whatever
-            ``corral.envs.policy.as_policy`` takes.
-        num_envs: episodes side by side; default: 64, or ``episodes`` if that is less.
-        label: the name of the team in the score.
-        workers: processes that step third-party environments; 0: this one. Scores are the same.
-        progress: is called with the label, episodes played, and episodes to play.
-        on_played: is called with the episodes.
+        rules: rules of the environment; ``settings`` of a Player are ignored.
+        player: a Player, a team (agent -> policy), or one policy for all agents; a policy is
+            anything that ``corral.envs.policy.as_policy`` takes.
+        num_envs: number of environment copies; default: 64, but at most ``episodes``.
+        label: name of the team in the score.
+        workers: processes that step third-party environments; 0: this process. Scores do not
+            depend on it.
+        progress: called with the label, the number of finished episodes and the total.
+        on_played: called with the episodes.
 
     Raises:
-        ValueError: no episodes, no environments, a team that does not fit the agents, or workers
-            for an environment that needs none.
-        ActionError: a policy gives malformed actions (IllegalActionError: masked ones, where the
-            rules are made with ``illegal="raise"``; otherwise these are counted).
+        ValueError: ``episodes`` or ``num_envs`` below 1, a team that does not fit the agents, or
+            workers for an environment of corral.
+        ActionError: a policy returns malformed actions. Masked actions are counted; with
+            ``illegal="raise"`` they raise IllegalActionError.
     """
     chosen = as_player(player, rules.agents)
     greedy = dict.fromkeys(rules.agents, chosen.deterministic)
@@ -204,14 +205,14 @@ def evaluate_team(
     on_played(played)
     team = played.returns.sum(axis=1)
     low, high = bootstrap_ratio(team, np.ones(episodes))
-    each = played.returns.mean(axis=0).tolist()
+    means = played.returns.mean(axis=0).tolist()
     return TeamScore(
         policy=label,
         mode=chosen.mode,
         return_team=float(team.mean()),
         low=low,
         high=high,
-        returns=dict(zip(rules.agents, each, strict=True)),
+        returns=dict(zip(rules.agents, means, strict=True)),
         episodes=episodes,
         mean_length=float(played.lengths.mean()),
         illegal_actions=int(illegal.sum()),
@@ -230,9 +231,9 @@ def evaluate_players(
     progress: Progress = lambda what, done, total: None,
     on_played: Callable[[EndedEpisodes], None] = lambda played: None,
 ) -> list[TeamScore]:
-    """Return ``evaluate_team`` for each of ``players``, over the same episodes, in their order.
+    """Evaluate all ``players`` over the same episodes and return their scores in the same order.
 
-    "random", uniformly random legal play, is the last row; it is added where it is missing.
+    The last row is "random", uniformly random legal play; it is added if missing.
     """
     named = {label: player for label, player in players.items() if label != "random"}
     plan: dict[str, Any] = {"episodes": episodes, "num_envs": num_envs, "seed": seed}

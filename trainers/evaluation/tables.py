@@ -1,4 +1,4 @@
-"""The tables of an Evaluation for the terminal, for 80 columns."""
+"""Tables of an Evaluation for a terminal of 80 columns."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from corral.trainers.evaluation.zero_sum import SeatScore
 __all__ = ["COLUMNS", "LEARNED", "MOST_AGENTS", "returns_by_agent", "table_of", "tables"]
 
 COLUMNS = 80
-"""Columns of a terminal that a table should fit into."""
+"""Maximum width of a table in terminal columns."""
 
 LEARNED = "bold green"
-"""How lines of learned policies are written in a terminal."""
+"""Terminal style of the rows of learned policies."""
 
 MOST_AGENTS = 6
-"""With more agents than this, a table says the least, mean and largest of their returns."""
+"""With more agents, a table shows the minimum, mean and maximum of their returns."""
 
 
 def tables(evaluation: Evaluation, rules: Rules[Any]) -> Iterator[Table | str]:
-    """Yield tables and sentences that say what ``evaluation`` found: by seat in zero-sum games."""
+    """Yield the tables and notes of ``evaluation``; for zero-sum games, one table per seat."""
     judged = evaluation.details.get("judged")
     below = [gap["said"] for gap in evaluation.details.get("greedy_below_sampled", ())]
     if not isinstance(evaluation[0], SeatScore):
@@ -41,30 +41,33 @@ def tables(evaluation: Evaluation, rules: Rules[Any]) -> Iterator[Table | str]:
         yield from map(str, reference_players(rules, other)[1].values())
     illegal = sum(score.illegal_actions for score in evaluation)
     yield (
-        f"Mean return, then episodes won/drawn/lost, of {evaluation[0].episodes}. Opponents sample "
+        f"Mean return, then episodes won/drawn/lost of {evaluation[0].episodes}. Opponents sample "
         f"their actions. Illegal actions: {illegal}."
     )
     yield from [*([judged] if judged else []), *below]
 
 
 def _about_episodes(scores: Sequence[TeamScore]) -> str:
-    """Return a sentence on the episodes, and on illegal actions in them."""
+    """Return a note on the number of episodes and illegal actions."""
     illegal = [f"{s.policy} {s.illegal_actions}" for s in scores if s.illegal_actions]
     counts = "; ".join(illegal) or "0"
     return (
-        f"Means over {scores[0].episodes} episodes of each; the length is in steps. "
+        f"Means over {scores[0].episodes} episodes per row; the length is in steps. "
         f"Illegal actions: {counts}."
     )
 
 
 def returns_by_agent(returns: Sequence[Mapping[str, float]]) -> tuple[list[str], list[list[str]]]:
-    """Return headings and cells of the agents' returns, a line for each of ``returns``: a column
-    for each agent, or the least, mean and largest of many; none for one agent alone."""
-    agents = list(dict.fromkeys(agent for each in returns for agent in each))
+    """Return headings and cells of the agents' returns, one row for each entry of ``returns``.
+
+    There is one column per agent. Many agents are summarized by minimum, mean and maximum. A single
+    agent has no column.
+    """
+    agents = list(dict.fromkeys(agent for row in returns for agent in row))
     if len(agents) < 2:
         return [], [[] for _ in returns]
     if len(agents) <= MOST_AGENTS:
-        lines = [[f"{each[agent]:.4g}" for agent in agents] if each else [] for each in returns]
+        lines = [[f"{row[agent]:.4g}" for agent in agents] if row else [] for row in returns]
         return agents, [line or [""] * len(agents) for line in lines]
     return _range_over_agents(returns)
 
@@ -73,15 +76,15 @@ def _range_over_agents(
     returns: Sequence[Mapping[str, float]],
 ) -> tuple[list[str], list[list[str]]]:
     lines = []
-    for each in returns:
-        own = list(each.values())
-        figures = (min(own), sum(own) / len(own), max(own)) if own else ()
+    for row in returns:
+        values = list(row.values())
+        figures = (min(values), sum(values) / len(values), max(values)) if values else ()
         lines.append([f"{figure:.4g}" for figure in figures] or [""] * 3)
-    return [f"{what}\nagent" for what in ("least", "mean", "largest")], lines
+    return [f"{name}\nagent" for name in ("min", "mean", "max")], lines
 
 
 def table_of(names: str, numbers: Iterable[str]) -> Table:
-    """Return an empty table: a column headed ``names``, and those of ``numbers`` to its right."""
+    """Return an empty table with a text column ``names`` and the numeric columns ``numbers``."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column(names, no_wrap=True)
     for heading in numbers:
@@ -90,7 +93,7 @@ def table_of(names: str, numbers: Iterable[str]) -> Table:
 
 
 def _team_table(scores: Sequence[TeamScore], *, team: bool) -> Table:
-    """Return a line for each team: its return, if ``team``, and those of its agents."""
+    """Return a table with one row per team: the returns of its agents and, if ``team``, the sum."""
     returns = [score.returns for score in scores]
     agents = list(returns[0])
     for headings, lines in (returns_by_agent(returns), _range_over_agents(returns)):
@@ -99,17 +102,17 @@ def _team_table(scores: Sequence[TeamScore], *, team: bool) -> Table:
         table = table_of("\npolicy", [*before, *(headings if len(agents) > 1 else ()), "\nlength"])
         for score, cells in zip(scores, lines, strict=True):
             interval = "" if score.low is None else f"{score.low:.4g} to {score.high:.4g}"
-            own = [f"{score.return_team:.4g}", interval] if team else []
+            cells_of_team = [f"{score.return_team:.4g}", interval] if team else []
             length = f"{score.mean_length:.1f}"
-            shown = (*own, *(cells if len(agents) > 1 else ()), length)
-            table.add_row(score.policy, *shown, style=LEARNED if score.mode else "")
+            values = (*cells_of_team, *(cells if len(agents) > 1 else ()), length)
+            table.add_row(score.policy, *values, style=LEARNED if score.mode else "")
         if Console(width=1000, markup=False, emoji=False).measure(table).maximum <= COLUMNS:
             break
     return table
 
 
 def _seat_tables(seat: str, scores: Sequence[SeatScore]) -> Iterator[Table]:
-    """Yield tables of a seat: as many opponents side by side as 80 columns hold."""
+    """Yield the tables of a seat; each has as many opponents as fit into 80 columns."""
     opponents = list(dict.fromkeys(score.opponent for score in scores))
     while opponents:
         for count in range(len(opponents), 0, -1):
@@ -122,11 +125,11 @@ def _seat_tables(seat: str, scores: Sequence[SeatScore]) -> Iterator[Table]:
 
 
 def _seat_table(seat: str, scores: Sequence[SeatScore]) -> Table:
-    """Return the table of a seat: its players below each other, their opponents side by side."""
+    """Return the table of a seat: one row per player, one column per opponent."""
     opponents = dict.fromkeys(score.opponent for score in scores)
     heading = f"{seat}, against"
     label = max(len(text) for text in (heading, *(score.policy for score in scores)))
-    # One line for each player where that fits into 80 columns, else two.
+    # One line per player if it fits into 80 columns, else two lines.
     for gap in (" ", "\n"):
         cells = {(s.policy, s.opponent): gap.join(_seat_cell(s)) for s in scores}
         wide = max(len(line) for cell in cells.values() for line in cell.split("\n"))
@@ -140,6 +143,6 @@ def _seat_table(seat: str, scores: Sequence[SeatScore]) -> Table:
 
 
 def _seat_cell(score: SeatScore) -> tuple[str, str]:
-    """Return the mean return, and how many episodes were won, drawn and lost."""
+    """Return the mean return, and the numbers of episodes won, drawn and lost."""
     counts = (round(share * score.episodes) for share in (score.won, score.drawn, score.lost))
     return f"{score.return_seat:+.2f}", "/".join(map(str, counts))

@@ -1,11 +1,12 @@
-"""Watch an episode: in a window, as a clip, or as text.
+"""Show an episode in a window, as a clip or as text.
 
     corral.watch("arena_v0", policies="nearest/chase", out="clip.gif")
-    corral.watch("runs/mine", sampled=True)  # a window, where there is a display
+    corral.watch("runs/mine", sampled=True)  # a window, if a display is available
 
-The episode is the first that ``evaluate_team`` plays with that seed: in environments of corral the
-one that ``env.reset(seed=seed)`` begins. Agent i draws from ``generator(seed, "policy", i)``.
-Environments of others are played through their own API, and draw themselves: ``env.render()``.
+The episode is the first one that ``evaluate_team`` plays with the same seed. In environments of
+corral it is also the episode after ``env.reset(seed=seed)``. Agent i draws from
+``generator(seed, "policy", i)``. Third-party environments are played through their own API and
+render themselves with ``env.render()``.
 """
 
 from __future__ import annotations
@@ -39,24 +40,24 @@ from corral.trainers.runs.run import Run, asked_for, is_run, load_run, models_fo
 __all__ = ["LONGEST", "Watched", "watch"]
 
 LONGEST = 1000
-"""Steps after which an episode that has no time limit is left, unless ``steps`` is given."""
+"""Maximum number of steps if neither the environment nor ``steps`` sets a limit."""
 
 WIDTH = 480
 
-INSTEAD = "Without a window: out=clip.gif writes a clip, and the command's --ansi prints text"
+INSTEAD = "Write a clip instead with out=clip.gif, or print text with the command's --ansi"
 
 
 @dataclass(frozen=True)
 class Watched:
-    """An episode, as far as it was shown."""
+    """The result of ``watch``: the shown part of an episode."""
 
     env: str
-    policies: str  # who played, in words
+    policies: str  # description of the players
     steps: int
     frames: int  # the start, and one after every step
-    returns: dict[str, float]  # of each agent, so far
-    over: bool  # whether the episode ended, and was not left
-    path: Path | None  # of the clip
+    returns: dict[str, float]  # return of each agent, up to the last shown step
+    over: bool  # True if the episode ended, False if showing stopped before
+    path: Path | None  # file of the clip
 
 
 def watch(
@@ -79,66 +80,64 @@ def watch(
     """Play one episode and show it.
 
     Args:
-        game: an environment, see ``corral.adapters.sources``, or a run (its folder, or RUN@best):
-            the environment it was trained in, on the rows held out from its training where there
-            are such.
-        policies: the name of a reference team (``corral.envs.reference``), a run, a
-            Player, a policy for everybody, or a mapping agent -> policy: whatever
-            ``corral.envs.policy.as_policy`` takes.
-            Default: the run's own team, else random legal play.
-        out: a file that ends in .gif or .mp4; without it, and without ``text``, a window opens.
-        text: is called with each picture as text instead.
-        seed: seed of the episode, and of actions that are drawn.
-        steps: stop after this many steps; default: when the episode ends.
-        fps: pictures per second; default: the environment's.
-        sampled: sample actions, instead of the likeliest.
-        pixels: width of a clip, in pixels. Its height follows.
-        model, trainer: of a run with networks or by a trainer of one's own, see
+        game: an environment, see ``corral.adapters.sources``, or a run (its folder, or RUN@best).
+            A run is shown in its training environment, on held-out rows if it has any.
+        policies: the name of a reference team (``corral.envs.reference``), a run, a Player, one
+            policy for all agents, or a mapping agent -> policy. A policy is anything that
+            ``corral.envs.policy.as_policy`` takes. Default: the run's team, else random legal play.
+        out: a file that ends in .gif or .mp4. Without ``out`` and ``text`` a window opens.
+        text: function that is called with each step as text, instead of a window.
+        seed: seed of the episode, and of sampled actions.
+        steps: maximum number of steps; default: until the episode ends.
+        fps: frames per second; default: the rate of the environment.
+        sampled: sample actions, instead of the most likely ones.
+        pixels: width of a clip, in pixels. The height follows from the aspect ratio.
+        model, trainer: required for a run with a custom network or trainer, see
             ``corral.load_run``.
-        env: the environment of others that a run was trained in, again: see ``corral.load_run``.
-        api: "parallel" or "aec", where ``game`` or ``env`` names an environment that has both.
-        env_kwargs: arguments of the environment; of a run, those to change.
+        env: the third-party environment of a run, see ``corral.load_run``.
+        api: "parallel" or "aec", if ``game`` or ``env`` names an environment that has both.
+        env_kwargs: arguments of the environment; for a run, changes of its arguments.
 
-    Returns how far it went; a window that its user closes ends it.
+    Returns a ``Watched``. If the user closes the window, the episode stops.
 
     Raises:
-        UnknownNameError: no environment or team of that name.
-        RunError, CheckpointError: no run there, no checkpoint in it, or its environment is missing.
-        MissingExtraError: what draws, encodes or opens a window is not installed.
-        ValueError: arguments that do not fit, or an environment without such pictures.
-        CorralError: a window without a display.
+        UnknownNameError: no environment or team has this name.
+        RunError, CheckpointError: the run, its checkpoint or its environment is missing.
+        MissingExtraError: a package for rendering, encoding or windows is not installed.
+        ValueError: arguments that do not fit, or an environment that cannot render this way.
+        CorralError: a window is needed, but no display is available.
     """
     if steps is not None and steps < 1:
-        raise ValueError(f"steps={steps}: give 1 or more")
+        raise ValueError(f"steps={steps}: pass 1 or more")
     if fps is not None and not fps > 0:
-        raise ValueError(f"fps={fps}: give a number above 0")
+        raise ValueError(f"fps={fps}: pass a number above 0")
     if pixels < 16:
-        raise ValueError(f"pixels={pixels}: give 16 or more")
+        raise ValueError(f"pixels={pixels}: pass 16 or more")
     if out is not None:
         if text is not None:
-            raise ValueError("give out= or text=, not both")
-        encoder_of(out)  # fails before anything is played
+            raise ValueError("pass out= or text=, not both")
+        encoder_of(out)  # fails before the episode is played
         if not Path(out).absolute().parent.is_dir():
-            raise ValueError(f"out={out}: there is no folder {Path(out).parent}")
+            raise ValueError(f"out={out}: create the folder {Path(out).parent} first")
     named = {"model": model, "trainer": trainer, "env": env, "api": api}
-    rules, player, label = _cast(game, policies, env_kwargs, sampled, named)
+    rules, player, label = _resolve(game, policies, env_kwargs, sampled, named)
     rules = for_rendering(rules)
-    modes, own_fps = _rendering(rules)
+    modes, default_fps = _rendering(rules)
     mode = "rgb_array" if text is None else "ansi"
     if mode not in modes:
         kind = "pictures" if text is None else "text"
-        known = ", ".join(modes) or "none"
-        raise ValueError(f"{rules.name} has no {kind} to show; its render modes: {known}")
-    rate = float(own_fps or 4) if fps is None else fps
+        available = ", ".join(modes) or "none"
+        raise ValueError(f"{rules.name} cannot render {kind}; its render modes are: {available}")
+    rate = float(default_fps or 4) if fps is None else fps
 
     episode = _Episode(rules, player, seed, steps)
     path = None if out is None else Path(out)
-    with contextlib.closing(episode.frames(mode)) as frames:  # a window may be closed early
+    with contextlib.closing(episode.frames(mode)) as frames:  # the user may close the window early
         if path is not None:
             write_video(path, [shrunk(picture, pixels) for picture in frames], rate)
         elif text is not None:
-            for words in frames:
-                text(words)
+            for frame in frames:
+                text(frame)
         else:
             _show(rules.name, frames, rate)
     returns = dict(zip(rules.agents, episode.returns.tolist(), strict=True))
@@ -146,10 +145,10 @@ def watch(
 
 
 def _rendering(rules: Any) -> tuple[Sequence[str], float | None]:
-    """Return the render modes of an environment, and its pictures a second."""
+    """Return the render modes of an environment and its frames per second."""
     if not third_party(rules):
         return rules.render_modes, rules.render_fps
-    from corral.adapters.zoo.pictures import rendering  # late: corral's own games need none of it
+    from corral.adapters.zoo.pictures import rendering  # late: not needed for corral's games
 
     return rendering(rules)
 
@@ -170,26 +169,26 @@ def _show(name: str, frames: Iterator[Any], fps: float) -> None:
 
 
 def _require_display() -> None:
-    """Raise CorralError without a display: SDL would draw into nothing, and nobody would see it."""
-    chosen = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
-    if sys.platform.startswith("linux") and not any(os.environ.get(name) for name in chosen):
-        raise CorralError("no window can be opened: there is no display")
+    """Raise CorralError without a display, because SDL would draw to no visible window."""
+    variables = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
+    if sys.platform.startswith("linux") and not any(os.environ.get(name) for name in variables):
+        raise CorralError("cannot open a window: no display is available")
 
 
-# --- Who plays what ------------------------------------------------------------------------------
+# --- Environment and players ---------------------------------------------------------------------
 
 
-def _cast(
+def _resolve(
     game: Any, policies: Any, env_kwargs: dict[str, Any], sampled: bool, named: Mapping[str, Any]
 ) -> tuple[Any, Player, str]:
-    """Return the rules, who plays them, and that in words. ``named``: as for ``load_run``."""
+    """Return the rules, the player and its label. ``named``: arguments of ``load_run``."""
     env, api = named["env"], named["api"]
     is_folder = isinstance(game, str | Path) and _names_a_run(game)
-    runs = [each for each in (game, policies) if isinstance(each, str | Path) and is_run(each)]
+    runs = [path for path in (game, policies) if isinstance(path, str | Path) and is_run(path)]
     if not runs:
-        for key, what in (("model", "networks of one's own"), ("env", "environments of others")):
+        for key, kind in (("model", "custom networks"), ("env", "third-party environments")):
             if named[key] is not None:
-                raise ValueError(f"{key}= is for runs with {what}; leave it out")
+                raise ValueError(f"{key}= is only for runs with {kind}; leave it out")
     of_run = {
         str(run): partial(load_run, run, model=own_model, trainer=own_trainer)
         for run, own_model, own_trainer in zip(
@@ -199,38 +198,38 @@ def _cast(
             strict=True,
         )
     }
-    plays = is_run(policies) if isinstance(policies, str | Path) else False
-    said = None if plays else policies
+    is_run_of_team = is_run(policies) if isinstance(policies, str | Path) else False
+    team_name = None if is_run_of_team else policies
     rules: Any
     if isinstance(game, Run) or is_folder:
         if isinstance(game, Run):
-            own = game
+            run = game
         elif env is None:
-            own = of_run[str(game)]()
+            run = of_run[str(game)]()
         else:
-            own = of_run[str(game)](env=env, api=api, env_kwargs=env_kwargs or None)
-        config = own.config.env_config
+            run = of_run[str(game)](env=env, api=api, env_kwargs=env_kwargs or None)
+        config = run.config.env_config
         if isinstance(game, Run) and env_kwargs and config.own_rules is not None:
-            given = ", ".join(env_kwargs)
-            raise ValueError(f"{given}: {game.name} has its environment; give its folder, and env=")
-        rules = config.held_out_rules(**_with_arguments_of(config.env, said, env_kwargs))
-        policies = own if policies is None else policies
+            names = ", ".join(env_kwargs)
+            raise ValueError(f"{names}: {game.name} has an environment; pass its folder and env=")
+        rules = config.held_out_rules(**_with_arguments_of(config.env, team_name, env_kwargs))
+        policies = run if policies is None else policies
     elif isinstance(game, str | Path):
-        rules = rules_of(str(game), _with_arguments_of(str(game), said, env_kwargs), api=api)
+        rules = rules_of(str(game), _with_arguments_of(str(game), team_name, env_kwargs), api=api)
     else:
         rules = rules_of(game, env_kwargs, api=api)
-    others = third_party(rules)
-    if plays:
-        policies = of_run[str(policies)](env=rules if env is None and others else env)
+    foreign = third_party(rules)
+    if is_run_of_team:
+        policies = of_run[str(policies)](env=rules if env is None and foreign else env)
     if isinstance(policies, Run):
         label = f"{policies.config.trainer} of {policies.name}"
         return rules, _learned(policies, rules, sampled), label
     if policies is None or isinstance(policies, str | Path):
         name = "random" if policies is None else str(policies)
         if Path(name).is_dir():
-            raise RunError(f"{name} is a folder, but holds no run")
+            raise RunError(f"the folder {name} does not contain a run")
         team = reference_team(name, rules)
-        if name == "random" and others:  # whatever their actions are
+        if name == "random" and foreign:  # for any action space
             team = {agent: random_policy(rules.action_space(agent)) for agent in rules.agents}
         return rules, Player(team, not sampled), name
     player = as_player(policies, rules.agents)
@@ -240,43 +239,43 @@ def _cast(
 
 
 def _names_a_run(game: str | Path) -> bool:
-    """Return whether it is a run's folder; raise RunError where it would be one that is not."""
+    """Return True for a run's folder. Raise RunError for a path that is not an environment."""
     if is_run(game):
         return True
     if registered_name(str(game)) is not None:
         return False
     if Path(game).is_dir():
-        raise RunError(f"{game} is a folder, but holds no run")
+        raise RunError(f"the folder {game} does not contain a run")
     if ":" not in str(game) and len(Path(game).parts) > 1 and not _in_pettingzoo(str(game)):
-        raise RunError(f"there is no run in {game}: no such folder")
+        raise RunError(f"no run in {game}: the folder does not exist")
     return False
 
 
 def _in_pettingzoo(text: str) -> bool:
-    """Return whether PettingZoo's registry has the id, or others of its family."""
+    """Return True if PettingZoo's registry has the id, or another id of its family."""
     ids = [*getattr(pettingzoo, "parallel_registry", ()), *getattr(pettingzoo, "aec_registry", ())]
-    return text.partition("/")[0] in {each.partition("/")[0] for each in ids}
+    return text.partition("/")[0] in {id.partition("/")[0] for id in ids}
 
 
 def _with_arguments_of(env: str, policies: Any, env_kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return ``env_kwargs``, completed with what the name of a reference team says of them."""
-    said = team_arguments(env, policies) if isinstance(policies, str) else {}
-    return {**said, **env_kwargs}
+    """Return ``env_kwargs``, completed with the arguments in the name of a reference team."""
+    named = team_arguments(env, policies) if isinstance(policies, str) else {}
+    return {**named, **env_kwargs}
 
 
 def _learned(run: Run, rules: Rules[Any], sampled: bool) -> Player:
-    """Return the team of a run; raise ValueError where it is of another game."""
+    """Return the team of a run. Raise ValueError if it was trained in another game."""
     env_config = run.config.env_config
     if (trained_in := env_config.env) != rules.name:
         raise ValueError(f"{run.folder} was trained in {trained_in}, not in {rules.name}")
     trained = env_config.rules()
     for agent in rules.agents:
-        like = trained.agents[0] if any_number(trained) else agent
-        theirs = trained.observation_space(like) if like in trained.agents else None
-        if theirs != rules.observation_space(agent):
+        counterpart = trained.agents[0] if any_number(trained) else agent
+        space = trained.observation_space(counterpart) if counterpart in trained.agents else None
+        if space != rules.observation_space(agent):
             raise ValueError(
-                f"{run.folder} was trained with other observations of {agent}: watch the run "
-                "itself, or give the arguments that it was trained with"
+                f"{run.folder} was trained with different observations of {agent}. Watch the run "
+                "itself, or pass the arguments of its training"
             )
     return as_player(Player(run.policies, not sampled), rules.agents)
 
@@ -298,7 +297,7 @@ class _Episode:
         self.over = False
 
     def frames(self, mode: str) -> Generator[Any, None, None]:
-        """Yield the start, and what follows each step, as pictures or text; on demand."""
+        """Yield the start and the result of each step, as images or text, lazily."""
         drawn: list[Any] = []
         if third_party(self.rules):
             from corral.adapters.zoo.pictures import pictured
@@ -319,7 +318,7 @@ class _Episode:
                 drawn.clear()
 
     def _pictured(self, mode: str, show: Callable[[Any], None]) -> Changed:
-        """Return rules that show the start, and the state after each step."""
+        """Return rules that call ``show`` for the start and for the state after each step."""
         start, step = self.rules.start, self.rules.step
 
         def shown_start(rngs: Any) -> Any:
@@ -328,7 +327,7 @@ class _Episode:
                 show(self.rules.render(state, self.rules.info(state), mode))
             return state
 
-        # What ends is drawn before the batch begins the next episode in its place.
+        # Render the final state before the batch replaces it by the next episode.
         def shown_step(state: Any, action: Array) -> Outcome[Any]:
             outcome: Outcome[Any] = step(state, action)
             show(self.rules.render(outcome.state, outcome.info, mode))

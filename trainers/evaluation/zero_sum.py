@@ -1,10 +1,11 @@
-"""Judge players of a zero-sum game seat by seat, against other players in the other seat.
+"""Evaluate players of a zero-sum game seat by seat, against players of the other seat.
 
     scores = evaluate_seats(make_rules("tictactoe_v0"), {"mine": team}, episodes=1000)
 
-The rewards of both players of such a game add up to 0, or to another constant: the return of a team
-says nothing. Each seat is judged by itself, since moving first is another task than moving second.
-The registry says it of environments of corral; of others it shows in the episodes that are played.
+In a zero-sum game the returns of both players add up to 0, or to another constant, so the team
+return carries no information. Each seat is evaluated separately, because moving first and moving
+second are different tasks. For environments of corral the registry marks zero-sum games. For
+third-party environments the played episodes show it.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ __all__ = [
 ]
 
 SAME = 1e-5
-"""Sums of rewards that differ by less, in units of the largest return, are the same: rewards are
-float32, and there are many in a return."""
+"""Tolerance for equal sums of rewards, in units of the largest return: rewards are float32, and a
+return sums many of them."""
 
 
 @dataclass(frozen=True)
@@ -48,55 +49,60 @@ class SeatScore:
 
     policy: str
     mode: str  # "greedy", "sampled"; "" for reference players
-    seat: str  # the agent that it played
-    opponent: str  # who played the other agent
+    seat: str  # the agent played by the policy
+    opponent: str  # the player of the other agent
     return_seat: float  # mean return of the seat
     low: float | None  # 95 % bootstrap interval of return_seat over episodes
     high: float | None
-    won: float  # share of the episodes with a return above that of a draw: 0, or half the sum
+    won: float  # share of episodes with a return above a draw (0, or half the constant sum)
     drawn: float
     lost: float
     episodes: int
     mean_length: float  # steps
-    illegal_actions: int  # masked actions that the seat chose, over all episodes
-    kpis: dict[str, float]  # mean per episode of the seat's info, summed over steps
+    illegal_actions: int  # number of masked actions chosen by the seat, over all episodes
+    kpis: dict[str, float]  # mean per episode of the seat's info values, summed over steps
 
 
 def is_zero_sum(rules: Rules[Any]) -> bool:
-    """Return whether these are the rules of a zero-sum game of two, as the registry says."""
+    """Return True if the registry lists these rules as a zero-sum game of two agents."""
     spec = REGISTERED.get(rules.name)
     return spec is not None and spec.zero_sum and len(rules.agents) == 2
 
 
 def constant_sum(returns: Array) -> float | None:
-    """Return what the ``returns`` [E, N] of all agents sum to, the same in each of E episodes; None
-    where it is not, or where no agent's own return ever differs: nothing is shared out then."""
-    sums, most = returns.sum(axis=1), max(1e-9, float(np.abs(returns).max()))
-    if np.ptp(sums) > SAME * most or np.ptp(returns, axis=0).max() <= SAME * most:
+    """Return the constant sum of the ``returns`` [E, N] of all agents in E episodes.
+
+    None if the sum varies, or if each agent's return is the same in all episodes (then the agents
+    share nothing).
+    """
+    sums, largest = returns.sum(axis=1), max(1e-9, float(np.abs(returns).max()))
+    if np.ptp(sums) > SAME * largest or np.ptp(returns, axis=0).max() <= SAME * largest:
         return None
     middle = float(np.median(sums))
-    return round(middle, 6) + 0.0  # no minus zero
+    return round(middle, 6) + 0.0  # avoids -0.0
 
 
 def is_constant_sum(rules: Rules[Any], returns: Array) -> bool:
-    """Return whether what all agents earn sums to the same whatever they play: as the registry
-    says, or as mean ``returns`` [U, N] of episodes show."""
+    """Return True if the returns of all agents always add up to the same constant.
+
+    The registry may say so; otherwise mean ``returns`` [U, N] of episodes must show it.
+    """
     if is_zero_sum(rules):
         return True
     if not len(returns):
         return False
-    nothing = abs(returns.sum(axis=1)).max() <= SAME * abs(returns).max()  # even in one row
-    return constant_sum(returns) is not None or bool(nothing and returns.any())
+    zero = abs(returns.sum(axis=1)).max() <= SAME * abs(returns).max()  # also for one row
+    return constant_sum(returns) is not None or bool(zero and returns.any())
 
 
 def sum_in_words(returns: Array) -> str:
-    """Return what the ``returns`` [E, N] of all agents sum to in E episodes, as a sentence."""
+    """Return a sentence on the sum of the ``returns`` [E, N] of all agents in E episodes."""
     episodes, agents = returns.shape
-    who = "both agents" if agents == 2 else f"all {agents} agents"
+    players = "both agents" if agents == 2 else f"all {agents} agents"
     total = constant_sum(returns)
     sums = returns.sum(axis=1)
     text = f"{sums.min():.4g} to {sums.max():.4g}" if total is None else f"{total:.4g}"
-    return f"The rewards of {who} sum to {text} in all {episodes:,} episodes that were played."
+    return f"The rewards of {players} sum to {text} in all {episodes:,} played episodes."
 
 
 def evaluate_seat(
@@ -115,18 +121,18 @@ def evaluate_seat(
     draw: float = 0.0,
     on_played: Callable[[EndedEpisodes], None] = lambda played: None,
 ) -> SeatScore:
-    """Let ``policy`` play ``seat``, and ``opponent`` the other agent, for so many episodes.
+    """Play ``episodes`` episodes with ``policy`` in ``seat`` and ``opponent`` as the other agent.
 
-    The opponent always plays with chance: a reference player that draws among equal moves shows
-    more of the game. Seeds are as in ``corral.trainers.evaluation.episodes.play``.
-    ``labels`` name the policy, its mode and the opponent in the score; ``draw`` is the return of
-    both in a draw. ``workers``, ``progress`` and ``on_played`` are as of
+    The opponent always samples its actions: a reference player that draws among equally good moves
+    shows more of the game. Seeds are as in ``corral.trainers.evaluation.episodes.play``.
+    ``labels`` are the names of the policy, its mode and the opponent in the score. ``draw`` is the
+    return of each player in a draw. For ``workers``, ``progress`` and ``on_played`` see
     ``corral.trainers.evaluation.scores.evaluate_team``.
 
-    Raises ValueError where the game is not one of two agents, or has no agent ``seat``.
+    Raises ValueError if the game does not have two agents, or has no agent ``seat``.
     """
     if len(rules.agents) != 2 or seat not in rules.agents:
-        raise ValueError(f"seat={seat!r}: the agents are {', '.join(rules.agents)}; give one of 2")
+        raise ValueError(f"seat={seat!r}: pass one of 2 agents, here {', '.join(rules.agents)}")
     other = next(agent for agent in rules.agents if agent != seat)
     played, illegal = play_episodes(
         rules,
@@ -141,7 +147,7 @@ def evaluate_seat(
     on_played(played)
     i = rules.agents.index(seat)
     returns = played.returns[:, i]
-    apart = SAME * abs(draw)  # 0 where a draw pays 0
+    apart = SAME * abs(draw)  # 0 if a draw pays 0
     low, high = bootstrap_ratio(returns, np.ones(episodes))
     return SeatScore(
         policy=labels[0],
@@ -175,11 +181,11 @@ def evaluate_seats(
     draw: float = 0.0,
     on_played: Callable[[EndedEpisodes], None] = lambda played: None,
 ) -> list[SeatScore]:
-    """Return ``evaluate_seat`` for each seat, each of ``players``, and each opponent: reference
-    players and the teams of ``others``, by name.
+    """Run ``evaluate_seat`` for each seat, each player and each opponent.
 
-    In every seat the reference players follow as rows of their own. ``seats``: those to judge;
-    default: both. Reference players that are out of reach for these rules are left out, see
+    The opponents are the reference players and the teams in ``others``, by name. In each seat, the
+    reference players also get rows. ``seats``: the seats to evaluate; default: both. Reference
+    players that are infeasible for these rules are left out, see
     ``corral.envs.reference.reference_players``.
     """
     plan: dict[str, Any] = {"episodes": episodes, "num_envs": num_envs, "seed": seed}
@@ -207,5 +213,5 @@ def evaluate_seats(
 
 
 def seat_players(rules: Rules[Any], agent: str) -> dict[str, Policy]:
-    """Return the reference players of ``agent`` that are within reach, random play first."""
+    """Return the feasible reference players of ``agent``, random play first."""
     return reference_players(rules, agent)[0] | {"random": random_policy(rules.action_space(agent))}

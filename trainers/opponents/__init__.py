@@ -1,1 +1,1 @@
-"""Players of seats that never learn: reference players, runs, and mixes of them with weights."""
+"""Opponents, which play seats without learning: reference players, runs and weighted mixes."""

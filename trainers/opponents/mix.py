@@ -1,12 +1,12 @@
-"""Who plays a seat that never learns, as text: a player's name, or several with weights.
+"""Parse the text of an opponent: the name of one player, or several names with weights.
 
     beat-last                              a reference player of that seat
     runs/week_1@best                       the policy of a run for that agent, see ``load_run``
-    runs/week_1@best:2,beat-last:1,random  drawn anew for each episode, by weight; 1 where none is
+    runs/week_1@best:2,beat-last:1,random  a mix: drawn for each episode by weight (default 1)
 
-Weights stand after the last colon of a part. A folder's name may hold colons (``C:\\runs\\a``):
-what follows the last colon is no weight where it holds a slash or an @. It may hold no comma, and
-one that ends like a weight gets one: ``runs/a:2:1``.
+A weight follows the last colon of a part. A folder name may contain colons (``C:\\runs\\a``): text
+after the last colon is not a weight if it contains a slash or an @. A folder name may not contain a
+comma. A folder name that ends like a weight needs an explicit weight: ``runs/a:2:1``.
 """
 
 from __future__ import annotations
@@ -25,86 +25,86 @@ __all__ = ["mix_text", "parse_mix", "weights_of"]
 EXAMPLE = "such as beat-last:2,runs/mine@best:1"
 
 
-def parse_mix(given: Any) -> dict[str, float]:
-    """Return the players of a text, or of a mapping name -> weight, with weights that sum to 1.
+def parse_mix(opponent: Any) -> dict[str, float]:
+    """Return the players of a text or of a mapping name -> weight, with weights that sum to 1.
 
-    A Path or a Run stands for its name. Raises ValueError, with what is wrong with it.
+    A Path or a Run is replaced by its name. Raises ValueError if the text is invalid.
     """
-    weights = weights_of(given)
+    weights = weights_of(opponent)
     total = sum(weights.values())
     return {name: weight / total for name, weight in weights.items()}
 
 
-def mix_text(given: Any) -> str:
-    """Return the text of which ``parse_mix`` makes the same: the name alone where there is one."""
-    weights = weights_of(given)
+def mix_text(opponent: Any) -> str:
+    """Return a text that ``parse_mix`` parses to the same mix; only the name for one player."""
+    weights = weights_of(opponent)
     if len(weights) == 1:
         name = next(iter(weights))
-        return name if _divided(name)[1] is None else f"{name}:1"
+        return name if _split_weight(name)[1] is None else f"{name}:1"
     return ",".join(f"{name}:{_short(weight)}" for name, weight in weights.items())
 
 
-def weights_of(given: Any) -> dict[str, float]:
-    """Return the same with the weights as they were given; 1 where none was."""
-    if isinstance(given, Mapping):
-        pairs = [(_name(name), weight) for name, weight in given.items()]
+def weights_of(opponent: Any) -> dict[str, float]:
+    """Return the players of ``parse_mix`` with unnormalized weights; the default weight is 1."""
+    if isinstance(opponent, Mapping):
+        pairs = [(_name(name), weight) for name, weight in opponent.items()]
     else:
-        pairs = [_parted(part) for part in _parts(_name(given))]
+        pairs = [_name_and_weight(part) for part in _parts(_name(opponent))]
         pairs = [(name, 1.0 if weight is None else weight) for name, weight in pairs]
-    found: dict[str, float] = {}
+    weights: dict[str, float] = {}
     for name, weight in pairs:
         if not name:
-            raise ValueError(f"opponent {given!r}: a name is missing; give names, {EXAMPLE}")
+            raise ValueError(f"opponent {opponent!r}: a name is missing; pass names, {EXAMPLE}")
         if "," in name:
             raise ValueError(
-                f"opponent {name!r}: commas part the players of a mix; give the run's folder a "
-                "name without one"
+                f"opponent {name!r}: commas separate the players of a mix. Rename the run's folder "
+                "so that it has no comma"
             )
-        if name in found:
-            raise ValueError(f"opponent {given!r} names {name} twice; give it one weight")
-        found[name] = _weight(name, weight)
-    if not found:
-        raise ValueError(f"opponent {given!r}: name a player, {EXAMPLE}")
-    if not math.isfinite(sum(found.values())):
-        raise ValueError(f"opponent {given!r}: the weights sum to infinity; give smaller ones")
-    return found
+        if name in weights:
+            raise ValueError(f"opponent {opponent!r} contains {name} twice; list it once")
+        weights[name] = _weight(name, weight)
+    if not weights:
+        raise ValueError(f"opponent {opponent!r}: pass at least one player, {EXAMPLE}")
+    if not math.isfinite(sum(weights.values())):
+        raise ValueError(f"opponent {opponent!r}: the weights sum to infinity; reduce them")
+    return weights
 
 
-def _name(given: Any) -> str:
-    """Return the name that a text, a Path or a Run is. Raises ValueError for a policy."""
-    if isinstance(given, Run):
-        return given.name
-    if isinstance(given, str | PathLike):
-        return str(given).strip()
+def _name(opponent: Any) -> str:
+    """Return the name of a text, a Path or a Run. Raises ValueError for a policy."""
+    if isinstance(opponent, Run):
+        return opponent.name
+    if isinstance(opponent, str | PathLike):
+        return str(opponent).strip()
     raise ValueError(
-        f"opponent {given!r:.200}: a run keeps the names of its opponents, so that it can go on; "
-        f"give the name of a reference player, a run (RUN or RUN@best), or a mix, {EXAMPLE}. "
-        "Functions and policies play in corral.adapters.SeatEnv(env, opponents=...)"
+        f"opponent {opponent!r:.200}: a run stores the names of its opponents, so that it can be "
+        f"resumed. Pass the name of a reference player, a run (RUN or RUN@best), or a mix, "
+        f"{EXAMPLE}. For functions and policies use corral.adapters.SeatEnv(env, opponents=...)"
     )
 
 
 def _parts(text: str) -> list[str]:
-    """Return the parts between commas. Raises ValueError where a folder's name has commas."""
+    """Split a text at commas. Raises ValueError if the whole text is a run's folder."""
     if "," in text and _is_folder(text):
         raise ValueError(
-            f"opponent {text!r} is a run's folder, and commas part the players of a mix; give it "
-            "a name without one"
+            f"opponent {text!r} is a run's folder, but commas separate the players of a mix. "
+            "Rename the folder so that it has no comma"
         )
     return text.split(",")
 
 
-def _parted(text: str) -> tuple[str, str | None]:
-    """Return the name and the weight of one part; None: it has no weight."""
-    name, weight = _divided(text.strip())
+def _name_and_weight(text: str) -> tuple[str, str | None]:
+    """Return the name and the weight of one part; None if it does not have a weight."""
+    name, weight = _split_weight(text.strip())
     if weight is not None and _is_folder(text.strip()):
         raise ValueError(
-            f"opponent {text.strip()!r} is a run's folder, and could be {name} with weight "
-            f"{weight}; write {text.strip()}:1"
+            f"opponent {text.strip()!r} is ambiguous: it is a run's folder, and could also be "
+            f"{name} with weight {weight}. Write {text.strip()}:1 for the folder"
         )
     return name, weight
 
 
-def _divided(text: str) -> tuple[str, str | None]:
+def _split_weight(text: str) -> tuple[str, str | None]:
     name, colon, weight = text.rpartition(":")
     if not colon or set(weight) & set("/\\@"):
         return text, None
@@ -112,10 +112,10 @@ def _divided(text: str) -> tuple[str, str | None]:
 
 
 def _is_folder(text: str) -> bool:
-    """Return whether all of a text is a run's folder, or names a checkpoint of one."""
+    """Return True if the whole text names a run's folder, or a checkpoint of a run."""
     folder, at = place_of(text)
-    known = at is None or CHECKPOINT_NAME.fullmatch(at) is not None
-    return known and (folder / CONFIG).is_file()
+    valid = at is None or CHECKPOINT_NAME.fullmatch(at) is not None
+    return valid and (folder / CONFIG).is_file()
 
 
 def _weight(name: str, weight: Any) -> float:
@@ -127,8 +127,8 @@ def _weight(name: str, weight: Any) -> float:
         value = math.nan
     if not (math.isfinite(value) and value > 0):
         raise ValueError(
-            f"opponent {shortened(name, 200)}: weight {weight!r}: give a finite number above 0, "
-            f"{EXAMPLE}"
+            f"opponent {shortened(name, 200)}: invalid weight {weight!r}; pass a finite number "
+            f"above 0, {EXAMPLE}"
         )
     return value
 

@@ -1,4 +1,4 @@
-"""Opponents at play: those who play some agents in every episode, and never learn."""
+"""Fixed opponents in training: they play some agents in every episode and do not learn."""
 
 from __future__ import annotations
 
@@ -22,16 +22,18 @@ __all__ = ["Opponents"]
 
 
 class Opponents:
-    """Plays the agents of ``named`` in B environments: agent -> a policy, or the text of a player
-    or a mix (``corral.trainers.opponents.mix``); ``pins`` are of the runs among them.
+    """Plays the agents of ``named`` in B environments.
 
-    Agent i draws from ``generator(seed, "policy", 1 + i)``: row 0 is the learners'. Who of a mix
-    plays an episode is drawn apart from that, see ``EpisodeDraws``. The players' states, who plays
-    where, and those generators are saved, so that a run goes on bit for bit.
+    ``named`` maps an agent to a policy, or to the text of a player or a mix
+    (``corral.trainers.opponents.mix``). ``pins`` are the pinned checkpoints of runs among them.
 
-    Runs are loaded by ``begin``, or by what is first asked of them: what was learned against a run
-    is played and judged without it. Raises what ``Players.find`` raises, and UnsupportedSpaceError
-    where an agent's actions are not Discrete.
+    Agent i draws from ``generator(seed, "policy", 1 + i)``; row 0 belongs to the learners. The
+    players of a mix are drawn from separate numbers, see ``EpisodeDraws``. The states of players,
+    the drawn players and the generators are saved, so that a resumed run is bit-identical.
+
+    Runs are loaded by ``begin`` or at their first decision. A team trained against a run can
+    therefore be played and evaluated without that run. Raises the errors of ``Players.find``, and
+    UnsupportedSpaceError if an agent's actions are not Discrete.
     """
 
     def __init__(
@@ -52,13 +54,13 @@ class Opponents:
         self._first_episode = 0
         self._draws = EpisodeDraws(seed, num_envs, len(rules.agents), FIRST_ROW)
         players = Players(rules, pins)
-        for agent, given in named.items():
-            self.policies[agent] = players.cast(given, agent) if isinstance(given, str) else given
+        for agent, entry in named.items():
+            self.policies[agent] = players.cast(entry, agent) if isinstance(entry, str) else entry
             actions = rules.action_space(agent)
             if not isinstance(actions, spaces.Discrete):
                 raise UnsupportedSpaceError(
-                    f"{agent} plays {actions}: opponents play Discrete actions; let the agent "
-                    "learn instead"
+                    f"{agent} plays {actions}, but opponents can only play Discrete actions. Let "
+                    f"{agent} learn instead"
                 )
             if not isinstance(self.policies[agent], MixPolicy):
                 self._seat(agent)
@@ -67,17 +69,16 @@ class Opponents:
         return agent in self.policies
 
     def begin(self) -> None:
-        """Load the runs that play. Raises RunError and CheckpointError, which name them."""
+        """Load all runs. Raises RunError and CheckpointError, which name the opponent."""
         for agent in self.policies:
             self._seat(agent)
 
     def _seat(self, agent: str) -> Seat:
-        """Return the seat of ``agent``, where it went on from; it is made when it is first asked
-        for."""
+        """Return the seat of ``agent``, in its saved state; create it at the first call."""
         if agent in self._seats:
             return self._seats[agent]
         i, policy = self.rules.agents.index(agent), self.policies[agent]
-        given: dict[str, Any] = {
+        common: dict[str, Any] = {
             "num_envs": self.num_envs,
             "actions": self.rules.action_space(agent),
             "rng": generator(self.seed, "policy", 1 + i),
@@ -89,16 +90,16 @@ class Opponents:
                 "column": i,
                 "first_episode": self._first_episode,
             }
-            seat: Seat = MixSeat(agent, policy, **given, **drawn)
+            seat: Seat = MixSeat(agent, policy, **common, **drawn)
         else:
-            seat = Seat(agent, policy, **given)
+            seat = Seat(agent, policy, **common)
         if self._saved is not None:
             _load_seat(seat, *self._saved)
         self._seats[agent] = seat
         return seat
 
     def act(self, agent: str, observation: Observation, wanted: Array) -> Array:
-        """Return actions int64 [B] of ``agent``; 0 where it is not ``wanted``, bool [B]."""
+        """Return actions int64 [B] of ``agent`` in ``wanted`` rows (bool [B]), otherwise 0."""
         actions = np.zeros(len(wanted), dtype=np.int64)
         rows = np.flatnonzero(wanted)
         if len(rows):
@@ -112,9 +113,9 @@ class Opponents:
     def sample_unplayed(
         self, agent: str, observation: Observation, wanted: Array, env_rows: Array | None = None
     ) -> Array:
-        """Sample actions for a moment that is not played on: no state changes.
+        """Sample actions that will not be played: the player's state does not change.
 
-        ``observation`` and ``wanted`` are of ``env_rows`` [D]; None: of all.
+        ``observation`` and ``wanted`` belong to ``env_rows`` [D]; None: to all rows.
         """
         seat = self._seat(agent)
         actions = np.zeros(len(wanted), dtype=np.int64)
@@ -125,56 +126,58 @@ class Opponents:
         return actions
 
     def states(self, agent: str, env_rows: Array) -> Any:
-        """Return a player's hidden state in ``env_rows`` [R]."""
+        """Return the recurrent state of a player in ``env_rows`` [R]."""
         return take_tree(self._seat(agent).memory, env_rows)
 
     def reset(self, agent: str, env_rows: Array) -> None:
-        """Let a player begin anew in ``env_rows``, whose episodes are over."""
+        """Start a new episode for a player in ``env_rows``."""
         self._seat(agent).forget(env_rows)
 
     # --- Saving ----------------------------------------------------------------------------------
 
     def save(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Return their generators by agent, and their states as named arrays."""
+        """Return the generators by agent, and the states as named arrays."""
         self.begin()
         generators = {agent: seat.rng.bit_generator.state for agent, seat in self._seats.items()}
         return {agent: generators[agent] for agent in self.policies}, self._states()
 
     def load(self, generators: Mapping[str, Any], states: Mapping[str, Array]) -> None:
-        """Go on from what ``save`` gave. Raises CheckpointError, KeyError, TypeError, ValueError
-        where it does not fit: of runs that are not loaded yet, when they are."""
+        """Continue from the result of ``save``.
+
+        Raises CheckpointError, KeyError, TypeError or ValueError if it does not fit. Runs that are
+        not loaded yet are checked when they are loaded.
+        """
         self.require(states)
         self._saved = generators, states
         for seat in self._seats.values():
             _load_seat(seat, generators, states)
 
     def require(self, states: Mapping[str, Array]) -> None:
-        """Raise CheckpointError where they are no states of these players, as far as they are
-        loaded."""
+        """Raise CheckpointError if ``states`` do not fit the players that are loaded."""
         later = tuple(f"{agent}." for agent in self.policies if agent not in self._seats)
-        found = {key: each for key, each in states.items() if not key.startswith(later)}
-        require_arrays("opponents", found, shapes_of(self._states()))
+        loaded = {key: array for key, array in states.items() if not key.startswith(later)}
+        require_arrays("opponents", loaded, shapes_of(self._states()))
 
     def restart(self, first_episode: int = 0) -> None:
-        """Begin anew everywhere, with episodes that count from ``first_episode``."""
+        """Start new episodes in all rows; episodes are counted from ``first_episode``."""
         self._saved, self._first_episode = None, first_episode
         for agent in list(self._seats):
             rng = self._seats.pop(agent).rng
             self._seat(agent).rng = rng
 
     def _states(self) -> dict[str, Array]:
-        found: dict[str, Array] = {}
+        arrays: dict[str, Array] = {}
         for seat in self._seats.values():
-            found |= named_arrays(_tree(seat), seat.agent)
-        return found
+            arrays |= named_arrays(_tree(seat), seat.agent)
+        return arrays
 
 
 def _load_seat(seat: Seat, generators: Mapping[str, Any], states: Mapping[str, Array]) -> None:
-    """Let a seat go on from what was saved. Raises CheckpointError where it does not fit."""
+    """Restore the saved state of a seat. Raises CheckpointError if it does not fit."""
     tree, agent = _tree(seat), seat.agent
     expected = shapes_of(named_arrays(tree, agent))
-    found = {key: states[key] for key in expected if key in states}
-    require_arrays("opponents", found, expected)
+    present = {key: states[key] for key in expected if key in states}
+    require_arrays("opponents", present, expected)
     seat.rng.bit_generator.state = generators[agent]
     tree = filled_tree(tree, agent, states)
     if isinstance(seat, MixSeat):
@@ -183,7 +186,7 @@ def _load_seat(seat: Seat, generators: Mapping[str, Any], states: Mapping[str, A
 
 
 def _tree(seat: Seat) -> Any:
-    """Return all that changes while a seat is played, but for its generator."""
+    """Return the state of a seat that changes during play, without its generator."""
     if isinstance(seat, MixSeat):
         return {**seat.memory, "episodes": seat.episodes}
     return seat.memory

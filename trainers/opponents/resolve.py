@@ -1,8 +1,8 @@
-"""From the name of an opponent to a policy: reference players, and runs whose checkpoint is pinned.
+"""Resolve the name of an opponent to a policy: a reference player or a run with pinned checkpoint.
 
-A run that is an opponent may train on, and its best checkpoint change: ``pinned`` replaces RUN and
-RUN@best by RUN@N when training starts, and keeps the SHA-256 of that checkpoint's manifest. Whoever
-goes on meets the same bytes, or an error.
+The run of an opponent may be trained further, and its best checkpoint may change. Therefore
+``pinned`` replaces RUN and RUN@best by RUN@N at the start of training, and stores the SHA-256 of
+that checkpoint's manifest. A resumed run gets exactly the same checkpoint, or an error.
 """
 
 from __future__ import annotations
@@ -59,69 +59,70 @@ __all__ = [
 ]
 
 Pins = Mapping[str, Mapping[str, Any]]
-"""Name of a run with its checkpoint -> "run", its absolute name, "checkpoint" and "sha256"."""
+"""Run with checkpoint -> its absolute name ("run"), "checkpoint" and "sha256"."""
 
 SAME = (RunError, CheckpointError, UnknownNameError, MissingExtraError)
-"""Errors that are raised again as they are; others become a RunError."""
+"""Errors that keep their class; other errors become a RunError."""
 
 GONE = (
-    "Put it back (a run keeps every checkpoint with --keep all), or begin another run that starts "
-    "from this one (--init), against opponents that are there"
+    "Restore it (a run keeps all checkpoints with --keep all), or start a new run from this one "
+    "(--init) against available opponents"
 )
 
 
 def resolve(name: str, agent: str, rules: Rules[Any]) -> Policy:
-    """Return the policy that plays ``agent``: a reference player's, or that of a run (RUN,
-    RUN@best, RUN@N) for this agent.
+    """Return the policy that plays ``agent``: a reference player, or the policy of a run.
 
-    Raises UnknownNameError with the nearest name, RunError for a run of another game, with other
-    spaces, or that does not suit otherwise, CheckpointError where it has no sound checkpoint.
+    A run is written RUN, RUN@best or RUN@N. Raises UnknownNameError with the closest name, RunError
+    for an unsuitable run (another game, other spaces, ...), and CheckpointError if it has no valid
+    checkpoint.
     """
-    found = Players(rules).find(name, agent)
-    return found.policy if isinstance(found, RunPlayer) else found
+    player = Players(rules).find(name, agent)
+    return player.policy if isinstance(player, RunPlayer) else player
 
 
 class Players:
-    """Finds the players of some rules' seats by name; a run is loaded once, when first asked."""
+    """Find the players of seats by name. A run is loaded once, at its first use."""
 
     def __init__(self, rules: Rules[Any], pins: Pins | None = None) -> None:
-        """``pins`` is what ``pinned`` gave: those runs are verified."""
+        """``pins`` comes from ``pinned``; the checkpoints of its runs are verified."""
         self.rules, self.pins = rules, pins or {}
         self._runs: dict[str, Run] = {}
 
     def find(self, name: str, agent: str) -> Policy:
-        """Return a policy; of a run a ``RunPlayer``, which loads it when it is first asked.
+        """Return a policy; for a run a ``RunPlayer``, which loads it at its first decision.
 
-        Reference players go first: a run's folder that has the name of one is ``./name``.
+        Reference players take precedence: write ``./name`` for a run's folder with the name of a
+        reference player.
 
-        Raises UnknownNameError, with the nearest name; RunError where a path leads to no run.
+        Raises UnknownNameError with the closest name, and RunError if a path contains no run.
         """
-        known = player_names(self.rules, agent)
-        if name in self.pins or (name not in known and is_run(name)):
+        names = player_names(self.rules, agent)
+        if name in self.pins or (name not in names and is_run(name)):
             return RunPlayer(name, agent, self)
         try:
             return reference_player(name, self.rules, agent)
         except UnknownNameError as error:
             if looks_like_path(name):
                 raise RunError(
-                    f"opponent {agent}={name}: no run is there; give the folder of one, RUN or "
-                    "RUN@best, or the name of a reference player: "
-                    f"{', '.join(known)}"
+                    f"opponent {agent}={name}: no run found there. Pass the folder of a run (RUN "
+                    "or RUN@best), or the name of a reference player: "
+                    f"{', '.join(names)}"
                 ) from None
-            raise UnknownNameError(
-                f"{error}. A run is named by its folder, RUN or RUN@best"
-            ) from None
+            raise UnknownNameError(f"{error}. For a run pass its folder, RUN or RUN@best") from None
 
     def cast(self, text: str, agent: str) -> Policy:
-        """Return who plays ``agent`` by the text of a player or a mix: a reference player itself,
-        else a ``MixPolicy``, of one player where a run is named alone."""
+        """Return the player of ``agent`` for the text of a player or a mix.
+
+        A single reference player is returned directly; otherwise the result is a ``MixPolicy``.
+        """
         mix = parse_mix(text)
-        found = {name: self.find(name, agent) for name in mix}
-        (first, *others) = found.values()
-        return MixPolicy(found, mix) if others or isinstance(first, RunPlayer) else first
+        policies = {name: self.find(name, agent) for name in mix}
+        (first, *rest) = policies.values()
+        return MixPolicy(policies, mix) if rest or isinstance(first, RunPlayer) else first
 
     def run(self, name: str, agent: str) -> Run:
-        """Return the run of that name, whose policy can play ``agent``."""
+        """Return the run of that name. Raises RunError if its policy cannot play ``agent``."""
         with naming(name, agent):
             if name not in self._runs:
                 self._runs[name] = self.pinned(name)
@@ -129,8 +130,10 @@ class Players:
         return self._runs[name]
 
     def pinned(self, name: str) -> Run:
-        """Return the run of that name. Where its checkpoint was pinned, it is that one: at its
-        name, from here, or where it was then."""
+        """Return the run of that name, with its pinned checkpoint if it has a pin.
+
+        A pinned run is searched at its name, relative to here, and at its original absolute path.
+        """
         pin = self.pins.get(name)
         if pin is None:
             return self._load(name)
@@ -144,32 +147,32 @@ class Players:
             if digest == pin["sha256"]:
                 return self._load(place)
             before, now = str(pin["sha256"])[:12], str(digest)[:12]
-            reasons.append(f"the SHA-256 of {place} is {now}..., and was {before}...")
+            reasons.append(f"the SHA-256 of {place} is {now}..., but was {before}...")
         raise CheckpointError(
-            f"the checkpoint that training began against is not to be had: {'; '.join(reasons)}. "
-            f"{GONE}"
+            "the opponent's checkpoint from the start of training is missing: "
+            f"{'; '.join(reasons)}. {GONE}"
         )
 
     def _load(self, name: str) -> Run:
-        for key, what, again in (
+        for key, kind, argument in (
             ("model", "a network", "model"),
             ("trainer_source", "a trainer", "trainer"),
         ):
             if has_own(name, key):
                 raise RunError(
-                    f"it was trained with {what} of one's own, and nothing is imported because a "
-                    f"run names it: such runs are no opponents yet. In Python corral.clone(env, "
-                    f"corral.load_run({str(name)!r}, {again}=...)) makes a run of corral's own "
-                    "that decides alike"
+                    f"it was trained with {kind} from your code. Such a run cannot be an opponent, "
+                    "because no code is imported from a run. In Python, corral.clone(env, "
+                    f"corral.load_run({str(name)!r}, {argument}=...)) creates a run of corral's "
+                    "own trainer with the same decisions"
                 )
         try:
             return load_run(name, None if self.rules.name in REGISTERED else self.rules)
         except EnvNeededError as error:
-            raise RunError(f"it is of {error.env}, and this is {self.rules.name}") from None
+            raise RunError(f"it was trained in {error.env}, not {self.rules.name}") from None
 
 
 class RunPlayer(PolicyBase):
-    """The policy of a run for one agent, loaded when it is first asked."""
+    """The policy of a run for one agent, loaded at its first decision."""
 
     def __init__(self, name: str, agent: str, players: Players) -> None:
         self.name, self.agent = name, agent
@@ -177,7 +180,7 @@ class RunPlayer(PolicyBase):
 
     @cached_property
     def policy(self) -> Policy:
-        """The policy itself. Raises RunError and CheckpointError, which name the opponent."""
+        """Return the policy. Raises RunError and CheckpointError, which name the opponent."""
         run = self._players.run(self.name, self.agent)
         with naming(self.name, self.agent):
             return run.policies[self.agent]
@@ -198,18 +201,20 @@ class RunPlayer(PolicyBase):
 def members(
     policies: Mapping[str, Policy],
 ) -> tuple[dict[str, dict[str, Policy]], list[str]]:
-    """Return the players of those ``policies`` that are mixes, by agent and name; and the reasons
-    why runs among them cannot play: what they played against may be elsewhere."""
-    found: dict[str, dict[str, Policy]] = {}
+    """Return the players of all mixes among ``policies``, by agent and name, and error messages.
+
+    The messages are about runs that cannot be loaded, for example because they were moved.
+    """
+    players: dict[str, dict[str, Policy]] = {}
     left_out: list[str] = []
     for agent, policy in policies.items():
         for name, player in policy.players.items() if isinstance(policy, MixPolicy) else ():
             try:
-                own = player.policy if isinstance(player, RunPlayer) else player
-                found.setdefault(agent, {})[name] = own
+                policy_of_player = player.policy if isinstance(player, RunPlayer) else player
+                players.setdefault(agent, {})[name] = policy_of_player
             except CorralError as error:
                 left_out.append(str(error))
-    return found, left_out
+    return players, left_out
 
 
 # --- Pinning -------------------------------------------------------------------------------------
@@ -218,10 +223,9 @@ def members(
 def pinned(
     opponents: Mapping[str, str], rules: Rules[Any]
 ) -> tuple[dict[str, str], dict[str, Any]]:
-    """Return the opponents, agent -> text, with every run's checkpoint named by its env steps; and
-    the pins of those runs.
+    """Return the opponents, agent -> text, with checkpoints named by env steps, and the runs' pins.
 
-    Raises what ``Players.find`` raises, and CheckpointError for a run without a checkpoint.
+    Raises the errors of ``Players.find``, and CheckpointError for a run without a checkpoint.
     """
     texts: dict[str, str] = {}
     pins: dict[str, Any] = {}
@@ -233,57 +237,58 @@ def pinned(
                 with naming(name, agent):
                     name, pin = _pin(name)
                 pins[name] = pin
-            mix[name] = mix.get(name, 0.0) + weight  # RUN and RUN@best may be the same
+            mix[name] = mix.get(name, 0.0) + weight  # RUN and RUN@best may be the same checkpoint
         texts[agent] = mix_text(mix)
     return texts, pins
 
 
 def placed(text: str, pins: Pins) -> str:
-    """Return the text of an opponent with its runs named where they are, as seen from here: at
-    their names, or where they were when training began."""
+    """Return the text of an opponent with the current paths of its runs.
+
+    A run is searched at its name, relative to here, and at its original absolute path.
+    """
     mix: dict[str, float] = {}
     for name, weight in weights_of(text).items():
-        here = name
+        path = name
         if name in pins:
             for place in (name, str(pins[name]["run"])):
                 with suppress(CheckpointError):
                     if _checkpoint(place)[1] == pins[name]["sha256"]:
-                        here = place
+                        path = place
                         break
-        mix[here] = mix.get(here, 0.0) + weight
+        mix[path] = mix.get(path, 0.0) + weight
     return mix_text(mix)
 
 
 def seen_by(pins: Pins, env_config: EnvConfig, rules: Rules[Any]) -> list[list[Any]]:
-    """Return the rows that opponents have learned from. Raises ValueError where some of them are
-    held out.
+    """Return the data rows that opponents were trained on.
 
-    A learner observes none of these rows. But the team that is judged on rows that are held out
-    has the opponents among it: with one that knows those rows, the judgment would be too good.
+    Raises ValueError if some of these rows are held out: the evaluated team contains the opponents,
+    and an opponent that was trained on held-out rows would make the evaluation too optimistic.
     """
     players = Players(rules, pins)
-    found: list[list[Any]] = []
+    rows: list[list[Any]] = []
     for name in pins:
-        found += [
-            each for each in seen_before(env_config, players.pinned(name)) if each not in found
-        ]
-    return found
+        rows += [row for row in seen_before(env_config, players.pinned(name)) if row not in rows]
+    return rows
 
 
 def _pin(name: str) -> tuple[str, dict[str, Any]]:
-    named = with_checkpoint(name)
-    folder, at = place_of(named)
-    checkpoint, digest = _checkpoint(named)
-    whole = f"{folder.resolve()}@{at}"
-    return named, {"run": whole, "checkpoint": checkpoint, "sha256": digest}
+    full_name = with_checkpoint(name)
+    folder, at = place_of(full_name)
+    checkpoint, digest = _checkpoint(full_name)
+    absolute = f"{folder.resolve()}@{at}"
+    return full_name, {"run": absolute, "checkpoint": checkpoint, "sha256": digest}
 
 
 def _checkpoint(name: str) -> tuple[str | None, str | None]:
-    """Return the checkpoint that RUN@N names, and the SHA-256 of its manifest; None, None of RUN@0,
-    which is made of the run's config.json alone. Raises CheckpointError."""
+    """Return the checkpoint of RUN@N and the SHA-256 of its manifest.
+
+    Both are None for RUN@0, which needs only the run's config.json. Raises CheckpointError.
+    """
     folder, at = place_of(name)
     if not (folder / CONFIG).is_file():
-        raise CheckpointError(f"{folder} is no run")
+        raise CheckpointError(f"{folder} does not contain a run")
     try:
         path = named_checkpoint(folder / CHECKPOINTS, at or "latest")
     except CheckpointError:
@@ -293,64 +298,64 @@ def _checkpoint(name: str) -> tuple[str | None, str | None]:
     return path.name, sha256(read_file(path / MANIFEST, MOST_MANIFEST))
 
 
-# --- What does not fit ---------------------------------------------------------------------------
+# --- Unsuitable runs -----------------------------------------------------------------------------
 
 
 @contextmanager
 def naming(name: str, agent: str) -> Iterator[None]:
-    """Let errors of a run say which opponent it is."""
+    """Add the name of the opponent to errors of its run."""
     try:
         yield
     except CorralError as error:
-        who = f"opponent {agent}={shortened(name, 200)}: "
-        if str(error).startswith(who):
+        prefix = f"opponent {agent}={shortened(name, 200)}: "
+        if str(error).startswith(prefix):
             raise
         kind = type(error) if isinstance(error, SAME) else RunError
-        raise kind(f"{who}{error}") from error
+        raise kind(f"{prefix}{error}") from error
 
 
 def looks_like_path(name: str) -> bool:
-    """Return whether a name that is none of a reference player was meant as a run."""
+    """Return True if a name looks like a path, so that a run was meant."""
     return "/" in name or "\\" in name or "@" in name or Path(name).exists()
 
 
 def _require_fit(run: Run, rules: Rules[Any], agent: str) -> None:
-    """Raise RunError where the policy of ``run`` for ``agent`` cannot play it here."""
+    """Raise RunError if the policy of ``run`` for ``agent`` cannot play it with these rules."""
     env_config = run.config.env_config
     if env_config.env != rules.name:
         raise RunError(
-            f"it is of {env_config.env}, and this is {rules.name}: give a run of the same "
-            "environment"
+            f"it was trained in {env_config.env}, but this is {rules.name}. Choose a run of the "
+            "same environment"
         )
-    theirs = env_config.rules()
-    like = theirs.agents[0] if any_number(theirs) else agent
-    if like not in theirs.agents:
-        raise RunError(f"it has no agent {agent}; its agents are {', '.join(theirs.agents)}")
+    trained = env_config.rules()
+    counterpart = trained.agents[0] if any_number(trained) else agent
+    if counterpart not in trained.agents:
+        raise RunError(f"it has no agent {agent}; its agents are {', '.join(trained.agents)}")
     if agent in run.config.opponents:
         raise RunError(
-            f"{agent} did not learn there: {run.config.opponents[agent]} played it. Name that, or "
-            f"a run in which {agent} learned"
+            f"{agent} did not learn in it: {run.config.opponents[agent]} played {agent}. Pass that "
+            f"name, or a run in which {agent} learned"
         )
     for kind in ("observation_space", "action_space"):
-        before, here = getattr(theirs, kind)(like), getattr(rules, kind)(agent)
-        if before != here:
+        before, now = getattr(trained, kind)(counterpart), getattr(rules, kind)(agent)
+        if before != now:
             raise RunError(
-                f"the {kind.replace('_', ' ')} of {agent} is {space_in_words(before)} there, and "
-                f"{space_in_words(here)} here: give the environment the arguments that "
-                f"{run.folder} was trained with (its config.json), or another run"
+                f"the {kind.replace('_', ' ')} of {agent} was {space_in_words(before)} in "
+                f"training, but is {space_in_words(now)} here. Pass the environment arguments of "
+                f"{run.folder} (see its config.json), or another run"
             )
-    carried, own = carried_by(theirs), carried_by(rules)
-    if differ := [f"{k}={carried.get(k)!r}" for k in own if own[k] != carried.get(k)]:
+    before, current = carried_by(trained), carried_by(rules)
+    if differ := [f"{k}={before.get(k)!r}" for k in current if current[k] != before.get(k)]:
         raise RunError(
-            f"it learned with {', '.join(differ)}, which its observations and actions depend on: "
-            "give the environment the same"
+            f"it was trained with {', '.join(differ)}, which determine its observations and "
+            "actions. Pass the same environment arguments"
         )
 
 
 def space_in_words(space: Any) -> str:
-    """Return a space without its bounds."""
+    """Describe a space without its bounds."""
     if isinstance(space, spaces.Dict):
-        return "{" + ", ".join(f"{k}: {space_in_words(each)}" for k, each in space.items()) + "}"
+        return "{" + ", ".join(f"{k}: {space_in_words(part)}" for k, part in space.items()) + "}"
     if isinstance(space, spaces.Box):
         return f"{space.dtype} {space.shape}"
     return str(space)

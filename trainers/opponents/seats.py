@@ -1,4 +1,4 @@
-"""Mixes at play: each episode of an env copy is played by one of several players."""
+"""Mixes of players: each episode of an environment copy is played by one of several players."""
 
 from __future__ import annotations
 
@@ -15,31 +15,32 @@ from corral.trainers.opponents.draws import EpisodeDraws
 __all__ = ["FIRST_ROW", "MixPolicy", "MixSeat"]
 
 FIRST_ROW = 2**31
-"""Where the rows of ``EpisodeDraws`` begin for mixes; what is drawn besides takes those before."""
+"""First row of ``EpisodeDraws`` for mixes; other draws use smaller rows."""
 
 
 class MixPolicy(PolicyBase):
     """Plays Discrete actions of one agent as one of its ``players``, drawn by weight.
 
-    Its state is {"who": int64 [B], which of the players; "states": the state of each}. Where nobody
-    was drawn yet (-1), it draws with ``rng`` when it is first asked in an episode; in training
-    ``MixSeat`` draws before. Only the rows that a player plays are shown to it.
+    Its state is {"who": int64 [B], the index of the player; "states": the state of each player}. An
+    index of -1 means that no player is drawn yet. The policy then draws one with ``rng`` at its
+    first decision of an episode; in training ``MixSeat`` draws before. A player only gets the rows
+    that it plays.
     """
 
     def __init__(self, players: Mapping[str, Policy], weights: Mapping[str, float]) -> None:
-        """``weights`` of the same names sum to 1."""
+        """``weights`` have the same names and sum to 1."""
         self.players = dict(players)
         self.weights = {name: weights[name] for name in players}
         self._bounds = np.cumsum(list(self.weights.values()))
         self._bounds[-1] = 1.0
 
     def drawn(self, uniform: Array) -> Array:
-        """Return which player numbers in [0, 1) draw: int64 of their shape."""
+        """Return the player index for each number in [0, 1): int64 of the same shape."""
         return np.searchsorted(self._bounds, uniform, side="right")
 
     def initial_state(self, num_envs: int) -> Any:
-        """Return the state before an episode: nobody is drawn."""
-        states = tuple(each.initial_state(num_envs) for each in self.players.values())
+        """Return the state before an episode, without drawn players."""
+        states = tuple(player.initial_state(num_envs) for player in self.players.values())
         return {"who": np.full(num_envs, -1, dtype=np.int64), "states": states}
 
     def act(
@@ -49,31 +50,31 @@ class MixPolicy(PolicyBase):
         rng: np.random.Generator | None = None,
         deterministic: bool = False,
     ) -> Decision:
-        """Return the actions of those who play, int64 [B]; or one action, with a state of B = 1."""
+        """Return actions of the drawn players, int64 [B]; or one action, with a state of B = 1."""
         if self.rows(observation) is None:
-            found = self.act(take_tree(observation, None), state, rng, deterministic)
-            return Decision(found.action[0], found.state)
+            decision = self.act(take_tree(observation, None), state, rng, deterministic)
+            return Decision(decision.action[0], decision.state)
         count = count_rows(observation)
         state = self.initial_state(count) if state is None else state
-        who, states = state["who"], list(state["states"])
-        if (who < 0).any():
+        index, states = state["who"], list(state["states"])
+        if (index < 0).any():
             if rng is None:
-                raise ValueError("a mix of players needs rng=, a numpy Generator")
-            who = np.where(who < 0, self.drawn(rng.random(count)), who)
+                raise ValueError("a mix of players draws a player: pass rng=, a numpy Generator")
+            index = np.where(index < 0, self.drawn(rng.random(count)), index)
         actions = np.zeros(count, dtype=np.int64)
         for i, player in enumerate(self.players.values()):
-            rows = np.flatnonzero(who == i)
+            rows = np.flatnonzero(index == i)
             if not len(rows):
                 continue
             obs, own = take_tree(observation, rows), take_tree(states[i], rows)
             decision = player.act(obs, own, rng, deterministic=deterministic)
             actions[rows] = decision.action
             states[i] = put_tree(states[i], rows, decision.state)
-        return Decision(actions, {"who": who, "states": tuple(states)})
+        return Decision(actions, {"who": index, "states": tuple(states)})
 
 
 class MixSeat(Seat):
-    """A seat of a mix in training: who plays an episode is drawn by its row and number alone."""
+    """A seat of a mix in training. The player depends only on the row and number of the episode."""
 
     policy: MixPolicy
 
@@ -85,15 +86,15 @@ class MixSeat(Seat):
         first_episode: int = 0,
         **kwargs: Any,
     ) -> None:
-        """``column``: which of the numbers of ``draws`` is this seat's; others: see ``Seat``."""
+        """``column``: index of this seat's number in ``draws``. Other arguments: see ``Seat``."""
         super().__init__(*args, **kwargs)
         self._draws, self._column = draws, column
         num_envs = len(self.memory["who"])
-        self.episodes = np.full(num_envs, first_episode, dtype=np.int64)  # [B] of each env copy
+        self.episodes = np.full(num_envs, first_episode, dtype=np.int64)  # [B] of each copy
         self._draw(np.arange(num_envs))
 
     def forget(self, rows: Array) -> None:
-        """Begin the next episode in ``rows`` [R], with whoever is drawn for it."""
+        """Start the next episode in ``rows`` [R] with a newly drawn player."""
         super().forget(rows)
         self.episodes[rows] += 1
         self._draw(rows)

@@ -1,1 +1,1 @@
-"""Self-play: pools of frozen snapshots, duels, ratings, and how much can be won of a team."""
+"""Self-play: pools of frozen snapshots, players of seats, and duels."""

@@ -1,4 +1,4 @@
-"""Who else plays among a pool's snapshots: reference players and runs, by name."""
+"""Additional opponents in a pool of snapshots: reference players and runs, by name."""
 
 from __future__ import annotations
 
@@ -27,13 +27,15 @@ def pooled(
     trained: Sequence[str],
     steps: int,
 ) -> tuple[Pool, dict[str, dict[str, Any]], list[str]]:
-    """Return the pool that is ``given`` (see ``Pool.of``), the checkpoints of runs in ``also``
-    named by their env steps; the pins of those runs, see ``corral.trainers.opponents``; and what
-    there is to say of the pool in a run of so many env ``steps``.
+    """Return the pool, the pins of its runs, and notes for the user.
 
-    ``policies`` are those of agents, of which ``trained`` ones learn. Raises ValueError,
-    UnknownNameError where a name stands for no player of any of them, RunError and CheckpointError
-    for runs that do not fit.
+    ``given`` is an argument of ``Pool.of``. In the pool, checkpoints of runs in ``also`` are named
+    by their env steps. For pins see ``corral.trainers.opponents``. The notes are about a run of
+    ``steps`` env steps.
+
+    ``policies`` maps agents to policies; the policies in ``trained`` learn. Raises ValueError,
+    UnknownNameError if a name is a player of no learner, and RunError and CheckpointError for
+    unsuitable runs.
     """
     pool = Pool.of(given)
     learners = [agent for agent, policy in policies.items() if policy in trained]
@@ -41,11 +43,11 @@ def pooled(
     also: dict[str, float] = {}
     pins: dict[str, dict[str, Any]] = {}
     for name, share in pool.also.items():
-        agents = _played(name, rules, learners, Players(rules))
-        texts, own = pinned({agents[0]: name}, rules)
-        named = next(iter(own), texts[agents[0]])
+        agents = _playable(name, rules, learners, Players(rules))
+        texts, run_pins = pinned({agents[0]: name}, rules)
+        named = next(iter(run_pins), texts[agents[0]])
         also[named] = also.get(named, 0.0) + share
-        pins |= own
+        pins |= run_pins
     notes = pool.notes(steps, {agent: policies[agent] for agent in learners})
     return dataclasses.replace(pool, also=also), pins, notes
 
@@ -53,7 +55,7 @@ def pooled(
 def players_of(
     pool: Pool, rules: Rules[Any], learners: Sequence[str], pins: Mapping[str, Any]
 ) -> dict[str, dict[str, Policy]]:
-    """Return name -> agent -> who plays it, of ``pool.also``."""
+    """Return the players of ``pool.also``: name -> agent -> policy."""
     players = Players(rules, pins)
     return {
         name: {agent: players.find(name, agent) for agent in learners if _finds(name, agent, rules)}
@@ -67,30 +69,30 @@ def _finds(name: str, agent: str, rules: Rules[Any]) -> bool:
     except UnknownNameError:
         return False
     except RunError:
-        return True  # a run that is gone: who asks for it is told
+        return True  # a missing run: its first use raises
     return True
 
 
-def _played(name: str, rules: Rules[Any], agents: Sequence[str], players: Players) -> list[str]:
-    """Return which of ``agents`` a name can play. Raises what is wrong where it is none."""
-    found: list[str] = []
+def _playable(name: str, rules: Rules[Any], agents: Sequence[str], players: Players) -> list[str]:
+    """Return the agents that a player can play. If none, raise the first error."""
+    playable: list[str] = []
     faults: list[UnknownNameError | RunError] = []
     for agent in agents:
         try:
             if isinstance(players.find(name, agent), RunPlayer):
                 players.run(name, agent)
-            found.append(agent)
+            playable.append(agent)
         except (UnknownNameError, RunError) as error:
             faults.append(error)
-    if not found:
+    if not playable:
         raise faults[0]
-    return found
+    return playable
 
 
 class OtherSeats:
-    """The seats of those players, each with its generator and its states in B environments.
+    """The seats of additional players, each with a generator and states for B environments.
 
-    They are made when they are first asked for: a run that is played or judged needs none of them.
+    They are created at first use: playing or evaluating a run does not need them.
     """
 
     def __init__(
@@ -102,7 +104,7 @@ class OtherSeats:
         seed: int,
         last_row: int,
     ) -> None:
-        """They draw from the rows of the purpose "opponent" that end at ``last_row``."""
+        """The seats draw from the rows of purpose "opponent" up to ``last_row``."""
         self.also, self.names = also, list(also)
         self.rules, self.num_envs = rules, num_envs
         self.seed, self.last_row = seed, last_row
@@ -110,11 +112,11 @@ class OtherSeats:
         self._saved: tuple[Sequence[Any], Mapping[str, Array]] | None = None
 
     def seats(self) -> dict[tuple[str, str], Seat]:
-        """Return the seats by name and agent. Raises what their runs raise."""
+        """Return the seats by name and agent. Raises the errors of their runs."""
         if self._seats is not None:
             return self._seats
         pairs = [(name, agent) for name, team in self.also.items() for agent in team]
-        found = {
+        seats = {
             (name, agent): Seat(
                 agent,
                 self.also[name][agent],
@@ -127,36 +129,36 @@ class OtherSeats:
         }
         if self._saved is not None:
             generators, arrays = self._saved
-            expected = shapes_of(_states(found))
+            expected = shapes_of(_states(seats))
             require_arrays("casting_others", arrays, expected)
-            for i, (seat, state) in enumerate(zip(found.values(), generators, strict=True)):
+            for i, (seat, state) in enumerate(zip(seats.values(), generators, strict=True)):
                 seat.rng.bit_generator.state = state
                 seat.memory = filled_tree(seat.memory, f"{i}", arrays)
-        self._seats = found
-        return found
+        self._seats = seats
+        return seats
 
     def forget(self, env_rows: Array) -> None:
-        """Let them begin anew in ``env_rows``, whose episodes are over."""
+        """Start a new episode in ``env_rows``."""
         for seat in self.seats().values():
             seat.forget(env_rows)
 
     def restart(self) -> None:
-        """Begin anew everywhere."""
+        """Start new episodes in all rows."""
         self._seats, self._saved = None, None
 
     def save(self) -> tuple[list[Any], dict[str, Array]]:
-        """Return their generators, and their states as named arrays."""
+        """Return the generators, and the states as named arrays."""
         seats = self.seats()
         generators = [seat.rng.bit_generator.state for seat in seats.values()]
-        return generators, {key: np.array(each) for key, each in _states(seats).items()}
+        return generators, {key: np.array(array) for key, array in _states(seats).items()}
 
     def load(self, generators: Sequence[Any], arrays: Mapping[str, Array]) -> None:
-        """Go on from what ``save`` gave, when they are asked for."""
+        """Continue from the result of ``save`` at the next use."""
         self._seats, self._saved = None, (generators, arrays)
 
 
 def _states(seats: Mapping[tuple[str, str], Seat]) -> dict[str, Array]:
-    found: dict[str, Array] = {}
+    arrays: dict[str, Array] = {}
     for i, seat in enumerate(seats.values()):
-        found |= named_arrays(seat.memory, f"{i}")
-    return found
+        arrays |= named_arrays(seat.memory, f"{i}")
+    return arrays

@@ -1,11 +1,11 @@
-"""Who plays which seat, in each environment and episode: learners, snapshots and other players.
+"""Assign players to seats, for each environment and episode: learners, snapshots, other players.
 
-A trainer with a ``Cast`` plays as without one, but for the seats that are cast: there a frozen
-player acts, and nothing is learned from what it does. An episode says who played in it
-(``Episode.players``), so that the returns of a policy are those of the seats that it played itself.
+A trainer with a ``Cast`` works as without one, except in the assigned seats: there a frozen player
+acts and nothing is learned. Each episode names its players (``Episode.players``), so that the
+returns of a policy only count the seats that it played itself.
 
-Who plays is drawn by ``EpisodeDraws``, from numbers that belong to a row and an episode. All of it,
-and the snapshots, are part of a checkpoint.
+Players are drawn by ``EpisodeDraws`` from numbers that belong to a row and an episode. The
+assignment and the snapshots are part of a checkpoint.
 """
 
 from __future__ import annotations
@@ -27,63 +27,63 @@ from corral.trainers.selfplay.also import OtherSeats, players_of
 __all__ = ["LEARNS", "STREAM", "Cast", "Frozen", "Snapshot"]
 
 LEARNS = -1
-"""Who is cast: -1, the policy as it is now; K others are 0 .. K - 1 of the policy's snapshots, and
--2, -3, ... the players of ``Pool.also``."""
+"""Code of a player in a seat: -1 is the current policy; 0 .. K - 1 are the K snapshots of the
+policy; -2, -3, ... are the players of ``Pool.also``."""
 
 STREAM = 10**9
-"""Rows of random numbers from here on are a pool's: mixes of fixed opponents have those before."""
+"""First row of random numbers for pools; mixes of fixed opponents use smaller rows."""
 
 FEW = 8
-"""Snapshots that are drawn in a rollout where each is asked by itself."""
+"""Maximum number of snapshots drawn for a rollout if each needs a separate forward pass."""
 
 
 class Snapshot(Protocol):
-    """A policy as it was after so many env steps; nothing changes it."""
+    """A policy frozen after a number of env steps."""
 
     name: str  # <policy>@<env steps>
     env_steps: int
     digest: str  # SHA-256 of ``encoded``
-    drawn: bool  # False: it leaves when the episodes that it plays in are over
+    drawn: bool  # False: it is removed after its current episodes
 
     def encoded(self) -> bytes:
-        """Return it as the bytes of a safetensors file."""
+        """Return the snapshot as the bytes of a safetensors file."""
         ...
 
 
 class Frozen(Protocol):
-    """The snapshots of one policy, in the order in which they were taken."""
+    """The snapshots of one policy, in the order of creation."""
 
     @property
     def snapshots(self) -> Sequence[Snapshot]: ...
 
     @property
     def stacks(self) -> bool:
-        """Whether many of them are asked at once, and cost little more than one."""
+        """Return True if many snapshots act in one forward pass, at little extra cost."""
         ...
 
     def add(self, env_steps: int) -> Any:
-        """Freeze the policy as it is now."""
+        """Freeze the current policy."""
         ...
 
     def remove(self, chosen: Sequence[int]) -> None:
-        """Take out the snapshots at these places."""
+        """Remove the snapshots at these indices."""
         ...
 
     def policy(self, number: int, agent: str) -> Policy:
-        """Return the policy of ``agent`` as the snapshot at that place plays it."""
+        """Return the policy of ``agent`` from the snapshot at this index."""
         ...
 
     def save(self) -> tuple[Any, dict[str, Array]]:
-        """Return a JSON value, and arrays by name."""
+        """Return a JSON value and arrays by name."""
         ...
 
     def load(self, document: Any, arrays: Mapping[str, Array]) -> None:
-        """Go on with what ``save`` gave. Raises CheckpointError where it does not fit."""
+        """Continue from the result of ``save``. Raises CheckpointError if it does not fit."""
         ...
 
 
 class Cast:
-    """Draws who plays the seats of B environments, and counts how learners fare."""
+    """Draws the players of the seats of B environments, and counts the results of learners."""
 
     def __init__(
         self,
@@ -97,8 +97,8 @@ class Cast:
         runs: Mapping[str, Any],
         clock: Callable[[], int],
     ) -> None:
-        """``policy_of``: agent -> its policy, of those that learn; ``frozen``: policy -> its
-        snapshots; ``runs``: see ``Seats.runs``; ``clock`` gives the env steps so far."""
+        """``policy_of``: learning agent -> its policy. ``frozen``: policy -> its snapshots.
+        ``runs``: see ``Seats.runs``. ``clock`` returns the env steps so far."""
         self.pool, self.frozen, self._clock = pool, frozen, clock
         self.agents: tuple[str, ...] = tuple(rules.agents)
         self.num_envs, self.seed = num_envs, seed
@@ -107,27 +107,27 @@ class Cast:
         self.seats = [pool.seat] if pool.seat is not None else list(self.policy_of)
         self.seat_index = np.array([self.agents.index(agent) for agent in self.seats])
         self.draws = EpisodeDraws(seed, num_envs, 2 + len(self.agents), first_row=STREAM)
-        self.episode = np.zeros(num_envs, dtype=np.int64)  # of each row
+        self.episode = np.zeros(num_envs, dtype=np.int64)  # number of the next episode of each row
         self.cast = np.full((num_envs, len(self.agents)), LEARNS)  # see ``LEARNS``
-        self.learner_at = np.full(num_envs, -1)  # the agent that learns, where others are cast
-        self.results = Results()  # of learners against players
-        self._played: list[tuple[Array, Array, Array]] = []  # games that are not yet among them
+        self.learner_at = np.full(num_envs, -1)  # the learning agent, in rows with assigned players
+        self.results = Results()  # results of learners against players
+        self._played: list[tuple[Array, Array, Array]] = []  # games not yet in ``results``
         self._drawn_from: dict[tuple[str, str], tuple[Array, Array]] = {}  # see ``_chances``
         self.others = OtherSeats(
             self.also, rules, num_envs=num_envs, seed=seed, last_row=STREAM - 2
         )
-        self._taken = -1  # at which multiple of ``every`` the latest snapshot was
+        self._taken = -1  # multiple of ``every`` of the latest snapshot
 
     # --- Snapshots -------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Take the first snapshots, and cast the first episodes, unless that was done before."""
+        """Take the first snapshots and assign the first episodes, unless already done."""
         if self._taken < 0:
             self.take()
             self._draw(np.arange(self.num_envs))
 
     def take(self) -> None:
-        """Count an update's games for draws to come, and take snapshots, if they are due."""
+        """Count the games of an update for later draws, and take snapshots if they are due."""
         self._count()
         self._drawn_from.clear()
         now = self._clock()
@@ -137,55 +137,55 @@ class Cast:
         self._taken = due
         for frozen in self.frozen.values():
             frozen.add(now)
-            drawn = [i for i, each in enumerate(frozen.snapshots) if each.drawn]
+            drawn = [i for i, snapshot in enumerate(frozen.snapshots) if snapshot.drawn]
             if len(drawn) > self.pool.keep:
                 one = drawn[to_drop([frozen.snapshots[i].env_steps for i in drawn])]
                 frozen.snapshots[one].drawn = False
         self._remove_unused()
 
     def _remove_unused(self) -> None:
-        """Take out the snapshots that are drawn no more and play in no episode."""
+        """Remove snapshots that are no longer drawn and play in no current episode."""
         for name, frozen in self.frozen.items():
-            mine = [i for i, agent in enumerate(self.agents) if self.policy_of.get(agent) == name]
-            cast = self.cast[:, mine]
-            gone = [
+            own = [i for i, agent in enumerate(self.agents) if self.policy_of.get(agent) == name]
+            cast = self.cast[:, own]
+            unused = [
                 i
-                for i, each in enumerate(frozen.snapshots)
-                if not each.drawn and not (cast == i).any()
+                for i, snapshot in enumerate(frozen.snapshots)
+                if not snapshot.drawn and not (cast == i).any()
             ]
-            if gone:
-                for i in gone:
+            if unused:
+                for i in unused:
                     for learner in self.frozen:
                         self.results.pop((learner, frozen.snapshots[i].name), None)
-                frozen.remove(gone)
-                for i in reversed(gone):
+                frozen.remove(unused)
+                for i in reversed(unused):
                     cast[cast > i] -= 1
-                self.cast[:, mine] = cast
+                self.cast[:, own] = cast
 
     # --- Episodes --------------------------------------------------------------------------------
 
     def ended(self, episodes: EndedEpisodes) -> list[Episode]:
-        """Return the episodes with who played in them, and cast the next ones of their rows."""
-        found, rows = list(episodes), episodes.rows
-        if not found:
-            return found
+        """Return the episodes with their players, and assign the next episodes of their rows."""
+        listed, rows = list(episodes), episodes.rows
+        if not listed:
+            return listed
         cast, learner_at = self.cast[rows], self.learner_at[rows]
         against = np.flatnonzero(learner_at >= 0)
         if len(against):
             self._played.append((learner_at[against], cast[against], episodes.returns[against]))
             for d, row in zip(against.tolist(), rows[against].tolist(), strict=True):
-                found[d].players.update(self.players_in(row))
+                listed[d].players.update(self.players_in(row))
         self._draw(rows)
-        return found
+        return listed
 
     def restart(self) -> None:
-        """Cast anew everywhere: episodes begin that nobody knew of."""
+        """Assign new players in all rows, for newly started episodes."""
         self._drawn_from.clear()
         self._draw(np.arange(self.num_envs))
         self.begin_rows(np.arange(self.num_envs))
 
     def players_in(self, row: int) -> dict[str, str]:
-        """Return who is cast in a row's running episode, by agent; nobody for those that learn."""
+        """Return the assigned players of a row's current episode, by agent, except learners."""
         cast = self.cast[row].tolist()
         return {
             agent: self._name(agent, number)
@@ -199,7 +199,7 @@ class Cast:
         return list(self.also)[-2 - number]
 
     def _count(self) -> None:
-        """Count the games that were played since this was last done."""
+        """Count the games since the last call."""
         if not self._played:
             return
         learner_at, cast, returns = map(np.concatenate, zip(*self._played, strict=True))
@@ -214,7 +214,7 @@ class Cast:
                     self.results.add(self.policy_of[seat], self._name(agent, number), won)
 
     def _draw(self, rows: Array) -> None:
-        """Draw who plays the next episodes of ``rows`` [R]."""
+        """Draw the players of the next episodes of ``rows`` [R]."""
         chance = self.draws(rows, self.episode[rows])  # [R, 2 + N]
         self.episode[rows] += 1
         self.cast[rows] = LEARNS
@@ -237,37 +237,37 @@ class Cast:
                     self.cast[rows[own], i] = numbers[np.minimum(drawn, len(numbers) - 1)]
 
     def _chances(self, learner: str, agent: str) -> tuple[Array, Array]:
-        """Return who can be cast as ``agent`` while ``learner`` learns, int64 [K], and the sums of
-        their probabilities so far, float64 [K]."""
+        """Return the codes of possible players of ``agent`` while ``learner`` learns, int64 [K],
+        and the cumulative sums of their probabilities, float64 [K]."""
         frozen = self.frozen[self.policy_of[agent]].snapshots
-        drawn = [i for i, each in enumerate(frozen) if each.drawn]
-        others = [(-2 - i, name) for i, name in enumerate(self.also) if agent in self.also[name]]
-        shares = [self.pool.also[name] for _, name in others]
+        drawn = [i for i, snapshot in enumerate(frozen) if snapshot.drawn]
+        extra = [(-2 - i, name) for i, name in enumerate(self.also) if agent in self.also[name]]
+        shares = [self.pool.also[name] for _, name in extra]
         names = [frozen[i].name for i in drawn]
         points = self.results.points(self.policy_of[learner], names)
         weights = draw_weights(self.pool.draw, points)
         if len(drawn) > FEW and not self.frozen[self.policy_of[agent]].stacks:
             at = self._clock() * len(self.agents) + self.agents.index(agent)
             rng = generator(self.seed, "opponent", 2 * STREAM + at)
-            weights = rng.multinomial(FEW, weights) / FEW  # whose mean is what they were
+            weights = rng.multinomial(FEW, weights) / FEW  # the expectation is unchanged
         weights = weights * (1.0 - sum(shares))
-        numbers = np.array([*drawn, *(number for number, _ in others)])
+        numbers = np.array([*drawn, *(number for number, _ in extra)])
         sums = np.cumsum([*weights, *shares])
         return numbers, sums / sums[-1]
 
     def figures(self) -> dict[str, float]:
-        """Return what is reported of each update."""
-        sizes = [sum(each.drawn for each in f.snapshots) for f in self.frozen.values()]
+        """Return the metrics of an update."""
+        sizes = [sum(one.drawn for one in f.snapshots) for f in self.frozen.values()]
         return {"pool_size": float(max(sizes))}
 
     def begin_rows(self, env_rows: Array) -> None:
-        """Let all that can be cast begin anew in ``env_rows``, whose episodes are over."""
+        """Start a new episode for all assignable players in ``env_rows``."""
         self.others.forget(env_rows)
 
     # --- Saving ----------------------------------------------------------------------------------
 
     def save(self) -> tuple[dict[str, Any], dict[str, dict[str, Array]]]:
-        """Return a JSON value and arrays by file: snapshots, who plays, and their states."""
+        """Return a JSON value and arrays by file: snapshots, assigned players and their states."""
         listed, files = {}, {}
         for name, frozen in self.frozen.items():
             listed[name], files[f"pool_{name}"] = frozen.save()
@@ -278,14 +278,16 @@ class Cast:
         }
         if self.also:
             document["others"], files["casting_others"] = self.others.save()
-        files["casting"] = {key: each.copy() for key, each in self._arrays().items()}
+        files["casting"] = {key: array.copy() for key, array in self._arrays().items()}
         return document, files
 
     def load(
         self, document: Mapping[str, Any], files: Mapping[str, dict[str, Array]], *, exact: bool
     ) -> None:
-        """Go on from what ``save`` gave; where not ``exact``, episodes begin anew. Raises
-        CheckpointError, KeyError, TypeError, ValueError where it does not fit."""
+        """Continue from the result of ``save``. Unless ``exact``, start new episodes.
+
+        Raises CheckpointError, KeyError, TypeError or ValueError if it does not fit.
+        """
         arrays = files["casting"]
         require_arrays("casting", arrays, shapes_of(self._arrays()))
         for name, frozen in self.frozen.items():
@@ -305,19 +307,19 @@ class Cast:
             self.restart()
 
     def _require_cast(self) -> None:
-        """Raise CheckpointError where somebody is cast who is not there, or against nobody."""
+        """Raise CheckpointError if the loaded assignment of players is inconsistent."""
         against = self.learner_at >= 0
         if (self.cast[~against] != LEARNS).any() or self.episode.min() < 0:
-            raise CheckpointError("casting: of some episodes it is not known who learns")
+            raise CheckpointError("casting: the learning agent of some episodes is missing")
         if not set(self.learner_at[against].tolist()) <= set(self.seat_index.tolist()):
-            raise CheckpointError("casting: somebody learns where no policy does")
+            raise CheckpointError("casting: the learning agent of an episode has no trained policy")
         for i, agent in enumerate(self.agents):
-            most = -1
+            maximum = -1
             if agent in self.policy_of:
-                most += len(self.frozen[self.policy_of[agent]].snapshots)
-            if self.cast[:, i].max() > most or self.cast[:, i].min() < LEARNS - len(self.also):
-                raise CheckpointError(f"casting: {agent} is played by a snapshot that is not there")
+                maximum += len(self.frozen[self.policy_of[agent]].snapshots)
+            if self.cast[:, i].max() > maximum or self.cast[:, i].min() < LEARNS - len(self.also):
+                raise CheckpointError(f"casting: {agent} is played by a missing snapshot")
 
     def _arrays(self) -> dict[str, Array]:
-        """Return the arrays that change in place, by name."""
+        """Return the arrays that are changed in place, by name."""
         return {"episode": self.episode, "cast": self.cast, "learner_at": self.learner_at}

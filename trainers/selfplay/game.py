@@ -1,13 +1,14 @@
-"""The game that a trainer of one's own learns in: environments, opponents, snapshots, episodes.
+"""Environments with opponents, snapshots and episode statistics, for a custom trainer.
 
     self.game = Game(self, seats, policies, policies_to_train, num_envs, seed)
     self.game.begin()
     ...
-    played = self.game.step(actions)  # the actions of opponents and snapshots are filled in
-    # played.learned [B, N]: whose own policy acted. Learn from that.
+    played = self.game.step(actions)  # fills in the actions of opponents and snapshots
+    # played.learned [B, N] is True for actions of a learning policy: learn only from these.
 
-A snapshot is named arrays: what ``trainer.weights_of(policy)`` returned when it was taken. In-house
-trainers play networks many at once instead, see ``corral.trainers.on_policy.casting``.
+A snapshot is a dict of named arrays: the result of ``trainer.weights_of(policy)`` when it was
+taken. In-house trainers evaluate many networks in one pass, see
+``corral.trainers.on_policy.casting``.
 """
 
 from __future__ import annotations
@@ -35,17 +36,17 @@ __all__ = ["FrozenPolicies", "Game", "Played", "SnapshotTrainer"]
 
 
 class SnapshotTrainer(Protocol):
-    """What ``Game`` asks of a trainer."""
+    """The methods and attributes of a trainer that ``Game`` uses."""
 
     rules: Rules[Any]
     env_steps: int
 
     def weights_of(self, policy: str) -> dict[str, Array]:
-        """Return copies of the arrays that make a policy."""
+        """Return copies of the arrays of a policy."""
         ...
 
     def policy_of(self, weights: Mapping[str, Array], agent: str) -> Policy:
-        """Return the policy, without a hidden state, that such arrays make for an agent."""
+        """Return the policy of an agent from these arrays. It has no recurrent state."""
         ...
 
 
@@ -64,7 +65,7 @@ class _Snapshot:
 
 
 class FrozenPolicies:
-    """The snapshots of one policy, see ``corral.trainers.selfplay.cast.Frozen``."""
+    """The snapshots of one policy; implements ``corral.trainers.selfplay.cast.Frozen``."""
 
     stacks = False
 
@@ -77,30 +78,30 @@ class FrozenPolicies:
         self.snapshots.append(_Snapshot(f"{self.name}@{env_steps}", env_steps, weights))
 
     def remove(self, chosen: Sequence[int]) -> None:
-        self.snapshots = [each for i, each in enumerate(self.snapshots) if i not in chosen]
+        self.snapshots = [one for i, one in enumerate(self.snapshots) if i not in chosen]
 
     def policy(self, number: int, agent: str) -> Policy:
         return self.trainer.policy_of(self.snapshots[number].weights, agent)
 
     def save(self) -> tuple[list[list[Any]], dict[str, Array]]:
-        listed = [[each.env_steps, each.digest, each.drawn] for each in self.snapshots]
+        listed = [[one.env_steps, one.digest, one.drawn] for one in self.snapshots]
         arrays = {
-            f"{each.env_steps}.{key}": array
-            for each in self.snapshots
-            for key, array in each.weights.items()
+            f"{snapshot.env_steps}.{key}": array
+            for snapshot in self.snapshots
+            for key, array in snapshot.weights.items()
         }
         return listed, arrays
 
     def load(self, document: Any, arrays: Mapping[str, Array]) -> None:
-        found = []
+        snapshots = []
         for env_steps, digest, drawn in document:
             start = f"{int(env_steps)}."
-            own = {k.removeprefix(start): v for k, v in arrays.items() if k.startswith(start)}
-            each = _Snapshot(f"{self.name}@{int(env_steps)}", int(env_steps), own, bool(drawn))
-            if each.digest != digest:
-                raise CheckpointError(f"pool_{self.name}: {each.name} is not the snapshot it was")
-            found.append(each)
-        self.snapshots = found
+            weights = {k.removeprefix(start): v for k, v in arrays.items() if k.startswith(start)}
+            one = _Snapshot(f"{self.name}@{int(env_steps)}", int(env_steps), weights, bool(drawn))
+            if one.digest != digest:
+                raise CheckpointError(f"pool_{self.name}: the content of {one.name} has changed")
+            snapshots.append(one)
+        self.snapshots = snapshots
 
 
 @dataclass(frozen=True)
@@ -108,12 +109,12 @@ class Played:
     """A step of B environments with N agents."""
 
     step: BatchStep
-    learned: Array  # bool [B, N] whose own policy acted, and learns
-    episodes: list[Episode]  # that ended in it, with who played in them
+    learned: Array  # bool [B, N] True if a learning policy chose the action
+    episodes: list[Episode]  # episodes that ended in this step, with their players
 
 
 class Game:
-    """B environments, with opponents and snapshots in their seats. Saved and loaded whole."""
+    """B environments with opponents and snapshots in their seats, saved and loaded as a whole."""
 
     def __init__(
         self,
@@ -124,7 +125,7 @@ class Game:
         num_envs: int,
         seed: int,
     ) -> None:
-        """``policies``: agent -> its policy. Raises what ``Opponents`` and ``Cast`` raise."""
+        """``policies``: agent -> its policy. Raises the errors of ``Opponents`` and ``Cast``."""
         rules = trainer.rules
         self.agents = tuple(rules.agents)
         self.learns = np.array([policies.get(agent) in policies_to_train for agent in self.agents])
@@ -132,8 +133,8 @@ class Game:
             rules, seats.opponents, num_envs=num_envs, seed=seed, pins=seats.runs
         )
         self.batch: Any = make_batch(rules, num_envs, seed)
-        self._wraps: list[Callable[[Any], Any]] = []  # to be done when it is first played in
-        self.observations: dict[str, Observation] = {}  # of the next decision, [B, ...]
+        self._wraps: list[Callable[[Any], Any]] = []  # applied at the first use
+        self.observations: dict[str, Observation] = {}  # for the next decision, [B, ...]
         self.stats = EpisodeStats(rules.agents)
         self.rng = generator(seed, "opponent", STREAM - 1)
         self.cast: Cast | None = None
@@ -150,11 +151,11 @@ class Game:
             )
 
     def callbacks(self) -> list[Any]:
-        """Return what the trainer's ``callbacks`` are to give."""
+        """Return the callbacks for the trainer's ``callbacks``."""
         return [] if self.cast is None else [PoolKeeper(self.cast)]
 
     def wrap_batches(self, wrap: Callable[[Any], Any]) -> bool:
-        """Be the trainer's ``wrap_batches``."""
+        """Implement the trainer's ``wrap_batches``."""
         self._wraps.append(wrap)
         return True
 
@@ -164,7 +165,7 @@ class Game:
         self._wraps = []
 
     def begin(self) -> None:
-        """Begin episodes, unless it was loaded; load the runs that play."""
+        """Start episodes, unless they were loaded, and load the runs of opponents."""
         self._wrap()
         self.opponents.begin()
         if not self.observations:
@@ -173,14 +174,14 @@ class Game:
             self.cast.begin()
 
     def end_update(self) -> dict[str, float]:
-        """Take snapshots, if they are due; return metrics of the pool."""
+        """Take snapshots if they are due, and return metrics of the pool."""
         if self.cast is None:
             return {}
         self.cast.take()
         return self.cast.figures()
 
     def step(self, actions: Array) -> Played:
-        """Play ``actions`` int64 [B, N] of the trainer's policies, and the others' own."""
+        """Step with ``actions`` int64 [B, N] of the trainer's policies; other players act, too."""
         acting = self.batch.acting
         actions, learned = actions.copy(), acting & self.learns
         for i, agent in enumerate(self.agents):
@@ -204,7 +205,7 @@ class Game:
     def _act_cast(
         self, cast: Cast, agent: str, observation: Observation, acting: Array, actions: Array
     ) -> None:
-        """Write the actions [B] of those that are cast as ``agent``."""
+        """Write the actions [B] of the players assigned to ``agent``."""
         numbers = cast.cast[:, self.agents.index(agent)]
         for number in np.unique(numbers[acting & (numbers != LEARNS)]).tolist():
             rows = np.flatnonzero(acting & (numbers == number))
@@ -216,7 +217,7 @@ class Game:
             actions[rows] = policy.act(take_tree(observation, rows), None, self.rng).action
 
     def save(self) -> tuple[dict[str, Any], dict[str, dict[str, Array]]]:
-        """Return a JSON value and arrays by file; before anything is played, it is begun."""
+        """Return a JSON value and arrays by file. Calls ``begin`` first."""
         self.begin()
         snapshot = dict(self.batch.snapshot())
         files = {"environment": snapshot.pop("arrays")}
@@ -224,12 +225,12 @@ class Game:
         document = {"environment": snapshot, "rng": self.rng.bit_generator.state}
         document["opponents"], files["opponents"] = self.opponents.save()
         if self.cast is not None:
-            document["pool"], own = self.cast.save()
-            files |= own
+            document["pool"], pool_files = self.cast.save()
+            files |= pool_files
         return document, files
 
     def load(self, document: Mapping[str, Any], files: Mapping[str, dict[str, Array]]) -> None:
-        """Go on from what ``save`` gave. Raises CheckpointError where it does not fit."""
+        """Continue from the result of ``save``. Raises CheckpointError if it does not fit."""
         self._wrap()
         with checkpoint_of("game"):
             self.opponents.load(document["opponents"], files["opponents"])

@@ -1,8 +1,8 @@
-"""The pool of a run on disk, and its best checkpoint by duels.
+"""Files of a run's pool, and selection of the best checkpoint by duels.
 
-``RUN/pool/shared@20000.safetensors`` holds a snapshot's actor. Checkpoints hold the whole pool
-besides, so that a run goes on whatever happens to these files; what was changed or deleted while
-training goes on is said at the next snapshot, and written anew when the run goes on.
+``RUN/pool/shared@20000.safetensors`` contains the actor of a snapshot. Checkpoints also contain the
+whole pool, so a run can be resumed without these files. A file that is changed or deleted during
+training is reported at the next snapshot; resuming the run writes it again.
 """
 
 from __future__ import annotations
@@ -32,58 +32,58 @@ __all__ = ["FOLDER", "PoolKeeper"]
 FOLDER = "pool"
 BEST = "best"
 MOST_BYTES = 2**33
-"""Of a snapshot's file."""
+"""Maximum size of a snapshot file."""
 
 MOST_DUELLED = 5
-"""Snapshots that a checkpoint duels with, evenly spread over the pool."""
+"""Maximum number of snapshots in the duels of a checkpoint, evenly spread over the pool."""
 
 SHARE = 0.03
-"""Env steps of those duels, of the env steps since the checkpoint before. Played in fewer
-environments each takes longer than one of training, so that it is about 5 % of the time."""
+"""Env steps of these duels, as a share of the env steps since the previous checkpoint. Duels use
+fewer environments, so a step takes longer than in training: about 5 % of the time."""
 
 
 class PoolKeeper(BeforeSave):
-    """Keeps a pool's files as the casting has them, and compares checkpoints by duels."""
+    """Keeps the files of a pool up to date, and compares checkpoints by duels."""
 
     order = -1
     columns = ("pool_size",)
 
     def __init__(self, casting: Cast) -> None:
         self.casting = casting
-        self._known: dict[str, str] = {}  # file -> digest, of those that were written
+        self._known: dict[str, str] = {}  # file -> digest, for all written files
         self._compared = -1  # env steps of the last comparison
-        self._saved = 0  # env steps of the checkpoint before
-        self._points: dict[str, float] = {}  # of the best against snapshots, by their env steps
-        self._points_of = (-1, 0)  # env steps of the best that these are of, and episodes of each
+        self._saved = 0  # env steps of the previous checkpoint
+        self._points: dict[str, float] = {}  # of the best against snapshots, by env steps
+        self._points_of = (-1, 0)  # env steps of that best checkpoint, and episodes per duel
 
     # --- Files -----------------------------------------------------------------------------------
 
     def on_start(self, session: Any) -> None:
-        """Write the pool as it is; what a run that goes on finds otherwise is put right."""
+        """Write the current pool; a resumed run restores changed files."""
         folder = session.run.folder / FOLDER
         self._saved = session.env_steps
         if session.env_steps:
-            for each in self._snapshots():
-                self._write(folder, each)
+            for snapshot in self._snapshots():
+                self._write(folder, snapshot)
             self._remove(folder)
 
     def on_update(self, session: Any, row: dict[str, Any]) -> None:
-        """Write new snapshots. Raises PoolError where one that was written is not as it was."""
-        if any(_file(each) not in self._known for each in self._snapshots()):
+        """Write new snapshots. Raises PoolError if a written file has changed."""
+        if any(_file(one) not in self._known for one in self._snapshots()):
             self.write(session)
 
     def write(self, session: Any) -> None:
-        """Write snapshots that are new, and remove those that are gone, into the run's folder."""
+        """Write new snapshots to the run's folder, and remove the files of removed snapshots."""
         folder = session.run.folder / FOLDER
         for name, digest in self._known.items():
             if (fault := _fault(folder / name, digest)) is not None:
                 raise PoolError(
-                    f"{folder / name}: {fault} while training went on. The last checkpoint holds "
-                    f"what it was; go on from there with: {again(session)}"
+                    f"{folder / name}: {fault} during training. The last checkpoint contains the "
+                    f"original. Resume from it with: {again(session)}"
                 )
-        for each in self._snapshots():
-            if _file(each) not in self._known:
-                self._write(folder, each)
+        for snapshot in self._snapshots():
+            if _file(snapshot) not in self._known:
+                self._write(folder, snapshot)
         self._remove(folder)
 
     def _snapshots(self) -> Iterator[Snapshot]:
@@ -100,114 +100,119 @@ class PoolKeeper(BeforeSave):
         self._known[path.name] = snapshot.digest
 
     def _remove(self, folder: Path) -> None:
-        """Remove the files of snapshots that are the pool's no more; all others stay."""
-        there = {_file(each) for each in self._snapshots()}
-        own = re.compile(rf"({'|'.join(self.casting.frozen)})@\d{{1,12}}\.safetensors")
+        """Remove the files of snapshots that are no longer in the pool; keep all other files."""
+        current = {_file(snapshot) for snapshot in self._snapshots()}
+        pattern = re.compile(rf"({'|'.join(self.casting.frozen)})@\d{{1,12}}\.safetensors")
         try:
             require_no_links(folder, folder.parent)
         except OSError as error:
             raise PoolError(f"{folder}: {reason(error)}") from error
         for path in folder.iterdir() if folder.is_dir() else ():
-            if own.fullmatch(path.name) and path.name not in there and path.is_file():
+            if pattern.fullmatch(path.name) and path.name not in current and path.is_file():
                 try:
                     path.unlink(missing_ok=True)
                 except OSError as error:
                     raise PoolError(f"{path}: cannot be removed: {reason(error)}") from error
-        self._known = {name: self._known[name] for name in self._known.keys() & there}
+        self._known = {name: self._known[name] for name in self._known.keys() & current}
 
     # --- The best --------------------------------------------------------------------------------
 
     def before_save(self, session: Any) -> None:
-        """Compare this moment with the best checkpoint, by duels with the pool and each other."""
+        """Compare the current policies with the best checkpoint, by duels."""
         statistics, pool = session.statistics, self.casting.pool
         since, self._saved = session.env_steps - self._saved, session.env_steps
         if not pool.best or session.env_steps in (0, self._compared):
             return
         rules = session.config.env_config.rules()
-        returns = [list(each.returns.values()) for each in statistics.recent]
+        returns = [list(episode.returns.values()) for episode in statistics.recent]
         if not is_constant_sum(rules, np.array(returns).reshape(len(returns), len(rules.agents))):
-            return  # returns can be compared as they are
+            return  # returns are comparable without duels
         self._compared = session.env_steps
         best = self._best(session)
-        others = self._teams(session.policies)
+        opponents = self._teams(session.policies)
         lengths = [episode.length for episode in statistics.recent]
-        episodes = self._episodes(since, len(others), float(np.mean(lengths or [1])))
+        episodes = self._episodes(since, len(opponents), float(np.mean(lengths or [1])))
         plan: dict[str, Any] = {
             "seats": self.casting.seats,
             "episodes": episodes,
             "seed": validation_seed(),
         }
-        own = points_against(rules, session.policies, others, **plan)
+        current = points_against(rules, session.policies, opponents, **plan)
         games = episodes * len(self.casting.seats)
-        with_pool = f"{games * len(others)} games with {len(others)} of its pool"
-        won = "share of the points won of the pool"
-        points = float(np.mean(list(own.values())))
+        pool_games = f"{games * len(opponents)} games against {len(opponents)} of its snapshots"
+        won = "share of points won against the snapshots"
+        points = float(np.mean(list(current.values())))
         if best is None:
-            self._points_of, self._points = (session.env_steps, episodes), own
-            statistics.duelled(True, f"duels, {with_pool}; {won}", points)
+            self._points_of, self._points = (session.env_steps, episodes), current
+            statistics.duelled(True, f"duels, {pool_games}; {won}", points)
             return
         at = int(statistics.best_by["env_steps"])
-        theirs = self._points_of_best(at, others, rules, best, **plan)
+        reference = self._points_of_best(at, opponents, rules, best, **plan)
         (direct,) = points_against(rules, session.policies, {BEST: best}, **plan).values()
-        ahead = sum(own.values()) - sum(theirs.values())
+        ahead = sum(current.values()) - sum(reference.values())
         ahead += 2 * (direct - self._even(rules, best, plan))
-        # Chance alone moves that by at most so much: a game's points have a deviation of 1/2.
-        error = math.sqrt((0.5 * len(others) + 1.0) / games)
+        # Bound of the standard error: the standard deviation of a game's points is at most 1/2.
+        error = math.sqrt((0.5 * len(opponents) + 1.0) / games)
         if better := ahead > -error:
-            self._points_of, self._points = (session.env_steps, episodes), own
-        compared = f"duels, {with_pool} and {games} with the best before; {won}"
+            self._points_of, self._points = (session.env_steps, episodes), current
+        compared = f"duels, {pool_games} and {games} against the previous best; {won}"
         statistics.duelled(better, compared, points)
 
     def _best(self, session: Any) -> Mapping[str, Policy] | None:
-        """Return the team of the best checkpoint; None: none is, by duels, or it is damaged."""
+        """Return the team of the best checkpoint; None if no duel selected it, or it is damaged."""
         if not (session.statistics.best_by or {}).get("duels"):
             return None
         try:
             return Run(session.run.folder, session.config, BEST).policies
-        except CheckpointError as error:  # no reason to lose this moment, too
-            print(f"corral: {visible(f'{error}; this moment is the best now')}", file=sys.stderr)
+        except CheckpointError as error:  # do not lose the current policies, too
+            print(
+                f"corral: {visible(f'{error}. The current policies become the best checkpoint')}",
+                file=sys.stderr,
+            )
             return None
 
     def _even(self, rules: Any, best: Any, plan: Mapping[str, Any]) -> float:
-        """Return the points that the best checkpoint wins of itself."""
+        """Return the points of the best checkpoint against itself."""
         if set(plan["seats"]) == set(rules.agents):
             return 0.5
-        if BEST not in self._points:  # it may sit in the better seats
+        if BEST not in self._points:  # it may play the better seats
             self._points |= points_against(rules, best, {BEST: best}, **plan)
         return self._points[BEST]
 
     def _episodes(self, since: int, others: int, length: float) -> int:
-        """Return how many episodes each duel has in each seat: ``Pool.best``, or so few that all of
-        them, of ``length`` steps each, take about SHARE of the env steps ``since`` then; 2 or more.
+        """Return the number of episodes per duel and seat: ``Pool.best``, or fewer, but 2 or more.
+
+        It is reduced until all duels, of ``length`` steps per episode, take about SHARE of the
+        ``since`` env steps.
         """
-        duels = (others + 2) * len(self.casting.seats)  # of this moment, and one or two of the best
-        found = self.casting.pool.best
-        while found > 3 and found * duels * length > SHARE * since:
-            found //= 2
-        return found
+        duels = (others + 2) * len(self.casting.seats)  # current policies, best
+        episodes = self.casting.pool.best
+        while episodes > 3 and episodes * duels * length > SHARE * since:
+            episodes //= 2
+        return episodes
 
     def _points_of_best(
         self, env_steps: int, others: Mapping[str, Any], rules: Any, best: Any, **plan: Any
     ) -> dict[str, float]:
-        """Return the points of the best checkpoint, of ``env_steps``, against ``others``: neither
-        changes, so that each pair plays once."""
-        of = env_steps, plan["episodes"]
-        if self._points_of != of:
-            self._points_of, self._points = of, {}
+        """Return the points of the best checkpoint, of ``env_steps``, against ``others``. Neither
+        side changes, so each pair plays only once."""
+        key = env_steps, plan["episodes"]
+        if self._points_of != key:
+            self._points_of, self._points = key, {}
         new = {name: team for name, team in others.items() if name not in self._points}
         self._points |= points_against(rules, best, new, **plan)
         return {name: self._points[name] for name in others}
 
     def _teams(self, now: Mapping[str, Policy]) -> dict[str, Mapping[str, Policy]]:
-        """Return teams of snapshots of one moment, by its env steps, at most ``MOST_DUELLED``."""
+        """Return up to ``MOST_DUELLED`` teams of snapshots with equal env steps, by env steps."""
         frozen = self.casting.frozen
-        times = [each.env_steps for each in next(iter(frozen.values())).snapshots if each.drawn]
+        times = [one.env_steps for one in next(iter(frozen.values())).snapshots if one.drawn]
         chosen = np.unique(np.linspace(0, len(times) - 1, MOST_DUELLED).round().astype(int))
         teams: dict[str, Mapping[str, Policy]] = {}
         for at in chosen.tolist():
             team = dict(now)
             for agent, name in self.casting.policy_of.items():
-                places = [each.env_steps for each in frozen[name].snapshots]
+                places = [one.env_steps for one in frozen[name].snapshots]
                 team[agent] = frozen[name].policy(places.index(times[at]), agent)
             teams[str(times[at])] = team
         return teams
@@ -218,7 +223,7 @@ def _file(snapshot: Snapshot) -> str:
 
 
 def _fault(path: Path, digest: str) -> str | None:
-    """Return what is wrong with a snapshot's file; None: nothing."""
+    """Return the fault of a snapshot file; None if it is valid."""
     try:
         data = read_file(path, MOST_BYTES, folder=path.parent.parent)
         return None if sha256(data) == digest else "it was changed"

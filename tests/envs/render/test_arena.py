@@ -48,7 +48,7 @@ def start(width: int, height: int) -> Frame:
 
 
 def clash(*agents: int) -> Frame:
-    """Who of the two, side by side, runs into the other."""
+    """Two adjacent agents; ``agents`` collide."""
     places = ((1, 2), (1, 3))
     collision = (0 in agents, 1 in agents)
     changes: dict[str, Any] = {"places": places, "before": places, "collision": collision}
@@ -154,7 +154,7 @@ def test_every_step_of_an_episode_can_be_drawn(walls: str) -> None:
 
 
 def test_the_arrow_of_a_collision_leads_to_where_it_happened() -> None:
-    """The explorer ran into the blocker where that stood when it was the explorer's turn."""
+    """The arrow ends at the blocker's field at the time of the explorer's move."""
     f = dataclasses.replace(clash(0), places=((1, 2), (1, 4)), before=((1, 2), (1, 3)), first=0)
     assert f.hit(0) == (1, 3)  # the blocker has gone on since
     f = dataclasses.replace(f, places=((1, 2), (1, 3)), before=((1, 2), (1, 4)), first=1)
@@ -182,10 +182,10 @@ so far: explorer 9.0 (+1), blocker -0.9 (-0.1)"""
 @pytest.mark.parametrize(
     ("shown", "event"),
     [
-        (clash(), "nothing new is found"),
-        (clash(0), "the explorer runs into the blocker"),
-        (clash(1), "the blocker runs into the explorer"),
-        (clash(0, 1), "both run into each other"),
+        (clash(), "no new field"),
+        (clash(0), "the explorer collides with the blocker"),
+        (clash(1), "the blocker collides with the explorer"),
+        (clash(0, 1), "both agents collide"),
         (start(3, 3), "waiting for the first step"),
     ],
 )

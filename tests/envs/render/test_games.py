@@ -166,11 +166,11 @@ X player_1 (+1)  O player_2 (-1)  3 in a line win"""
 @pytest.mark.parametrize(
     ("moves", "told"),
     [
-        ([], "move 0: an empty board; player_1 moves next"),
+        ([], "move 0: empty board; player_1 moves next"),
         ([4], "move 1: player_1 took field 4; player_2 moves next"),
         (
             [4, 4],
-            "move 2: player_2 chose field 4, which is taken; an illegal move ends the game",
+            "move 2: player_2 chose field 4, which is occupied; an illegal move ends the game",
         ),
         ([0, 1, 2, 4, 3, 5, 7, 6, 8], "move 9: player_1 took field 8; the board is full: a draw"),
     ],

@@ -145,20 +145,20 @@ def test_text_of_a_step() -> None:
         ". 0 1 .",
         ". . 1 .",
         ". . . .",
-        "tiles: . not sent  ? picked  0..3 sent at that level",
+        "tiles: . unsent  ? picked  0..3 sent at that level",
         "budget: 75 of 384 values sent",
     ]
     assert "class" in lines[7]
-    assert lines[8].startswith("team so far: ")
-    assert lines[9] == "tile_0 is to pick a tile"
+    assert lines[8].startswith("team return: ")
+    assert lines[9] == "next: tile_0 picks a tile"
 
 
 @pytest.mark.parametrize(
     ("name", "event", "following"),
     [
-        ("start", "tile_0 is to pick the first tile", "tile_0 is to pick a tile"),
-        ("picked", "tile_0 picks tile 9", "level_0 is to say how finely tile 9 is sent"),
-        ("illegal", "tile_0 chose a tile that was sent: the turn is lost", "tile_0 is to pick"),
+        ("start", "waiting for the first tile", "next: tile_0 picks a tile"),
+        ("picked", "tile_0 picks tile 9", "next: level_0 picks a level for tile 9"),
+        ("illegal", "tile_0 chose a sent tile: the turn is lost", "next: tile_0 picks"),
         ("fine", "tile 7 is sent at level 3: 192 values", "The end: class"),
     ],
 )
@@ -172,7 +172,7 @@ def test_the_end_says_whether_the_guess_is_right() -> None:
     f = dataclasses.replace(FRAMES["fine"], over=True)
     guess = f.likeliest[0][0]
     assert dataclasses.replace(f, truth=guess).next.endswith(": right")
-    assert dataclasses.replace(f, truth=99).next.endswith(": wrong, it is class 99")
+    assert dataclasses.replace(f, truth=99).next.endswith(": wrong, the class is 99")
     assert [name for name, _ in dataclasses.replace(f, truth=999).named][-1] == 999
 
 

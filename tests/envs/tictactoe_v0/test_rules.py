@@ -287,7 +287,7 @@ def test_perfect_play_never_loses_against_any_reply(seat: str, other: str, greed
     for move in range(9):
         if move % 2 == place:
             seen = rules.observe(state)[seat]
-            best = perfect.solution.best[perfect._place(seen)]
+            best = perfect.solution.best[perfect._index(seen)]
             row, field = np.nonzero(best)
             if greedy:
                 row, field = np.arange(len(best)), perfect.act(seen, deterministic=True).action

@@ -376,7 +376,7 @@ def test_the_command_prints_text() -> None:
         (["arena_v0", "--height", "0"], "--height 0: give a whole number, 1 or more"),
         (["arena_v0", "--ansi", "--out", "a.gif"], "give --out or --ansi, not both"),
         (["arena_v0", "--out", "a.png"], "give a name that ends in .gif or .mp4"),
-        (["arena_v0", "--ansi", "--fps", "0"], "--fps 0.0: give a number above 0"),
+        (["arena_v0", "--ansi", "--fps", "0"], "--fps 0.0: pass a number above 0"),
     ],
 )
 def test_the_command_names_mistakes(words: list[str], message: str) -> None:
