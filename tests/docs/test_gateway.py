@@ -30,8 +30,8 @@ def code_of(title: str) -> list[Any]:
 
 def test_all_code_of_the_page_is_run_by_a_test() -> None:
     sections = {title for title, part in PARTS.items() if "```python" in part}
-    here = {"Decide", "Carry a plan out", "Known arrivals", "Export", "ONNX"}
-    assert sections == here | {"The guard", "In the shadow first"}  # test_gateway_server.py
+    here = {"Decide", "Carry out a plan", "Known arrivals", "Export", "ONNX"}
+    assert sections == here | {"The guard", "Shadow mode"}  # test_gateway_server.py
 
 
 def test_from_a_run_to_a_gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,7 +42,7 @@ def test_from_a_run_to_a_gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     within(*train.replace("4096", "2048").split())
     within(*write.split())
     names: dict[str, Any] = {}
-    for title in ("Decide", "Carry a plan out", "Export"):
+    for title in ("Decide", "Carry out a plan", "Export"):
         for code in code_of(title):
             exec(code, names)
         assert list(names["plans"]) == ["milan", "oslo", "porto"]
@@ -66,7 +66,7 @@ def test_from_a_run_to_a_gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_proxy_carries_plans_out_as_the_environment_does(route: str) -> None:
     """Requests by request, the code of the page sends as many to whom."""
     names: dict[str, Any] = {}
-    for code in code_of("Carry a plan out"):
+    for code in code_of("Carry out a plan"):
         exec(code, names)
     nodes = [f"site-{i}" for i in range(5)]
     links = {

@@ -62,7 +62,7 @@ def test_requests_metrics_and_code_of_the_page(
         shadow.decide(asked_again["nodes"], asked_again["previous"])
     assert shadow.log is not None
     shadow.log.close()
-    code = PAGE.partition("\n## In the shadow first")[2].partition("```python\n")[2]
+    code = PAGE.partition("\n## Shadow mode")[2].partition("```python\n")[2]
     exec(compile(code.partition("```")[0], "docs/gateway.md", "exec"), {})
     assert capsys.readouterr().out
     line = " ".join(shadow.lines[0].replace("2,048", "4,096").split())
