@@ -1,4 +1,4 @@
-"""check_env: check that an environment, corral's or third-party, fulfills what learners rely on.
+"""check_env: check an environment, corral's or third-party, for the requirements of learners.
 
     from corral.envs import check_env
 
@@ -131,18 +131,18 @@ def _play(session: Session, processes: bool, progress: Progress) -> None:
         return
     session.plan()
     limit = session.limit  # the processes use the same limit
-    others = Processes(session.make, session.seeds, limit) if processes else None
-    with others or nullcontext():
+    children = Processes(session.make, session.seeds, limit) if processes else None
+    with children or nullcontext():
         for number, (stage, check) in enumerate(EPISODES.items(), 1):
             progress(stage, number, total)
             check(session)
         progress("masks", total - 2, total)
         check_masks(session)
         progress("other processes", total - 1, total)
-        if others is None:
+        if children is None:
             session.findings.skip(["processes", "hashing"], "processes=False")
         else:
-            others.judge(session)
+            children.judge(session)
     progress("", total, total)
 
 

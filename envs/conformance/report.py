@@ -112,15 +112,15 @@ class Findings:
         if check not in CHECKS:
             raise KeyError(check)
         name = None if at[0] is None else str(at[0])
-        known = self.entries.get((check, cause))
-        if known is None:
+        entry = self.entries.get((check, cause))
+        if entry is None:
             self.entries[check, cause] = Finding(
                 check, severity, seen, expected, advice, cause, name, *at[1:]
             )
             return
-        known.count += 1
-        if name not in (None, known.agent, *known.others):
-            known.others += (str(name),)
+        entry.count += 1
+        if name not in (None, entry.agent, *entry.others):
+            entry.others += (str(name),)
 
     def skip(self, checks: Iterable[str], reason: str) -> None:
         """Record that checks could not be run, with the reason."""

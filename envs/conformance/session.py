@@ -326,7 +326,7 @@ class Difference:
             if (EXCEPTION in a.parts) != (EXCEPTION in b.parts):
                 return cls(
                     a.step,
-                    "outcome: an exception",
+                    "outcome (exception)",
                     None,
                     a.parts.get(EXCEPTION, "none"),
                     b.parts.get(EXCEPTION, "none"),

@@ -160,7 +160,7 @@ class ParallelOfGymnasium(ParallelEnv[str, Any, Any]):  # type: ignore[misc]  # 
         self.env.close()
 
     def _info_with_mask(self, info: Any) -> dict[str, Any]:
-        info = dict(info)
-        if self._masks is not None and MASK not in info:
-            info[MASK] = np.asarray(self._masks(), dtype=np.int8)
-        return info
+        result = dict(info)
+        if self._masks is not None and MASK not in result:
+            result[MASK] = np.asarray(self._masks(), dtype=np.int8)
+        return result

@@ -149,9 +149,9 @@ class Memory(Probe):
         return self.situations([0] * len(rngs), np.stack([cues & 1, cues >> 1], 2).reshape(-1, 4))
 
     def obs(self, state: ProbeState) -> list[Array]:
-        asked = state.t == self.asked_at
+        prompt = state.t == self.asked_at
         cues = signs(state.drawn) * (state.t == self.shown_at)[:, None]
-        return [np.stack([cues[:, i], asked], axis=1) for i in range(2)]
+        return [np.stack([cues[:, i], prompt], axis=1) for i in range(2)]
 
     def rewards(self, state: ProbeState, action: Array) -> Array:
         which = state.drawn[:, :2] if self.cue == "own" else state.drawn[:, 2:]

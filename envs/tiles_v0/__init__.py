@@ -12,6 +12,7 @@ and a reward.
 | actions of level_0 | Discrete(4): 1, 4, 16 or 64 block means per channel |
 | action mask of tile_0 | unsent tiles |
 | action mask of level_0 | levels within the remaining budget |
+| observation | ``image`` uint8 [3, 32, 32], as received; ``vector`` float32 [K + 18] in [0, 1] |
 | episode | at most 16 turns of two steps; ends by termination |
 
 K is the number of classes, 100. The waiting agent has an all-zero mask.

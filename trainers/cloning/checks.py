@@ -72,13 +72,13 @@ def _entry_spaces(rules: Rules[Any], agent: str) -> dict[str, spaces.Space[Any]]
 
 
 def _of_entries(arrays: Mapping[str, Array], rules: Rules[Any]) -> Iterator[tuple[Any, ...]]:
-    needed, known = set(), {"lengths", "state"}
+    needed, optional = set(), {"lengths", "state"}
     for agent in rules.agents:
         needed |= {*_entry_spaces(rules, agent), f"{agent}/{MASK}", f"{agent}/action"}
-        known |= {f"{agent}/{name}" for name in OPTIONAL}
+        optional |= {f"{agent}/{name}" for name in OPTIONAL}
     for name in sorted(needed - set(arrays)):
         yield name, "is missing"
-    for name in sorted(set(arrays) - needed - known):
+    for name in sorted(set(arrays) - needed - optional):
         yield name, f"is not an entry of {rules.name}; the agents are {', '.join(rules.agents)}"
 
 

@@ -127,8 +127,8 @@ def find_teacher(teacher: TeacherLike, rules: Rules[Any]) -> Teacher:
         teacher = read_steps(teacher, rules)
     if isinstance(teacher, Steps):
         teacher.require_fit(rules)
-        policies = {agent: RecordedTeacher() for agent in rules.agents}
-        return Teacher(teacher.name, policies, steps=teacher, digest=teacher.digest)
+        players = {agent: RecordedTeacher() for agent in rules.agents}
+        return Teacher(teacher.name, players, steps=teacher, digest=teacher.digest)
     if isinstance(teacher, str) and is_run(teacher):
         teacher = load_run(teacher, None if rules.name in REGISTERED else rules)
     if isinstance(teacher, Run):

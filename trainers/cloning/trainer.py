@@ -224,7 +224,7 @@ class Clone(OnPolicyTrainer):
         advantages=True,
         best_by=AGREEMENT,
     )
-    given: ClassVar[tuple[TeacherLike, ...]] = ()  # a tuple: a function would become a method
+    teacher_object: ClassVar[tuple[TeacherLike, ...]] = ()  # a tuple, not a method
 
     def __init__(
         self,
@@ -265,7 +265,7 @@ class Clone(OnPolicyTrainer):
                 "amounts, so neighboring actions are unrelated; leave it out"
             )
         named = self.settings.teacher
-        if not self.given and named in ("", GIVEN):
+        if not self.teacher_object and named in ("", GIVEN):
             raise ValueError(
                 "the teacher is missing: pass --from, as in corral clone ENV --from overflow "
                 "(in Python teacher='overflow')"
@@ -274,7 +274,9 @@ class Clone(OnPolicyTrainer):
                 "trainer=corral.trainers.taught_by(teacher))"
             )
         try:
-            teacher = find_teacher(self.given[0] if self.given else named, self.rules)
+            teacher = find_teacher(
+                self.teacher_object[0] if self.teacher_object else named, self.rules
+            )
         except CheckpointError as error:
             raise CheckpointError(f"the teacher {named}: {error}. {RESTORE_TEACHER}") from error
         self._held = teacher
@@ -378,5 +380,5 @@ class Clone(OnPolicyTrainer):
 
 def taught_by(teacher: TeacherLike) -> type[Clone]:
     """Return the trainer "clone" with a teacher object, for the argument ``trainer=``."""
-    fields = {"given": (teacher,), "in_place_of": "clone", "__module__": __name__}
+    fields = {"teacher_object": (teacher,), "in_place_of": "clone", "__module__": __name__}
     return type("Clone", (Clone,), fields)

@@ -118,12 +118,12 @@ def evaluate(
         if model is None and run.config.own_model is not None:
             model = run.config.own_model.make
         run = run.name  # reload it with the passed arguments
-    first, *others = load_each([run, *beside], env, **named, model=model)
+    first, *rest = load_each([run, *beside], env, **named, model=model)
     folder = Path(out) if out is not None else first.results
     env_config = first.config.env_config
-    for other in others:
+    for other in rest:
         require_same_game(first, other)
-    labels = run_labels([first, *others])
+    labels = run_labels([first, *rest])
     if judge := judge_of(env_config.env):
         if workers:
             raise ValueError(f"workers={workers}: a load is replayed in this process; pass 0")
@@ -141,8 +141,8 @@ def evaluate(
             raise ValueError(f"{name}={value}: {env_config.env} replays no load; pass episodes")
     rules = env_config.rules()
     agents = {"returns": rules.agents}
-    known = [name for kind in (TeamScore, SeatScore) for name in column_names(kind, agents)]
-    require_columns(criteria, known, unknown=["kpis"])
+    columns = [name for kind in (TeamScore, SeatScore) for name in column_names(kind, agents)]
+    require_columns(criteria, columns, unknown=["kpis"])
     episodes = 100 if episodes is None else episodes
     plan = {"episodes": episodes, "seed": seed, "workers": workers, "progress": progress}
     rows, details = _scores(rules, labels, zero_sum, plan)
@@ -256,14 +256,14 @@ def _seat_rows(
     """
     first = next(iter(runs.values()))
     learned = [agent for agent in rules.agents if agent not in first.config.opponents]
-    others: dict[str, Mapping[str, Policy]] = {}
+    opponents: dict[str, Mapping[str, Policy]] = {}
     if len(runs) > 1:
-        others = {label: run.policies for label, run in runs.items()}
+        opponents = {label: run.policies for label, run in runs.items()}
     mixes, left_out = members(first.policies)
     for agent, mix in mixes.items():
-        known = {*others, *player_names(rules, agent)}  # already opponents
-        others |= {name: {agent: policy} for name, policy in mix.items() if name not in known}
-    rows = evaluate_seats(rules, run_players(runs), seats=learned, others=others, **plan)
+        names = {*opponents, *player_names(rules, agent)}  # already opponents
+        opponents |= {name: {agent: policy} for name, policy in mix.items() if name not in names}
+    rows = evaluate_seats(rules, run_players(runs), seats=learned, others=opponents, **plan)
     return rows, "".join(f" Left out: {reason}." for reason in left_out)
 
 

@@ -21,7 +21,7 @@ __all__ = ["OtherSeats", "players_of", "pooled"]
 
 
 def pooled(
-    given: Any,
+    spec: Any,
     rules: Rules[Any],
     policies: Mapping[str, str],
     trained: Sequence[str],
@@ -29,7 +29,7 @@ def pooled(
 ) -> tuple[Pool, dict[str, dict[str, Any]], list[str]]:
     """Return the pool, the pins of its runs, and notes for the user.
 
-    ``given`` is an argument of ``Pool.of``. In the pool, checkpoints of runs in ``also`` are named
+    ``spec`` is an argument of ``Pool.of``. In the pool, checkpoints of runs in ``also`` are named
     by their env steps. For pins see ``corral.trainers.opponents``. The notes are about a run of
     ``steps`` env steps.
 
@@ -37,7 +37,7 @@ def pooled(
     UnknownNameError if a name is a player of no learner, and RunError and CheckpointError for
     unsuitable runs.
     """
-    pool = Pool.of(given)
+    pool = Pool.of(spec)
     learners = [agent for agent, policy in policies.items() if policy in trained]
     pool.require_seats(rules.agents, learners)
     also: dict[str, float] = {}

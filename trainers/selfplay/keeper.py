@@ -179,29 +179,30 @@ class PoolKeeper(BeforeSave):
             self._points |= points_against(rules, best, {BEST: best}, **plan)
         return self._points[BEST]
 
-    def _episodes(self, since: int, others: int, length: float) -> int:
+    def _episodes(self, since: int, opponents: int, length: float) -> int:
         """Return the number of episodes per duel and seat: ``Pool.best``, or fewer, but 2 or more.
 
         It is reduced until all duels, of ``length`` steps per episode, take about SHARE of the
         ``since`` env steps.
         """
-        duels = (others + 2) * len(self.casting.seats)  # current policies, best
+        duels = (opponents + 2) * len(self.casting.seats)  # current policies, best
         episodes = self.casting.pool.best
         while episodes > 3 and episodes * duels * length > SHARE * since:
             episodes //= 2
         return episodes
 
     def _points_of_best(
-        self, env_steps: int, others: Mapping[str, Any], rules: Any, best: Any, **plan: Any
+        self, env_steps: int, opponents: Mapping[str, Any], rules: Any, best: Any, **plan: Any
     ) -> dict[str, float]:
-        """Return the points of the best checkpoint, of ``env_steps``, against ``others``. Neither
-        side changes, so each pair plays only once."""
+        """Return the points of the best checkpoint, of ``env_steps``, against ``opponents``.
+
+        Neither side changes, so each pair plays only once."""
         key = env_steps, plan["episodes"]
         if self._points_of != key:
             self._points_of, self._points = key, {}
-        new = {name: team for name, team in others.items() if name not in self._points}
+        new = {name: team for name, team in opponents.items() if name not in self._points}
         self._points |= points_against(rules, best, new, **plan)
-        return {name: self._points[name] for name in others}
+        return {name: self._points[name] for name in opponents}
 
     def _teams(self, now: Mapping[str, Policy]) -> dict[str, Mapping[str, Policy]]:
         """Return up to ``MOST_DUELLED`` teams of snapshots with equal env steps, by env steps."""
