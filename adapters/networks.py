@@ -320,7 +320,7 @@ class TreeNetwork(Network):
         self.entries = entries
 
     def forward(self, observation: Any) -> torch.Tensor:
-        """Return the outputs [R, outputs] for entries [R, ...]."""
+        """Return the outputs [R, outputs] for an observation with entries [R, ...]."""
         vectors, images = [], []
         for path, entry in self.entries:
             value = observation

@@ -209,8 +209,9 @@ def other_seeds(session: Session) -> None:
         session.findings.add(
             "other-seeds: differ",
             at=(None, seed, None),
-            seen=f"seeds {seed} and {first} give different episodes with the same actions",
-            expected="the same episode, because the environment was declared deterministic",
+            seen=f"declared deterministic, but seeds {seed} and {first} give different episodes "
+            "with the same actions",
+            expected="the same episode for every seed",
             advice="find the code that draws from the seed, or do not declare stochastic=False",
         )
 

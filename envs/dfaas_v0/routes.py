@@ -64,7 +64,8 @@ PER_REQUEST: tuple[Route, ...] = ("equal", "weighted", "least", "two-choices", "
 number of requests in advance."""
 
 UNBOUNDED = 2**40
-"""A cap that requests never reach. The sum of a thousand such caps fits int64."""
+"""The number that stands for no cap: more than any number of requests. A sum of a thousand of them
+fits int64."""
 
 
 def canonical_route(name: object) -> Route:

@@ -140,7 +140,7 @@ def say_gaps(gaps: Mapping[str, tuple[Gap, RunConfig]]) -> dict[str, Any]:
 def _sentence(label: str, gap: Gap, config: RunConfig) -> str:
     player = f"{label} as {gap.seat}" if gap.seat else label
     longer = "train longer" + " or with a lower ent_coef" * bool(config.settings.get("ent_coef"))
-    mixed = f": a mixed strategy may be correct here; otherwise {longer}."
+    mixed = f". In a zero-sum game a mixed strategy may be correct; otherwise {longer}."
     learned = [config.policies[agent] for agent in config.learners]
     shared = not gap.seat and len(set(learned)) < len(learned)
     return (

@@ -6,9 +6,10 @@ error over windows is linearized (Cochran, Sampling Techniques, 1977, chapter 6)
 for shares, which keeps them above 0 and is closer to symmetric; on the linear scale for
 differences.
 
-Windows that repeat with a ``season`` (7: days of a week) are compared with windows of the same
-season index, if there are at least two seasons: a quiet Sunday is not random variation. Each season
-index takes one degree of freedom. Coverage: benchmarks/loads/coverage.py.
+With a ``season`` (7: days of a week) and at least two seasons of data, each window is compared with
+the mean of its own kind, for example Sundays with Sundays: a quiet Sunday is not random variation.
+Each kind has its own mean, so W - season degrees of freedom remain. Coverage:
+benchmarks/loads/coverage.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Frozen copies of a policy's actor, evaluated many at once.
+"""Frozen copies of a policy's actor: one forward pass computes the outputs of many copies.
 
-Actors of linear layers are evaluated together, each on its own rows: twenty cost little more than
-one. Actors with images, memory or custom layers are evaluated one by one; only few of these are
+Actors of linear layers share a forward pass, each with its own rows: twenty cost little more than
+one. Actors with images, memory or custom layers need a forward pass each; only few of these are
 drawn per rollout, see ``Casting``.
 """
 

@@ -77,17 +77,18 @@ def iqm(scores: Scores) -> Any:
 
 
 def mean(scores: Scores) -> Any:
-    """Return the mean over environments of the means over runs, [...]."""
+    """Return the mean over environments of the means over runs: an array [...]."""
     return np.mean([values.mean(axis=-1) for values in _by_env(scores).values()], axis=0)
 
 
 def median(scores: Scores) -> Any:
-    """Return the median of the scores of all environments together, [...]."""
+    """Return the median of the scores of all environments together: an array [...]."""
     return np.median(_pooled(scores), axis=-1)
 
 
 def difference(a: Scores, b: Scores) -> Any:
-    """Return the interquartile mean of ``a`` minus that of ``b``, [...]."""
+    """Return the interquartile mean of ``a`` minus that of ``b``: an array [...], the axes before
+    the runs."""
     return iqm(a) - iqm(b)
 
 

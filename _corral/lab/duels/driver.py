@@ -220,7 +220,8 @@ def duel(
             run plays its trained seats; a reference player plays the seats that it supports.
         env: the environment, if no player is a run; also required for runs in third-party
             environments.
-        episodes: number of episodes per pairing; all pairings play the same episodes.
+        episodes: number of episodes per pairing. A pairing assigns players to seats: two players
+            make two pairings. All pairings play the same episodes.
         seed: seed of the episodes and of sampled actions.
         sampled: whether runs and policies sample their actions, as in self-play training, or play
             greedily. A Player has a setting for this. Which plays better depends on the game:

@@ -74,7 +74,7 @@ def _kept(rule: PlainRule, settings: Mapping[str, Any]) -> str:
         return "requests until its capacity and its queue are used"
     share = {"threshold": 0.8, "capacity": rule.number}.get(rule.amount) or 1
     of = "" if share == 1 else f"{100 * share:g} % of "
-    return f"requests of a step up to {of}its capacity"
+    return f"the first requests of a step, up to {of}its capacity"
 
 
 def _at_most(rule: PlainRule, settings: Mapping[str, Any]) -> str:

@@ -30,9 +30,9 @@ def columns_of_capacity(table: Table, capacity: Capacity | None) -> str | None:
         return capacity
     if re.fullmatch(r"[0-9]*[.,][0-9]+", capacity):
         raise ValueError(
-            f"capacity={capacity} must be whole requests per step, or a multiple of the mean load "
-            f"such as {capacity.replace(',', '.')}x. Multiply a rate per second by the seconds of "
-            "a step"
+            f"capacity={capacity} is not a whole number: give whole requests per step, or a "
+            f"multiple of each node's mean load such as {capacity.replace(',', '.')}x. Multiply a "
+            "rate per second by the seconds of a step"
         )
     if "=" in capacity or (Path(capacity).is_file() and "*" not in capacity):
         return None
