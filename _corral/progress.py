@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["Progress", "is_quiet", "quietly", "tell", "telling"]
+__all__ = ["Progress", "is_quiet", "progress_to", "report_progress", "without_setup_messages"]
 
 Progress = Callable[[str, int, int], None]
 """A function that receives progress: label of the task, amount done, total amount."""
@@ -17,7 +17,7 @@ _progress: ContextVar[Progress | None] = ContextVar("progress", default=None)
 
 
 @contextmanager
-def telling(progress: Progress | None) -> Iterator[None]:
+def progress_to(progress: Progress | None) -> Iterator[None]:
     """Report the progress of tasks in this block to ``progress``; None: do not report it."""
     token = _progress.set(progress)
     try:
@@ -26,7 +26,7 @@ def telling(progress: Progress | None) -> Iterator[None]:
         _progress.reset(token)
 
 
-def tell(label: str, done: int, total: int) -> None:
+def report_progress(label: str, done: int, total: int) -> None:
     """Report to the current listener that ``done`` of ``total`` is done."""
     progress = _progress.get()
     if progress is not None:
@@ -34,7 +34,7 @@ def tell(label: str, done: int, total: int) -> None:
 
 
 @contextmanager
-def quietly() -> Iterator[None]:
+def without_setup_messages() -> Iterator[None]:
     """Make training in this block print only problems, not its setup."""
     token = _quiet.set(True)
     try:

@@ -46,7 +46,7 @@ __all__ = [
     "View",
     "box",
     "make_model",
-    "require_apart",
+    "require_separate_weights",
     "view_of",
 ]
 
@@ -338,7 +338,7 @@ def make_model(
     return model
 
 
-def require_apart(networks: Mapping[str, nn.Module]) -> None:
+def require_separate_weights(networks: Mapping[str, nn.Module]) -> None:
     """Raise ModelError, with two names, if any networks share weights."""
     owners: dict[int, str] = {}
     for name, network in networks.items():

@@ -159,9 +159,9 @@ def _of_text(text: str, kwargs: dict[str, Any], api: Api | None) -> EnvSource:
 
 
 def _of_function(make: Callable[..., Any], kwargs: dict[str, Any]) -> EnvSource:
-    from corral.envs.others.convert import Made  # imported late, as above
+    from corral.envs.others.convert import EnvFactory  # imported late, as above
 
-    return _of_maker(Made(make, kwargs), kwargs, _text_of(make))
+    return _of_maker(EnvFactory(make, kwargs), kwargs, _text_of(make))
 
 
 def _of_maker(

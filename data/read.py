@@ -51,7 +51,7 @@ from corral.data.source import (
 )
 from corral.data.trace import Counts, Trace
 from corral.errors import Fault, TraceError, UnknownNameError
-from corral.progress import Progress, tell, telling
+from corral.progress import Progress, progress_to, report_progress
 
 __all__ = ["COLUMNS", "MAX_CELLS", "bundled", "load_trace", "read_trace", "trace_name"]
 
@@ -89,15 +89,15 @@ def read_trace(
     """
     path = Path(path)
     file = str(path)
-    with telling(progress) if progress is not None else nullcontext():
-        with telling(None):  # quick: only the parsing below reports its progress
+    with progress_to(progress) if progress is not None else nullcontext():
+        with progress_to(None):  # quick: only the parsing below reports its progress
             data = _load(path, max_cells, max_bytes)
         try:
             table = scan(data, file=file, max_nodes=max_nodes)
             if table is None:
                 table = _Careful(file, max_nodes).read(data)
         finally:
-            tell("reading", len(data), len(data))  # the last report
+            report_progress("reading", len(data), len(data))  # the last report
     return assemble(table, data, name=trace_name(path))
 
 
@@ -197,7 +197,7 @@ class _Careful:
             self._line(number, raw)
             done += len(raw)
             if number % 10_000 == 0 or done == len(data):
-                tell("reading", done, len(data))
+                report_progress("reading", done, len(data))
             if number == 1:  # a wrong header makes every row a fault, so report it alone
                 self.faults.check()
         if number == 1:

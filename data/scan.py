@@ -17,7 +17,7 @@ from corral.data.checks import Table
 from corral.data.fields import DAY, Clock, in_calendar, integer, midnight, second_of_day
 from corral.data.source import CHUNK
 from corral.data.trace import MAX_VALUE, Counts, is_name
-from corral.progress import tell
+from corral.progress import report_progress
 
 __all__ = ["scan"]
 
@@ -80,11 +80,11 @@ def _blocks(data: bytes, begin: int) -> Iterator[bytes]:
     The arrays for a block take many times its size. The arrays for a whole file would not fit.
     """
     while begin < len(data):
-        tell("reading", begin, len(data))
+        report_progress("reading", begin, len(data))
         end = data.rfind(b"\n", begin, begin + CHUNK) + 1 or data.index(b"\n", begin) + 1
         yield data[begin:end].replace(b"\r\n", b"\n")
         begin = end
-    tell("reading", len(data), len(data))
+    report_progress("reading", len(data), len(data))
 
 
 def _scan_block(

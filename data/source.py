@@ -12,7 +12,7 @@ from pathlib import Path
 
 from corral.errors import Fault, TraceError
 from corral.files import open_regular
-from corral.progress import tell, telling
+from corral.progress import progress_to, report_progress
 
 __all__ = [
     "CHUNK",
@@ -140,10 +140,10 @@ def chunks(path: Path, *, max_bytes: int = MAX_BYTES, max_line: int = MAX_LINE) 
             pieces = _unpacked(path, file) if packed else iter(lambda: file.read(CHUNK), b"")
             try:
                 for piece in _checked(path, pieces, max_bytes, max_line):
-                    tell("reading", min(file.tell(), size), size)
+                    report_progress("reading", min(file.report_progress(), size), size)
                     yield piece
             finally:
-                tell("reading", size, size)  # the last report
+                report_progress("reading", size, size)  # the last report
     except FileNotFoundError:
         names = ", ".join(bundled_files())
         rule = f"no such file; pass the path of a CSV file, or a bundled trace: {names}"
@@ -183,7 +183,7 @@ def _unpacked(path: Path, file: BufferedReader) -> Iterator[bytes]:
                 raise EOFError
             data = engine.unconsumed_tail
             size += len(piece)
-            if size > FREE_OF_RATIO and size > MAX_RATIO * file.tell():
+            if size > FREE_OF_RATIO and size > MAX_RATIO * file.report_progress():
                 rule = (
                     f"the gzip file unpacks to more than {MAX_RATIO} times its size; "
                     "if this is intended, unpack it first"
@@ -231,7 +231,7 @@ def lines(path: Path, *, max_bytes: int = MAX_BYTES) -> Iterator[tuple[int, byte
 
 def head_of(path: Path, *, max_bytes: int) -> bytes:
     """Return the first 64 KiB after unpacking, without a byte-order mark."""
-    with telling(None):
+    with progress_to(None):
         return next(chunks(path, max_bytes=max_bytes, max_line=max_bytes), b"")[:HEAD]
 
 
@@ -241,7 +241,7 @@ def weigh(path: Path, *, max_bytes: int, max_cells: int) -> None:
     Each row counts as at least ``LEAST_CELLS`` cells.
     """
     rows, marks = 0, dict.fromkeys(DELIMITERS, 0)
-    with telling(None):
+    with progress_to(None):
         for piece in chunks(path, max_bytes=max_bytes):
             if not rows:
                 header = piece.partition(b"\n")[0]

@@ -231,9 +231,11 @@ def make(name: str | Callable[..., Any], *ids: str, api: Api | None = None, **kw
     if ids:
         raise ValueError(f"corral.make({name!r}, {ids[0]!r}): give make({ids[0]!r}, api={name!r})")
     if not isinstance(name, str):
-        from corral.envs.others.convert import Made  # only needed for third-party environments
+        from corral.envs.others.convert import (
+            EnvFactory,  # only needed for third-party environments
+        )
 
-        return Made(name, kwargs)()
+        return EnvFactory(name, kwargs)()
     if registered_name(name) is None and NamedEnv.is_one(name):
         return NamedEnv(name, kwargs, api)()
     spec = env_spec(name)
@@ -284,11 +286,13 @@ class NamedEnv:
 
         Raises ValueError for arguments that the environment does not have.
         """
-        from corral.envs.others.convert import Made  # only needed for third-party environments
+        from corral.envs.others.convert import (
+            EnvFactory,  # only needed for third-party environments
+        )
 
         make = self.find()
         try:
-            return Made(make, self.env_kwargs)(render_mode)
+            return EnvFactory(make, self.env_kwargs)(render_mode)
         except TypeError as error:
             if re.search(r"unexpected keyword argument|required .*argument", str(error)):
                 raise ValueError(f"{self.text}: {error}") from error

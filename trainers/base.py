@@ -37,7 +37,7 @@ __all__ = [
     "Algorithm",
     "Content",
     "Episode",
-    "FoundTrainer",
+    "ResolvedTrainer",
     "StepwiseTrainer",
     "Trainer",
     "Update",
@@ -344,7 +344,7 @@ class Algorithm(Protocol):
 
 
 @dataclass(frozen=True)
-class FoundTrainer:
+class ResolvedTrainer:
     """A trainer resolved by ``find_trainer``: its name, class and source."""
 
     name: str
@@ -354,14 +354,14 @@ class FoundTrainer:
     Stored in config.json. Loading a run never imports from it."""
 
 
-def find_trainer(given: Any) -> FoundTrainer:
+def find_trainer(given: Any) -> ResolvedTrainer:
     """Resolve a trainer from a registered name, "file.py:name", "module:name", a class, or a record
     of ``corral.algorithms``.
 
     Raises UnknownNameError, MissingExtraError, and ArgumentError for any other value.
     """
     if isinstance(given, str) and not is_named(given):
-        return FoundTrainer(given, trainer_class(given), None)
+        return ResolvedTrainer(given, trainer_class(given), None)
     text, target = None, given
     if isinstance(given, str):
         text, target = given, named_object(given, "trainer")
@@ -379,10 +379,10 @@ def find_trainer(given: Any) -> FoundTrainer:
         with contextlib.suppress(ImportError):
             registered = trainer_class(name)
             if kind.in_place_of == name and issubclass(kind, registered):
-                return FoundTrainer(name, kind, None)
+                return ResolvedTrainer(name, kind, None)
             if kind is registered or (record and registered.algorithm is target):
-                return FoundTrainer(name, registered, None)
-    return FoundTrainer(name, kind, {"text": text, "sha256": _digest(target, text)})
+                return ResolvedTrainer(name, registered, None)
+    return ResolvedTrainer(name, kind, {"text": text, "sha256": _digest(target, text)})
 
 
 def _digest(target: Any, text: str | None) -> str | None:

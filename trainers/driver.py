@@ -28,7 +28,7 @@ from corral.trainers.arguments import (
 from corral.trainers.base import Algorithm, Trainer
 from corral.trainers.callbacks.sinks import past_rows
 from corral.trainers.plan import STEPS, Learning, Length, LookingOn, Plan, Task
-from corral.trainers.planning import Minutes, beyond_the_plan, require_its_plan, tell_of_versions
+from corral.trainers.planning import Minutes, beyond_the_plan, require_its_plan, warn_of_versions
 from corral.trainers.runs.folders import locked
 from corral.trainers.runs.run import CHECKPOINTS, PROGRESS, Run, load_run
 from corral.trainers.session import Session, say
@@ -292,7 +292,7 @@ def resume_session(
             )
         if note := beyond_the_plan(run.config):
             say(run.folder, f"{note}. --stretch (stretch=True) extends the plan")
-        tell_of_versions(run.folder, run.config)
+        warn_of_versions(run.folder, run.config)
         if steps is not None or keep is not None:
             run.config.write(run.folder)
         if stretch and learner.env_steps:

@@ -33,7 +33,7 @@ from corral.trainers.arguments import (
     suggesting_a_trainer,
     whole_steps,
 )
-from corral.trainers.base import Algorithm, FoundTrainer, Trainer, find_trainer, trainers
+from corral.trainers.base import Algorithm, ResolvedTrainer, Trainer, find_trainer, trainers
 from corral.trainers.callbacks.listeners import Listeners
 from corral.trainers.kinds import Defaults, defaults_for
 from corral.trainers.opponents.resolve import pinned, seen_by
@@ -100,7 +100,7 @@ class Learning:
         require_init(self.init, self.init_critic, self.settings)
 
     @cached_property
-    def resolved(self) -> FoundTrainer:
+    def resolved(self) -> ResolvedTrainer:
         """The resolved trainer: its name, class and source."""
         return find_trainer(self.trainer)
 

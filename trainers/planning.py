@@ -28,8 +28,8 @@ __all__ = [
     "beyond_the_plan",
     "one_thread",
     "require_its_plan",
-    "tell_of_versions",
     "threads_set",
+    "warn_of_versions",
 ]
 
 THREADS = "OMP_NUM_THREADS"
@@ -166,7 +166,7 @@ def beyond_the_plan(config: RunConfig) -> str:
     )
 
 
-def tell_of_versions(folder: Path, config: RunConfig) -> None:
+def warn_of_versions(folder: Path, config: RunConfig) -> None:
     """Print version changes that can make a resumed run differ from an uninterrupted one."""
     now = versions(learning=True)
     changed = [

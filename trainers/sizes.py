@@ -20,7 +20,7 @@ from corral.envs.core import Rules
 from corral.errors import SizeError
 from corral.memory import COPY, PROCESS, require_memory
 from corral.text import shortened
-from corral.trainers.runs.checkpoint_format import MOST_ARRAYS
+from corral.trainers.runs.checkpoint_format import MAX_ARRAYS
 from corral.trainers.settings import Size, about
 
 __all__ = ["memory_of", "require_sizes"]
@@ -47,7 +47,7 @@ def require_sizes(
     for policy in policies:
         values = dataclasses.replace(settings, **settings_of.get(policy, {}))
         for name, widths in _layers(values):
-            maximum = MOST_ARRAYS // (ARRAYS_PER_LAYER * len(policies))
+            maximum = MAX_ARRAYS // (ARRAYS_PER_LAYER * len(policies))
             if len(widths) > maximum:
                 raise SizeError(
                     f"{name} has {len(widths):,} layers, but a checkpoint holds at most "

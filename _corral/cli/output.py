@@ -34,7 +34,7 @@ from rich.text import Text
 
 from corral.errors import CorralError, TraceWarning
 from corral.extensions import missing_part
-from corral.progress import telling
+from corral.progress import progress_to
 from corral.results import json_text
 from corral.text import one_line, shortened, visible
 
@@ -251,7 +251,7 @@ def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
     if not err.is_terminal:  # even a disabled bar leaves an empty line in a file, with rich 13.0
         yield lambda label, done, total: None
         return
-    with _bar(MofNCompleteColumn()) as bar, telling(None):  # only one bar is shown at a time
+    with _bar(MofNCompleteColumn()) as bar, progress_to(None):  # only one bar is shown at a time
         task = bar.add_task("reading", total=None)
 
         def show(label: str, done: int, total: int) -> None:
@@ -281,7 +281,7 @@ def reading_bar() -> Iterator[None]:
                 stack.close()
                 bars.clear()
 
-        with telling(show):
+        with progress_to(show):
             yield
 
 

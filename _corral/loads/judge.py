@@ -19,7 +19,7 @@ from corral.loads.report import evaluation_of, write_report
 from corral.loads.scores import Score
 from corral.progress import Progress
 from corral.trainers.criteria import Criterion
-from corral.trainers.evaluation.greedy import Gap, gap_of, say_gaps
+from corral.trainers.evaluation.greedy import Gap, describe_gaps, gap_of
 from corral.trainers.evaluation.judge import run_players
 from corral.trainers.evaluation.players import Player
 from corral.trainers.evaluation.required import column_names, require_columns
@@ -34,7 +34,7 @@ __all__ = [
     "evaluate_loads",
     "learning_curves",
     "seen_rows",
-    "trained_otherwise",
+    "trained_differently",
     "with_seen",
 ]
 
@@ -123,7 +123,7 @@ def evaluate_loads(
     seen = {label: seen_rows(label, run, load, judged) for label, run in runs.items()}
     result = with_seen(result, seen)
     notes = [sentence for sentence in seen.values() if sentence]
-    below = say_gaps(_gaps(runs, result))
+    below = describe_gaps(_gaps(runs, result))
     notes += [gap["said"] for gap in below.get("greedy_below_sampled", ())]
     write_report(
         result,
@@ -254,7 +254,7 @@ def as_trained(runs: Sequence[Run], given: Mapping[str, Any]) -> dict[str, Any]:
     return _but_defaults(complete)
 
 
-def trained_otherwise(label: str, run: Run, played: Mapping[str, Any]) -> str | None:
+def trained_differently(label: str, run: Run, played: Mapping[str, Any]) -> str | None:
     """Return a sentence if the ``played`` settings differ from those of the run's training; else
     None."""
     defaults = inspect.signature(DfaasRules).parameters

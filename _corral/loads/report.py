@@ -26,7 +26,7 @@ from corral.loads.policy_picture import Picture
 from corral.loads.replay import Replay, binned
 from corral.loads.scores import Score
 from corral.loads.text import (
-    beside_optimum,
+    compared_with_optimum,
     describe,
     losses_table,
     optimum_part,
@@ -243,7 +243,7 @@ def _optimum_html(replay: Replay, kinds: Mapping[str, str]) -> str:
         return ""
     lines = [
         [s.policy, _percent(s.cost_in_optimum_windows), _percent(s.share_of_optimum)]
-        for s in beside_optimum(replay)
+        for s in compared_with_optimum(replay)
     ]
     return f"""<h2>Compared with the optimum, in {optimum_part(replay)}</h2>
 {table(["policy", "cost %", "of optimum %"], lines, kinds=kinds)}

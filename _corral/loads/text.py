@@ -30,7 +30,7 @@ from corral.trainers.evaluation.tables import LEARNED, returns_by_agent, table_o
 __all__ = [
     "about_clock",
     "about_knowledge",
-    "beside_optimum",
+    "compared_with_optimum",
     "counted",
     "describe",
     "losses_table",
@@ -381,7 +381,7 @@ def _optimum_table(result: Replay) -> Table:
     """Return the table of policies and optimum in the windows that the optimum covers."""
     heading = f"in {optimum_part(result)}"
     table = table_of(heading, ["cost %", "of opt. %"])
-    for score in beside_optimum(result):
+    for score in compared_with_optimum(result):
         if score.policy == "optimum":
             table.add_section()
         cells = _percent(score.cost_in_optimum_windows), _percent(score.share_of_optimum)
@@ -389,7 +389,7 @@ def _optimum_table(result: Replay) -> Table:
     return table
 
 
-def beside_optimum(result: Replay) -> list[Score]:
+def compared_with_optimum(result: Replay) -> list[Score]:
     """Return all scores by their cost in the windows that the optimum covers; the optimum last."""
 
     def cost(score: Score) -> float:

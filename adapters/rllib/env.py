@@ -43,7 +43,7 @@ from gymnasium import spaces
 
 from corral.adapters.sources import rules_of
 from corral.adapters.zoo.batch import ZooRules
-from corral.adapters.zoo.copies import Look, make_copy
+from corral.adapters.zoo.copies import Observed, make_copy
 from corral.adapters.zoo.spec import ZooSpec
 from corral.envs.arguments import known_arguments, one_of
 from corral.envs.core import Array, generator
@@ -144,7 +144,7 @@ class RLlibEnv(MultiAgentEnv):  # type: ignore[misc]  # Ray is not installed for
         self.finished: FinishedEpisode | None = None
         self._seeded = False
         self.fault: str | None = None
-        self._ready: Look | None = None  # of a started episode that is not yet returned
+        self._ready: Observed | None = None  # of a started episode that is not yet returned
         self._over = True
         super().__init__()
         self.metadata: dict[str, Any] = {"name": self.layout.name}  # RLlib writes into it
@@ -231,7 +231,7 @@ class RLlibEnv(MultiAgentEnv):  # type: ignore[misc]  # Ray is not installed for
         }
         return sent, dict.fromkeys(sent, 0.0), {"__all__": False}, {"__all__": True}, {}
 
-    def _result(self, look: Look) -> StepResult:
+    def _result(self, look: Observed) -> StepResult:
         """Return the result of a step for RLlib."""
         ends = self._unsent_ends if self._over else self._sendable_ends()
         cut = [i for i, end in ends.items() if not end.terminated]
@@ -260,7 +260,7 @@ class RLlibEnv(MultiAgentEnv):  # type: ignore[misc]  # Ray is not installed for
         self._end_sent[list(self._unsent_ends)] = True
         return dict(self._unsent_ends)
 
-    def _acting(self, look: Look) -> list[str]:
+    def _acting(self, look: Observed) -> list[str]:
         return [self.possible_agents[i] for i in _indices(look.acting)]
 
     def _take_reward(self, i: int) -> float:
@@ -273,7 +273,7 @@ class RLlibEnv(MultiAgentEnv):  # type: ignore[misc]  # Ray is not installed for
         reward, self._pending_reward[i] = float(self._pending_reward[i]), 0.0
         return reward
 
-    def _observation(self, look: Look, i: int) -> dict[str, Any]:
+    def _observation(self, look: Observed, i: int) -> dict[str, Any]:
         obs = dict(look.observations[i])
         if self._options.state:
             obs["state"] = look.state

@@ -22,7 +22,7 @@ from gymnasium import spaces
 
 from corral.adapters.sources import EnvLike, rules_of
 from corral.adapters.spaces import refuse_turns
-from corral.adapters.torchrl.env import alike_by_name
+from corral.adapters.torchrl.env import group_by_name
 from corral.envs.batch import BatchStep, batch_for
 from corral.envs.core import Array, Observation, stack_agents
 from corral.envs.masks import MASK, OBSERVATION, split_space
@@ -86,7 +86,7 @@ class BatchEnv(EnvBase):
         if not rules.simultaneous:
             refuse_turns(rules.name)
         self.rules = rules
-        self.group_map = dict(group_map or alike_by_name(rules.agents, rules))
+        self.group_map = dict(group_map or group_by_name(rules.agents, rules))
         self.on_step: Callable[[BatchStep], Any] | None = None
         self._encoders, self._team_reward = dict(encoders or {}), team_reward
         self._columns = {

@@ -61,7 +61,7 @@ from tensordict import TensorDictBase  # noqa: E402
 from tensordict.nn import TensorDictModuleBase  # noqa: E402
 from torchrl.envs import EnvBase, PettingZooWrapper  # noqa: E402
 
-__all__ = ["RandomLegal", "alike_by_name", "torchrl_env"]
+__all__ = ["RandomLegal", "group_by_name", "torchrl_env"]
 
 Groups = dict[str, list[str]]
 
@@ -93,7 +93,7 @@ def torchrl_env(
     base_env = make(env, **env_kwargs) if isinstance(env, str) else env
     agents = base_env.possible_agents
     if isinstance(base_env, ParallelEnv):
-        wrapped, groups = _Parallel(base_env), alike_by_name(agents, base_env)
+        wrapped, groups = _Parallel(base_env), group_by_name(agents, base_env)
     else:
         wrapped, groups = _Turns(base_env), _alone(agents)
     with warnings.catch_warnings():
@@ -126,7 +126,7 @@ class RandomLegal(TensorDictModuleBase):
         return tensordict
 
 
-def alike_by_name(agents: Sequence[str], spaces: Any) -> Groups:
+def group_by_name(agents: Sequence[str], spaces: Any) -> Groups:
     """Group agents with a common name ("node_0", "node_1"). Group each alone if spaces differ.
 
     ``spaces`` has ``observation_space(agent)`` and ``action_space(agent)``.

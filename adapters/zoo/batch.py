@@ -30,7 +30,7 @@ import numpy as np
 from pettingzoo import AECEnv, ParallelEnv
 
 from corral.adapters.seats import random_actions
-from corral.adapters.zoo.copies import Look, Moved
+from corral.adapters.zoo.copies import CopyStep, Observed
 from corral.adapters.zoo.group import LocalCopies
 from corral.adapters.zoo.spec import ZooSpec
 from corral.adapters.zoo.turns import ZooTurns
@@ -38,7 +38,7 @@ from corral.adapters.zoo.workers import WorkerCopies
 from corral.envs.batch import Batch, BatchStep, Copies, Finished
 from corral.envs.core import Array, Observation
 from corral.envs.masks import MASK, require_integers, sample_legal
-from corral.envs.others.convert import Made, as_pettingzoo
+from corral.envs.others.convert import EnvFactory, as_pettingzoo
 from corral.envs.registry import REGISTERED
 from corral.errors import ActionError, CheckpointError, ResetNeededError
 from corral.memory import COPY, PROCESS, require_memory
@@ -94,7 +94,7 @@ def zoo_rules(make_env: Callable[[], Any], *, max_cycles: int | None = None) -> 
         raise ValueError(f"max_cycles={max_cycles} must be 1 or more, or None")
     example = make_env()
     if not isinstance(example, AECEnv | ParallelEnv):
-        make_env = Made(make_env)
+        make_env = EnvFactory(make_env)
         example = as_pettingzoo(example)
     try:
         spec = ZooSpec.of(example, max_cycles)
@@ -186,7 +186,7 @@ class ZooBatch(Copies):
         self._discrete = all(size is not None for size in self._sizes)
         self._same_actions = self._discrete and len(set(self._sizes)) == 1
         self._started = self._closed = False
-        self._looks: list[Look] | None = None
+        self._looks: list[Observed] | None = None
         self._no_info = np.zeros(len(self.agents))
         self._keys: dict[str, None] = {}  # info keys in order of first appearance
 
@@ -333,7 +333,7 @@ class ZooBatch(Copies):
         self._closed, self._looks = True, None
         self._group.close(quiet=True)
 
-    def _look(self, looks: list[Look]) -> None:
+    def _look(self, looks: list[Observed]) -> None:
         self._looks = looks
         self._observations = self._stacked(looks)
         self.acting = np.stack([look.acting for look in looks])
@@ -343,7 +343,7 @@ class ZooBatch(Copies):
             for agent, size in zip(self.agents, self._sizes, strict=True)
         ]
 
-    def _stacked(self, looks: Sequence[Look]) -> dict[str, Observation]:
+    def _stacked(self, looks: Sequence[Observed]) -> dict[str, Observation]:
         return {
             agent: _stack([look.observations[i] for look in looks])
             for i, agent in enumerate(self.agents)
@@ -375,18 +375,18 @@ class ZooBatch(Copies):
             for row in range(self.num_envs)
         ]
 
-    def _require_reset(self) -> list[Look]:
+    def _require_reset(self) -> list[Observed]:
         if self._looks is None:
             what = "closed; make a new one with make_zoo_batch" if self._closed else "call reset()"
             raise ResetNeededError(f"{self.name}: {what}")
         return self._looks
 
 
-def _resting_step(look: Look) -> Moved:
+def _resting_step(look: Observed) -> CopyStep:
     """Return the result for a copy that is not stepped."""
     count = len(look.acting)
     none = np.zeros(count, dtype=bool)
-    return Moved(look, np.zeros(count), none, none.copy(), {}, None)
+    return CopyStep(look, np.zeros(count), none, none.copy(), {}, None)
 
 
 def _stack(trees: Sequence[Any]) -> Any:

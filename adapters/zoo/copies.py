@@ -24,14 +24,14 @@ from corral.envs.masks import MASK, OBSERVATION
 from corral.envs.shells import ParallelShell, TurnShell
 from corral.errors import EnvironmentFault
 
-__all__ = ["Actions", "Look", "Moved", "ZooCopy", "make_copy"]
+__all__ = ["Actions", "CopyStep", "Observed", "ZooCopy", "make_copy"]
 
 Actions = Mapping[str, Any]
 """The actions of the acting agents, by name."""
 
 
 @dataclass
-class Look:
+class Observed:
     """The observations of one time step."""
 
     observations: list[Observation]  # one per agent
@@ -44,16 +44,16 @@ class Look:
 class Final:
     """The results of an episode that ended."""
 
-    look: Look
+    look: Observed
     returns: Array  # float64 [N]
     length: int
 
 
 @dataclass
-class Moved:
+class CopyStep:
     """The result of a step of one copy."""
 
-    look: Look  # for the next decision; of the new episode if one ended
+    look: Observed  # for the next decision; of the new episode if one ended
     reward: Array  # float64 [N]
     terminated: Array  # bool [N]
     truncated: Array  # bool [N]
@@ -75,7 +75,7 @@ class ZooCopy(ABC):
         self.env, self.spec = env, spec
         self._index = {agent: i for i, agent in enumerate(spec.agents)}
 
-    def reset(self, rng: np.random.Generator | None) -> Look:
+    def reset(self, rng: np.random.Generator | None) -> Observed:
         """Begin an episode. ``rng`` seeds the environment; None continues its random stream.
 
         Environments of corral draw from ``rng`` itself, as a row of a Batch does. Third-party
@@ -90,7 +90,7 @@ class ZooCopy(ABC):
                 env_seed = int(rng.integers(2**31))
         return self.begin(env_seed)
 
-    def begin(self, seed: int | None) -> Look:
+    def begin(self, seed: int | None) -> Observed:
         """Begin an episode with the environment's ``reset(seed=seed)``."""
         self._last_state: Array = np.zeros(0, dtype=np.float32)
         count = len(self.spec.agents)
@@ -99,14 +99,14 @@ class ZooCopy(ABC):
         self._ended = np.zeros(count, dtype=bool)
         return self._begin(seed)
 
-    def step(self, actions: Mapping[str, Any]) -> Moved:
+    def step(self, actions: Mapping[str, Any]) -> CopyStep:
         """Play the actions of the acting agents. If the episode ends, begin the next one."""
         moved = self.play(actions)
         if moved.final is not None:
             moved.look = self.reset(None)
         return moved
 
-    def play(self, actions: Mapping[str, Any]) -> Moved:
+    def play(self, actions: Mapping[str, Any]) -> CopyStep:
         """Play the actions of the acting agents. ``final`` is set if the episode is over."""
         moved, over = self._play(actions)
         self._elapsed += 1
@@ -130,15 +130,15 @@ class ZooCopy(ABC):
         self.env.close()
 
     @abstractmethod
-    def _begin(self, seed: int | None) -> Look:
+    def _begin(self, seed: int | None) -> Observed:
         """Begin an episode. None continues the random streams."""
 
     @abstractmethod
-    def _play(self, actions: Mapping[str, Any]) -> tuple[Moved, bool]:
+    def _play(self, actions: Mapping[str, Any]) -> tuple[CopyStep, bool]:
         """Return the result of the step, and whether the episode is over."""
 
     @abstractmethod
-    def _cut(self, moved: Moved) -> None:
+    def _cut(self, moved: CopyStep) -> None:
         """End the episode of all live agents at the time limit."""
 
     # --- Parts -----------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ class ZooCopy(ABC):
         state: Array | None = None,
         over: bool = False,
         first: bool = False,
-    ) -> Look:
+    ) -> Observed:
         """Return the Look of the agents in ``observations``; other agents observe zeros.
 
         Agents that do not act have a zero mask. Last observations (``over``) keep their masks.
@@ -173,7 +173,7 @@ class ZooCopy(ABC):
             state = np.concatenate([part.ravel().astype(np.float32) for part in parts])
         elif state is None:
             state = self._state()
-        return Look(encoded, acting, state, self._info(infos) if first else {})
+        return Observed(encoded, acting, state, self._info(infos) if first else {})
 
     def _state(self) -> Array:
         """Return the environment's state; after an agent's end, the last one if ``state`` fails."""
@@ -230,7 +230,7 @@ class ZooCopy(ABC):
 class ParallelCopy(ZooCopy):
     """A ParallelEnv. A live agent with a zero mask does not act."""
 
-    def _begin(self, seed: int | None) -> Look:
+    def _begin(self, seed: int | None) -> Observed:
         observations, infos = self.env.reset(seed=seed)
         self._live = list(self.env.agents)
         if not self._live:
@@ -239,7 +239,7 @@ class ParallelCopy(ZooCopy):
         present = {agent: observations[agent] for agent in self._live}
         return self._look(present, infos, self._acts(), first=True)
 
-    def _play(self, actions: Mapping[str, Any]) -> tuple[Moved, bool]:
+    def _play(self, actions: Mapping[str, Any]) -> tuple[CopyStep, bool]:
         played = {a: self._action(self._find(a), actions.get(a, 0)) for a in self._live}
         observations, rewards, terminations, truncations, infos = self.env.step(played)
         for answers, what in (
@@ -276,7 +276,7 @@ class ParallelCopy(ZooCopy):
         present = {agent: observations[agent] for agent in dict.fromkeys([*before, *self._live])}
         over = not self._live
         look = self._look(present, infos, self._acts(), over=over)
-        moved = Moved(look, reward, terminated, truncated, self._info(infos), None)
+        moved = CopyStep(look, reward, terminated, truncated, self._info(infos), None)
         return moved, over
 
     def _acts(self) -> Callable[[str], bool]:
@@ -284,7 +284,7 @@ class ParallelCopy(ZooCopy):
         acting = set(self._live) - set(getattr(self.env.unwrapped, "waiting", ()))
         return lambda agent: agent in acting
 
-    def _cut(self, moved: Moved) -> None:
+    def _cut(self, moved: CopyStep) -> None:
         for agent in self._live:
             moved.truncated[self._find(agent)] = True
 
@@ -303,7 +303,7 @@ class TurnCopy(ZooCopy):
     to the last bit to a loop over ``agent_iter()``.
     """
 
-    def _begin(self, seed: int | None) -> Look:
+    def _begin(self, seed: int | None) -> Observed:
         self.env.reset(seed=seed)
         self._rewards = np.zeros(len(self._index))  # sums since each agent's last turn
         self._corrections = np.zeros(len(self._index))  # to add to the next step's rewards
@@ -316,7 +316,7 @@ class TurnCopy(ZooCopy):
         early, self._corrections = self._corrections, np.zeros(len(self._index))
         return early
 
-    def _play(self, actions: Mapping[str, Any]) -> tuple[Moved, bool]:
+    def _play(self, actions: Mapping[str, Any]) -> tuple[CopyStep, bool]:
         env, count = self.env, len(self._index)
         env.step(self._action(self._find(self._mover), actions[self._mover]))
         reward = np.zeros(count)
@@ -348,9 +348,9 @@ class TurnCopy(ZooCopy):
             self._turn(agents)
         look = self._observe_all(agents, last, infos, state)
         reward, self._corrections = reward + self._corrections, np.zeros(count)
-        return Moved(look, reward, terminated, truncated, self._info(infos), None), not agents
+        return CopyStep(look, reward, terminated, truncated, self._info(infos), None), not agents
 
-    def _cut(self, moved: Moved) -> None:
+    def _cut(self, moved: CopyStep) -> None:
         for agent in self.env.agents:
             i = self._find(agent)
             self._returns[i] += self._rewards[i]
@@ -384,7 +384,7 @@ class TurnCopy(ZooCopy):
         infos: Mapping[str, Any],
         state: Array | None,
         first: bool = False,
-    ) -> Look:
+    ) -> Observed:
         """Return the Look of live ``agents``, with the ``last`` observations of ended agents."""
         observations = dict(last)
         for agent in agents:

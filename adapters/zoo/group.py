@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from corral.adapters.zoo.copies import Actions, Look, Moved, ZooCopy, make_copy
+from corral.adapters.zoo.copies import Actions, CopyStep, Observed, ZooCopy, make_copy
 from corral.adapters.zoo.spec import ZooSpec
 from corral.envs.core import generator
 
@@ -22,7 +22,7 @@ class LocalCopies:
         self._copies: list[ZooCopy] = []
         self._seed = 0
 
-    def reset(self, seed: int | None) -> list[Look]:
+    def reset(self, seed: int | None) -> list[Observed]:
         """Begin an episode in every copy. ``seed`` seeds all; None continues their streams."""
         self._seed = self._seed if seed is None else seed
         while len(self._copies) < self._num_envs:
@@ -30,7 +30,7 @@ class LocalCopies:
         pairs = zip(self._copies, generators(seed, self._num_envs), strict=True)
         return [self._named(i, None, copy.reset, rng) for i, (copy, rng) in enumerate(pairs)]
 
-    def step(self, actions: Sequence[Actions | None]) -> list[Moved | None]:
+    def step(self, actions: Sequence[Actions | None]) -> list[CopyStep | None]:
         """Play the actions of each copy; None: do not step the copy."""
         pairs = zip(self._copies, actions, strict=True)
         return [

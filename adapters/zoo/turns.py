@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from corral.adapters.zoo.copies import Look, make_copy
+from corral.adapters.zoo.copies import Observed, make_copy
 from corral.adapters.zoo.spec import ZooSpec
 from corral.envs.core import Array, Observation
 from corral.envs.masks import MASK
@@ -32,7 +32,7 @@ class ZooTurns:
         self.agent_selection = spec.agents[0]
         self._env, self._copy = env, make_copy(env, spec)
         self._index = {name: i for i, name in enumerate(spec.agents)}
-        self._look: Look | None = None
+        self._look: Observed | None = None
 
     def reset(self, seed: int | None = None) -> None:
         """Begin an episode with the environment's ``reset(seed=seed)``."""
@@ -92,7 +92,7 @@ class ZooTurns:
             if over or self._agents_to_act:
                 return
 
-    def _store(self, look: Look) -> None:
+    def _store(self, look: Observed) -> None:
         """Store the current observations, and the agents that act next."""
         self._look = look
         self._pending_actions: dict[str, Any] = {}
@@ -109,7 +109,7 @@ class ZooTurns:
         for key, values in info.items():
             self.sums[key] = self.sums.get(key, 0.0) + values[i].item()
 
-    def _current_look(self) -> Look:
+    def _current_look(self) -> Observed:
         if self._look is None:
             raise ResetNeededError(f"{self.spec.name}: call reset() first")
         return self._look

@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 import numpy as np
 from gymnasium.vector.utils import CloudpickleWrapper
 
-from corral.adapters.zoo.copies import Actions, Look, Moved, ZooCopy, make_copy
+from corral.adapters.zoo.copies import Actions, CopyStep, Observed, ZooCopy, make_copy
 from corral.adapters.zoo.group import generators, name_copy, reset_seed
 from corral.adapters.zoo.spec import ZooSpec
 from corral.errors import WorkerError
@@ -70,7 +70,7 @@ class WorkerCopies:
         """The process ids of the workers."""
         return tuple(process.pid for process in self._processes)
 
-    def reset(self, seed: int | None) -> list[Look]:
+    def reset(self, seed: int | None) -> list[Observed]:
         """Begin an episode in every copy. ``seed`` seeds all; None continues their streams."""
         self._seed = self._seed if seed is None else seed
         self._played = [None] * len(self._played)
@@ -79,7 +79,7 @@ class WorkerCopies:
                 self._start()
             return self._exchange("reset", generators(seed, len(self._played)), self._deadline)
 
-    def step(self, actions: Sequence[Actions | None]) -> list[Moved | None]:
+    def step(self, actions: Sequence[Actions | None]) -> list[CopyStep | None]:
         """Play the actions of each copy; None: do not step the copy."""
         self._played = actions
         with self._aborting():

@@ -11,7 +11,7 @@ from typing import Any
 from pettingzoo import AECEnv, ParallelEnv
 
 from corral.envs.conformance.play import Make
-from corral.envs.others.convert import Made, as_pettingzoo, is_foreign
+from corral.envs.others.convert import EnvFactory, as_pettingzoo, is_foreign
 from corral.envs.registry import NamedEnv, env_spec, make
 
 __all__ = ["Copies", "make_of"]
@@ -47,5 +47,5 @@ def make_of(env: Any) -> Make:
             return named
         return functools.partial(make, env_spec(text).name)
     if callable(env):
-        return env if isinstance(env, NamedEnv) else Made(env)
+        return env if isinstance(env, NamedEnv) else EnvFactory(env)
     return lambda: env  # reported later as not an environment

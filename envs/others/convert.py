@@ -16,14 +16,14 @@ from corral.envs.others.single_agent import ParallelOfGymnasium
 from corral.errors import ArgumentError, EnvironmentFault
 from corral.hints import listed
 
-__all__ = ["Made", "as_pettingzoo", "is_foreign"]
+__all__ = ["EnvFactory", "as_pettingzoo", "is_foreign"]
 
 OURS = ("agents", "max_cycles")
 """Arguments for ``from_multi_agent_env`` and ``from_gymnasium``, unless the class accepts them."""
 
 
 @dataclass(frozen=True)
-class Made:
+class EnvFactory:
     """Call a user's class or function and convert the result into a PettingZoo environment.
 
     ``make`` may be a class with RLlib's interface, which gets ``kwargs`` as its config; a class of

@@ -18,7 +18,7 @@ from corral.adapters.models import (
     Leaf,
     Model,
     make_model,
-    require_apart,
+    require_separate_weights,
     view_of,
 )
 from corral.adapters.networks import Network
@@ -303,6 +303,6 @@ def test_trying_out_leaves_no_trace() -> None:
 
 def test_networks_that_share_weights_are_refused() -> None:
     first, other = model_of(make), model_of(make)
-    require_apart({"actor": first, "critic": other})
+    require_separate_weights({"actor": first, "critic": other})
     with refused(ModelError, "critic", "actor", "make"):
-        require_apart({"actor": first, "critic": first})
+        require_separate_weights({"actor": first, "critic": first})

@@ -24,7 +24,7 @@ from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.policy import Decision
 from corral.errors import ScaleError
 from corral.loads import judge
-from corral.loads.judge import trained_otherwise
+from corral.loads.judge import trained_differently
 from corral.loads.replay import replay
 from corral.trainers.evaluation.judge import evaluate
 from corral.trainers.runs.run import Run, load_run
@@ -324,7 +324,7 @@ def test_replay_of_runs_that_differ_asks_which_game(run: Run, tmp_path: Path) ->
     assert kept["settings"]["queue"] == 2
     del other.config.env_config.env_kwargs["report_delay"]  # as a run from before there was any
     now = other.config.env_config.env_kwargs | {"report_delay": 3}
-    shown(trained_otherwise("other", other, now), "other", "report_delay=1", "report_delay=3")
+    shown(trained_differently("other", other, now), "other", "report_delay=1", "report_delay=3")
 
 
 def test_runs_that_differ_are_told_apart_by_their_settings(run: Run, tmp_path: Path) -> None:

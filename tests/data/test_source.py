@@ -9,7 +9,7 @@ import pytest
 
 from corral.data import import_series, read_trace, scan
 from corral.errors import TraceError
-from corral.progress import telling
+from corral.progress import progress_to
 from support.import_files import write as write_rows
 from support.messages import refused, shown
 from support.trace_files import GOOD, QUOTED, write
@@ -64,7 +64,7 @@ def test_progress_is_told_to_the_end(tmp_path, content):
 def test_importers_tell_how_far_they_are(tmp_path):
     told: list[tuple[str, int, int]] = []
     path = write_rows(tmp_path, "a.csv", "time,value", "2026-01-05,1", "2026-01-06,1")
-    with telling(lambda *each: told.append(each)):
+    with progress_to(lambda *each: told.append(each)):
         import_series(path)
     assert set(told) == {("reading", path.stat().st_size, path.stat().st_size)}
 

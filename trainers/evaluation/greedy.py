@@ -20,7 +20,7 @@ from corral.trainers.evaluation.zero_sum import SeatScore
 from corral.trainers.runs.run import Run
 from corral.trainers.runs.run_config import RunConfig
 
-__all__ = ["Gap", "gap_of", "greedy_alone", "in_order", "say_gaps", "seat_gaps", "team_gaps"]
+__all__ = ["Gap", "describe_gaps", "gap_of", "greedy_alone", "in_order", "seat_gaps", "team_gaps"]
 
 LEARNED = 0.5
 """Minimum gap, as a share of the return that sampled play earns above random play."""
@@ -125,7 +125,7 @@ def seat_gaps(
 # --- Texts ---------------------------------------------------------------------------------------
 
 
-def say_gaps(gaps: Mapping[str, tuple[Gap, RunConfig]]) -> dict[str, Any]:
+def describe_gaps(gaps: Mapping[str, tuple[Gap, RunConfig]]) -> dict[str, Any]:
     """Return the entry of gaps for results.json: the figures and the sentence ``said`` of each run.
 
     The result is empty without gaps.

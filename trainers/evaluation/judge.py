@@ -25,7 +25,7 @@ from corral.extensions import extension
 from corral.hints import answer
 from corral.progress import Progress
 from corral.trainers.criteria import Criterion
-from corral.trainers.evaluation.greedy import greedy_alone, say_gaps, seat_gaps, team_gaps
+from corral.trainers.evaluation.greedy import describe_gaps, greedy_alone, seat_gaps, team_gaps
 from corral.trainers.evaluation.players import Player
 from corral.trainers.evaluation.required import (
     column_names,
@@ -199,7 +199,7 @@ def _scores(
     total: float | None = 0.0
     if not zero_sum:
         rows = _team_rows(rules, runs, plan)
-        details = say_gaps(team_gaps(runs, played))
+        details = describe_gaps(team_gaps(runs, played))
         total = constant_sum(_returns(played)) if zero_sum is None else None
     if total is None:
         return rows, details
@@ -210,7 +210,7 @@ def _scores(
     seats, left_out = _seat_rows(rules, runs, {**plan, "draw": total / 2})
     if not zero_sum and constant_sum(_returns(played)) is None:
         return rows, details  # the constant sum was a coincidence
-    details = say_gaps(seat_gaps(runs, rules.agents, seats, played[teams:]))
+    details = describe_gaps(seat_gaps(runs, rules.agents, seats, played[teams:]))
     text = f"{sum_in_words(_returns(played))} Each seat is evaluated separately.{left_out}"
     return seats, {"judged": text, **details}
 

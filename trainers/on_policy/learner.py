@@ -20,7 +20,7 @@ from corral.adapters.models import (
     Role,
     View,
     make_model,
-    require_apart,
+    require_separate_weights,
     view_of,
 )
 from corral.adapters.networks import Network, Parts
@@ -231,7 +231,7 @@ def try_out(device: str, learners: Mapping[str, Learner]) -> None:
             if isinstance(network.encoder, Model):
                 networks[f"{role} of policy {policy}"] = network.encoder
                 network.encoder.try_out(learner.device)
-    require_apart(networks)
+    require_separate_weights(networks)
 
 
 def require_device(name: str) -> None:

@@ -33,12 +33,12 @@ from corral.text import shortened
 from corral.trainers.opponents.mix import mix_text, parse_mix, weights_of
 from corral.trainers.opponents.seats import MixPolicy
 from corral.trainers.runs.checkpoint import named_checkpoint
-from corral.trainers.runs.checkpoint_format import MANIFEST, MOST_MANIFEST, read_file
+from corral.trainers.runs.checkpoint_format import MANIFEST, MAX_MANIFEST, read_file
 from corral.trainers.runs.env_config import EnvConfig
 from corral.trainers.runs.run import (
     CHECKPOINTS,
     Run,
-    has_own,
+    has_custom,
     is_run,
     load_run,
     place_of,
@@ -158,7 +158,7 @@ class Players:
             ("model", "a network", "model"),
             ("trainer_source", "a trainer", "trainer"),
         ):
-            if has_own(name, key):
+            if has_custom(name, key):
                 raise RunError(
                     f"it was trained with {kind} from your code. Such a run cannot be an opponent, "
                     "because no code is imported from a run. In Python, corral.clone(env, "
@@ -295,7 +295,7 @@ def _checkpoint(name: str) -> tuple[str | None, str | None]:
         if at is not None and not at.strip("0"):
             return None, None
         raise
-    return path.name, sha256(read_file(path / MANIFEST, MOST_MANIFEST))
+    return path.name, sha256(read_file(path / MANIFEST, MAX_MANIFEST))
 
 
 # --- Unsuitable runs -----------------------------------------------------------------------------

@@ -38,8 +38,8 @@ from corral.trainers.runs.checkpoint_format import (
     DIRECTORY,
     FILE_NAME,
     MANIFEST,
-    MOST_ARRAYS,
-    MOST_MANIFEST,
+    MAX_ARRAYS,
+    MAX_MANIFEST,
     Entry,
     Manifest,
     check_arrays,
@@ -148,7 +148,7 @@ def complete_save(folder: Path, *, keep: int | Literal["all"], best: bool) -> No
     latest = latest_checkpoint(folder)
     saved = next(candidate for candidate in all_saved(folder) if candidate.path.name == latest.name)
     if best and best_checkpoint(folder) != latest:
-        _point(folder, "best", saved, sha256(read_file(latest / MANIFEST, MOST_MANIFEST)))
+        _point(folder, "best", saved, sha256(read_file(latest / MANIFEST, MAX_MANIFEST)))
     _remove_leftovers(folder)
     _remove_older(folder, saved, MAX_KEPT if keep == "all" else keep)
 
@@ -184,8 +184,8 @@ def _checked(content: Content) -> dict[str, bytes]:
         check_arrays(f"{name}.safetensors", arrays)
         sizes[f"{name}.safetensors"] = sum(array.nbytes for array in arrays.values())
     Manifest(0, {file: Entry(size, "") for file, size in sizes.items()}, "").check_sizes("content")
-    if sum(map(len, content.arrays.values())) > MOST_ARRAYS:
-        raise CheckpointError(f"content: more than {MOST_ARRAYS:,} arrays; stack some of them")
+    if sum(map(len, content.arrays.values())) > MAX_ARRAYS:
+        raise CheckpointError(f"content: more than {MAX_ARRAYS:,} arrays; stack some of them")
     return documents
 
 
@@ -221,7 +221,7 @@ def _write_checkpoint(
 def _has_same_content(path: Path, manifest: bytes) -> bool:
     """Return True if ``path`` is intact and has the same manifest."""
     try:
-        return read_file(path / MANIFEST, MOST_MANIFEST) == manifest and is_intact(path)
+        return read_file(path / MANIFEST, MAX_MANIFEST) == manifest and is_intact(path)
     except CheckpointError:
         return False
 
@@ -375,7 +375,7 @@ def _follow(folder: Path, pointer: str) -> Path | None:
     if match is None:
         raise CheckpointError(f"{place}: is damaged: it does not name a checkpoint")
     path = folder / match[1]
-    if sha256(read_file(path / MANIFEST, MOST_MANIFEST)) != match[2]:
+    if sha256(read_file(path / MANIFEST, MAX_MANIFEST)) != match[2]:
         raise CheckpointError(f"{place}: does not match {path / MANIFEST}: one of them is damaged")
     return path
 

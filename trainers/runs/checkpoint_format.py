@@ -32,8 +32,8 @@ __all__ = [
     "DIRECTORY",
     "FILE_NAME",
     "MANIFEST",
-    "MOST_ARRAYS",
-    "MOST_MANIFEST",
+    "MAX_ARRAYS",
+    "MAX_MANIFEST",
     "Entry",
     "Manifest",
     "check_arrays",
@@ -52,13 +52,13 @@ FORMAT = "corral checkpoint"
 VERSION = 1
 FILE_NAME = re.compile(r"[a-z0-9_]{1,100}\.(json|safetensors)", flags=re.ASCII)
 
-MOST_MANIFEST = 2**20  # bytes of manifest.json
+MAX_MANIFEST = 2**20  # bytes of manifest.json
 MOST_FILES = 1000
 MOST_JSON = 64 * 2**20  # total bytes of all documents
 MOST_VALUES = 2_000_000  # commas and brackets per document or header, limits the parser's memory
 MAX_DEPTH = 100  # nesting depth of a saved document
 MOST_ARRAY_BYTES = 8 * 2**30  # total bytes of all array files
-MOST_ARRAYS = 100_000  # total number of arrays
+MAX_ARRAYS = 100_000  # total number of arrays
 MOST_HEADER = 16 * 2**20  # bytes of names, shapes and dtypes in one array file
 
 FLOATS = ("float16", "float32", "float64")
@@ -204,8 +204,8 @@ def decode_arrays(file: str, data: bytes) -> dict[str, Array]:
         )
     _check_values(file, data, 8, 8 + header)
     count = data.count(b'"data_offsets"', 8, 8 + header)
-    if count > MOST_ARRAYS:
-        raise CheckpointError(f"{file}: {count:,} arrays, more than {MOST_ARRAYS:,}")
+    if count > MAX_ARRAYS:
+        raise CheckpointError(f"{file}: {count:,} arrays, more than {MAX_ARRAYS:,}")
     safetensors = _safetensors()
     try:
         arrays: dict[str, Array] = safetensors.load(data)
@@ -335,8 +335,8 @@ def contents(path: Path) -> Iterator[tuple[str, Any]]:
         value = _decoded(path / file, entry)
         if file.endswith(".safetensors"):
             arrays += len(value)
-            if arrays > MOST_ARRAYS:
-                raise CheckpointError(f"{path}: more than {MOST_ARRAYS:,} arrays")
+            if arrays > MAX_ARRAYS:
+                raise CheckpointError(f"{path}: more than {MAX_ARRAYS:,} arrays")
         yield file, value
 
 
@@ -379,7 +379,7 @@ def _manifest(path: Path) -> Manifest:
         raise CheckpointError(
             f"{path}: has no {MANIFEST}, so it is not a complete corral checkpoint"
         )
-    data = read_file(path / MANIFEST, MOST_MANIFEST)
+    data = read_file(path / MANIFEST, MAX_MANIFEST)
     manifest = Manifest.decode(str(path / MANIFEST), data)
     listed = {*manifest.files, MANIFEST}
     for fault, unexpected in (("lacks", listed - names), ("also contains", names - listed)):

@@ -53,7 +53,7 @@ class OwnModel:
         """Return the entry of config.json."""
         return {"name": self.name, "sha256": self.begun_with or self.sha256}
 
-    def tell_of_changes(self, folder: Path) -> None:
+    def warn_of_changes(self, folder: Path) -> None:
         """Print a warning if the source has changed since the start of the run."""
         if self.begun_with not in (None, self.sha256):
             tell_of_source(folder, f"model {self.name}", "; weights that fit are loaded")

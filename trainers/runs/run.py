@@ -52,14 +52,14 @@ __all__ = [
     "PROGRESS",
     "Run",
     "asked_for",
-    "but_logs",
-    "has_own",
+    "has_custom",
     "is_run",
     "load_each",
     "load_run",
     "models_for",
     "place_of",
     "with_checkpoint",
+    "without_logs",
 ]
 
 PROGRESS, CHECKPOINTS, FROM_RULE = "progress.csv", "checkpoints", "from_rule.json"
@@ -242,7 +242,7 @@ class Run:
             if set(self.config.policies) != set(self.config.env_config.rules().agents):
                 raise ValueError(f"the policies are for other agents: {list(self.config.policies)}")
             if not self._warned:
-                self.config.tell_of_changes(self.folder)
+                self.config.warn_of_changes(self.folder)
                 self._warned = True
             return self.config.make_trainer()
         except CorralError:
@@ -354,7 +354,7 @@ def _require_agreement(folder: Path, at: str) -> None:
     require_same_values(checkpoint, canonical_values(values), made_with, but=("horizon",))
 
 
-def but_logs(given: Iterable[Any]) -> list[Any]:
+def without_logs(given: Iterable[Any]) -> list[Any]:
     """Return the runs without log files next to runs, which also match a pattern like runs/a-*."""
     return [
         run
@@ -421,13 +421,13 @@ def models_for(runs: Sequence[Any], model: Any) -> list[Any]:
 def asked_for(runs: Sequence[Any], key: str, given: Any) -> list[Any]:
     """Return for each run or folder ``given`` if its config.json has ``key``, else None. If no run
     has it, the first run gets it and raises the error."""
-    needed = [has_own(run, key) for run in runs]
+    needed = [has_custom(run, key) for run in runs]
     if runs and not any(needed):
         needed[0] = True
     return [given if needs else None for needs in needed]
 
 
-def has_own(run: Any, key: str) -> bool:
+def has_custom(run: Any, key: str) -> bool:
     """Return True if the config.json of a run or folder has ``key``."""
     if isinstance(run, Run):
         return getattr(run.config, {"model": "own_model"}.get(key, key)) is not None

@@ -22,7 +22,7 @@ from corral.errors import (
 )
 from corral.files import read_json, reason, write_file
 from corral.text import pasted
-from corral.trainers.base import FoundTrainer, Trainer, find_trainer, trainer_class
+from corral.trainers.base import ResolvedTrainer, Trainer, find_trainer, trainer_class
 from corral.trainers.capabilities import Seats
 from corral.trainers.file_types import is_record, require_plain
 from corral.trainers.pool import Pool
@@ -198,7 +198,7 @@ class RunConfig:
         own_model = own_model_of.named_again(self.own_model)
         return self.env_config.named(folder) + own_trainer + own_model
 
-    def tell_of_changes(self, folder: Path) -> None:
+    def warn_of_changes(self, folder: Path) -> None:
         """Print a warning if the source of a custom trainer or model has changed."""
         if self.own_source is not None and self.trainer_source is not None:
             before, now = self.trainer_source.get("sha256"), self.own_source.get("sha256")
@@ -206,7 +206,7 @@ class RunConfig:
                 name = self.trainer_source.get("text") or self.trainer
                 tell_of_source(folder, f"trainer {name}")
         if self.own_model is not None:
-            self.own_model.tell_of_changes(folder)
+            self.own_model.warn_of_changes(folder)
 
     def trainer_class(self) -> type[Trainer]:
         """Return the class of the trainer. Raises UnknownNameError, MissingExtraError."""
@@ -325,7 +325,7 @@ def require_same_values(
         )
 
 
-def _require_trainer(folder: Path, values: Mapping[str, Any], custom: FoundTrainer) -> None:
+def _require_trainer(folder: Path, values: Mapping[str, Any], custom: ResolvedTrainer) -> None:
     """Raise RunError if the passed trainer is not the one that trained the run."""
     name, source = values["trainer"], values["trainer_source"]
     if custom.name == name and (source is None or custom.source is not None):

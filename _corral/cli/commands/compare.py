@@ -180,7 +180,7 @@ def _groups(
 ) -> dict[str, list[str]]:
     """Return label -> runs, or label -> files for a group of result files."""
     from corral.lab.comparing.groups import labels_of
-    from corral.trainers.runs.run import but_logs
+    from corral.trainers.runs.run import without_logs
 
     for word in first:
         if word.startswith("-"):
@@ -194,7 +194,7 @@ def _groups(
         )
     groups, labels = [], []
     for i, named in enumerate([first, *(text.split("\n") for text in against)]):
-        if not (words := but_logs(named)):
+        if not (words := without_logs(named)):
             raise RunError(f"{named[0]} is a log, not a run; name folders of runs")
         label, equals, path = words[0].partition("=")
         is_labeled = bool(equals) and path.endswith(".json") and not Path(words[0]).exists()

@@ -106,9 +106,9 @@ def evaluate(
     from corral.trainers.evaluation.judge import judge_of, run_labels
     from corral.trainers.evaluation.required import Required
     from corral.trainers.evaluation.tables import tables
-    from corral.trainers.runs.run import but_logs, load_each
+    from corral.trainers.runs.run import load_each, without_logs
 
-    runs = but_logs(runs) or runs
+    runs = without_logs(runs) or runs
     for folder in runs:
         expect("evaluate", str(folder))
     import_from_here()

@@ -76,9 +76,9 @@ def duel(
     """
     from corral.lab.duels.driver import FILES
     from corral.lab.duels.tables import duel_tables
-    from corral.trainers.runs.run import but_logs
+    from corral.trainers.runs.run import without_logs
 
-    players = but_logs(players) or players
+    players = without_logs(players) or players
     if out_dir is not None:
         check_new(out_dir, folder=True, files=FILES, overwrite=overwrite)
     import_from_here()

@@ -176,13 +176,13 @@ def _resume(
 ) -> Run:
     """Resume the run in ``folder`` without changing its setup."""
     from corral.trainers import driver as training
-    from corral.trainers.runs.run import has_own
+    from corral.trainers.runs.run import has_custom
 
     expect("--resume", str(folder))
     fixed = [env] if env is not None and not is_third_party(env) else []
     fixed += context.args[:1]
     # A custom trainer must be named again. The library reports the errors of such runs.
-    custom_trainer = bool(has_own(folder, "trainer_source"))
+    custom_trainer = bool(has_custom(folder, "trainer_source"))
     again = {
         option: value
         for option, value in given.items()

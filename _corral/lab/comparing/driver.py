@@ -23,7 +23,7 @@ from corral.lab.comparing.marl_eval import is_file, read_marl_eval
 from corral.lab.comparing.scores import mean_returns, require_new_seed, scores_of
 from corral.lab.comparing.statistics import MIN_SEEDS
 from corral.progress import Progress
-from corral.trainers.runs.run import Run, but_logs
+from corral.trainers.runs.run import Run, without_logs
 
 __all__ = ["compare"]
 
@@ -75,7 +75,7 @@ def compare(
     episodes = nonnegative_int("episodes", episodes, least=1)
     seed, workers = nonnegative_int("seed", seed), nonnegative_int("workers", workers)
     members_of = {
-        str(label): [members] if isinstance(members, str | Path | Run) else but_logs(members)
+        str(label): [members] if isinstance(members, str | Path | Run) else without_logs(members)
         for label, members in groups.items()
     }
     files, file_notes = _read(members_of)

@@ -16,7 +16,7 @@ from corral.loads.advise.verdict import PLENTY, Saving, both, saving
 from corral.loads.from_rule.days import game_of
 from corral.loads.from_rule.plan import clone_folder, plan_of
 from corral.loads.replay import Replay, replay
-from corral.progress import Progress, quietly
+from corral.progress import Progress, without_setup_messages
 from corral.trainers.evaluation.intervals import FEWEST_WINDOWS
 from corral.trainers.evaluation.judge import players
 from corral.trainers.runs.run import Run, load_run
@@ -112,7 +112,7 @@ def trained(
     """
     from corral.loads.from_rule.driver import from_rule, resume_from_rule  # torch
 
-    with quietly():
+    with without_setup_messages():
         if plan_of(folder) is not None:
             return resume_from_rule(folder, progress=progress)
         return from_rule(

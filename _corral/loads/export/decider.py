@@ -29,11 +29,11 @@ from corral.loads.export.core import (
     about_rule,
     digest_of,
 )
-from corral.loads.export.own_policy import PolicyDecider
 from corral.loads.export.standalone import LARGEST_STATE
+from corral.loads.export.user_policy import PolicyDecider
 from corral.trainers.runs.checkpoint_format import (
     MANIFEST,
-    MOST_MANIFEST,
+    MAX_MANIFEST,
     Manifest,
     read_file,
 )
@@ -195,5 +195,5 @@ def _checkpoint_digest(run: Any) -> str:
     if run.at is not None and not run.at.strip("0"):
         return digest_of(run.config.canonical())
     path = run.checkpoint() / MANIFEST
-    files = Manifest.decode(str(path), read_file(path, MOST_MANIFEST)).files
+    files = Manifest.decode(str(path), read_file(path, MAX_MANIFEST)).files
     return digest_of({name: files[name].sha256 for name in files if name not in NOT_OF_A_TEAM})

@@ -40,7 +40,7 @@ __all__ = [
 MANIFEST = "manifest.json"
 EXPORT_FORMAT, EXPORT_VERSION = "corral export", 1
 
-MOST_MANIFEST = 2**20  # bytes of manifest.json
+MAX_MANIFEST = 2**20  # bytes of manifest.json
 MOST_TEXT = 32 * 2**20  # bytes of about.json, or of policy.py
 MOST_WEIGHTS = 128 * 2**20  # bytes of weights.npz
 MOST_GRAPH = 2**31  # bytes of an ONNX graph
@@ -77,7 +77,7 @@ def read_export(folder: Path, sizes: Mapping[str, int]) -> dict[str, bytes]:
     because some deployments mount files as links. Raises ExportError.
     """
     path = folder / MANIFEST
-    data = _read(path, MOST_MANIFEST)
+    data = _read(path, MAX_MANIFEST)
     content = decode_json(str(path), data)
     try:
         newer = content["format"] == EXPORT_FORMAT and content["version"] > EXPORT_VERSION

@@ -83,7 +83,7 @@ PARTS: dict[str, dict[str, tuple[str, ...]]] = {
     f"{EXPORT}.manifest": {
         "MANIFEST": (),
         "EXPORT_FORMAT": (),
-        "MOST_MANIFEST": (),
+        "MAX_MANIFEST": (),
         "MOST_TEXT": (),
         "MOST_WEIGHTS": (),
         "MOST_VALUES": (),

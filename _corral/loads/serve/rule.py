@@ -11,7 +11,7 @@ import numpy as np
 
 from corral.errors import ActionError
 from corral.loads.export.core import NodeDecider, State, about_rule
-from corral.loads.export.own_policy import PolicyDecider
+from corral.loads.export.user_policy import PolicyDecider
 from corral.loads.serve.guard import Answer, Decision, Numbers, other_nodes
 
 __all__ = ["Rule"]

@@ -155,7 +155,7 @@ def replay(
             as_trained,
             learning_curves,
             seen_rows,
-            trained_otherwise,
+            trained_differently,
             with_seen,
         )
         from corral.trainers.evaluation.judge import run_labels, run_players
@@ -181,7 +181,7 @@ def replay(
     if runs:
         result = with_seen(result, seen)
     show_replay(result, given)
-    other = {label: trained_otherwise(label, run, settings) for label, run in labels.items()}
+    other = {label: trained_differently(label, run, settings) for label, run in labels.items()}
     notes = [note for label in labels for note in (seen[label], other[label]) if note is not None]
     for note in notes:
         out.print(in_options(note, [*given, "capacity"]), style="dim", markup=False)
