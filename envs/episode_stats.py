@@ -22,7 +22,7 @@ from corral.envs.core import Array
 
 __all__ = ["EndedEpisodes", "Episode", "EpisodeRecord", "EpisodeRecorder", "EpisodeStats"]
 
-MOST_BYTES = 2**30
+MAX_BYTES = 2**30
 """Memory limit for the steps of unfinished episodes. Beyond it the longest are dropped."""
 
 FIRST_STEPS = 64
@@ -217,10 +217,10 @@ class EpisodeRecorder:
     def _make_room(self) -> None:
         """Drop steps that no running episode needs. If these are few, double the capacity.
 
-        Beyond ``MOST_BYTES`` the longest episodes are dropped instead.
+        Beyond ``MAX_BYTES`` the longest episodes are dropped instead.
         """
         if self._oldest() < self._capacity // 2:
-            if 2 * sum(a.nbytes for a in self._kept.values()) > MOST_BYTES:
+            if 2 * sum(a.nbytes for a in self._kept.values()) > MAX_BYTES:
                 longest = self._complete & (self._began < self._capacity // 2)
                 self.given_up += int(np.count_nonzero(longest))
                 self._complete[longest] = False

@@ -35,7 +35,7 @@ __all__ = ["PRESETS", "Defaults", "Kind", "Preset", "defaults_for", "kind_of", "
 EPISODES = 20
 """Random episodes played to detect a kind."""
 
-MOST_STEPS = 2_000
+MAX_STEPS = 2_000
 """Maximum env steps of these episodes, 2 % of a default run: an endless game must not hang."""
 
 PAID_SHARE = 0.9
@@ -85,7 +85,7 @@ class Kind:
             "images of " + ", ".join(map(str, self.sides)) + " pixels" if self.sides else "",
             "replays data" if self.data else "",
             "zero-sum" if self.zero_sum else "different returns per agent" if self.unlike else "",
-            ended or f"no episode ended in {MOST_STEPS:,} env steps",
+            ended or f"no episode ended in {MAX_STEPS:,} env steps",
             f"rewards {self.paid}" if self.paid else "reward timing unknown",
         )
         return ", ".join(filter(None, parts))
@@ -181,7 +181,7 @@ def _play(rules: Rules[Any], seed: int, played: _Played) -> None:
     rng = generator(seed, "policy")
     with batch_for(rules, 1, seed) as batch:
         batch.reset()
-        while len(played.lengths) < EPISODES and played.steps < MOST_STEPS:
+        while len(played.lengths) < EPISODES and played.steps < MAX_STEPS:
             played.add(batch.step(batch.sample_actions(rng)))
 
 

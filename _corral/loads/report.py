@@ -41,10 +41,10 @@ from corral.trainers.runs.run_config import versions
 
 __all__ = ["evaluation_of", "write_report"]
 
-MOST_NODES = 12
+MAX_NODES = 12
 """The time charts show at most this many nodes: those with the highest loss."""
 
-MOST_RUNS = 8
+MAX_RUNS = 8
 """The time charts show losses of at most this many learned teams: the cheapest ones."""
 
 LEARNING = """The team's return per episode during training: the sum of all nodes' rewards, in
@@ -320,20 +320,20 @@ def _drawn(replay: Replay) -> list[str]:
     others = [s.policy for s in ordered(replay.scores) if s.policy not in replay.teams]
     references = [policy for policy in others if policy != "optimum"]
     local = [policy for policy in references if policy.partition("/")[0] == "local"]
-    teams = _drawn_teams(replay)[:MOST_RUNS]
+    teams = _drawn_teams(replay)[:MAX_RUNS]
     return list(dict.fromkeys(teams + references[:1] + local[:1]))
 
 
 def _worst_nodes(replay: Replay) -> list[int]:
     """Return the nodes with the highest loss under the last policy drawn, in the trace's order."""
     lost = replay.series[_drawn(replay)[-1]].counts["lost"]
-    worst = np.argsort(-lost.sum(axis=0), kind="stable")[:MOST_NODES]
+    worst = np.argsort(-lost.sum(axis=0), kind="stable")[:MAX_NODES]
     return sorted(worst.tolist())
 
 
 def _about_nodes(replay: Replay) -> list[str]:
-    some = len(replay.trace.nodes) > MOST_NODES
-    return [note(f"Only the {MOST_NODES} nodes with the highest loss.")] if some else []
+    some = len(replay.trace.nodes) > MAX_NODES
+    return [note(f"Only the {MAX_NODES} nodes with the highest loss.")] if some else []
 
 
 def _course(replay: Replay) -> str:
@@ -346,7 +346,7 @@ def _course(replay: Replay) -> str:
     team = [policy for policy in drawn if policy in replay.teams][:1]
     losses = f"Losses are shown for {' and for '.join(drawn)}"
     text = f"{losses}; forwarded requests for {team[0]}." if team else f"{losses}."
-    more = len(_drawn_teams(replay)) - MOST_RUNS
+    more = len(_drawn_teams(replay)) - MAX_RUNS
     text += f" {more} more expensive teams are not drawn." if more > 0 else ""
     clock = "Times are in UTC, lines mark midnight" if replay.trace.clock == "utc" else ""
     parts = [

@@ -43,7 +43,7 @@ __all__ = [
 UNIX = 10**9
 """Integers from here on look like seconds since 1970: this is the year 2001."""
 
-MOST_NAMES = 12
+MAX_NAMES = 12
 """At most this many node names are listed."""
 
 FEW_AMOUNTS = 6
@@ -100,8 +100,8 @@ def about_clock(trace: Trace) -> list[str]:
 def _about_names(nodes: tuple[str, ...]) -> list[str]:
     """Return the mapping of nodes to server names, if they differ."""
     named = [f"node_{i} {name}" for i, name in enumerate(nodes) if name != f"node_{i}"]
-    more = f" and {len(named) - MOST_NAMES} more" if len(named) > MOST_NAMES else ""
-    return [f"Nodes: {', '.join(named[:MOST_NAMES])}{more}."] if named else []
+    more = f" and {len(named) - MAX_NAMES} more" if len(named) > MAX_NAMES else ""
+    return [f"Nodes: {', '.join(named[:MAX_NAMES])}{more}."] if named else []
 
 
 def _about_choice(replay: Replay) -> list[str]:

@@ -6,7 +6,7 @@ Rollouts and updates last for minutes, so that the signal, SIGINT and SIGTERM in
 within one. ``--busy`` processes compete meanwhile, as many as there are cores; a machine that is
 busy already needs none. The load is kept with each try. SIGINT goes to all processes, as a
 terminal sends it, SIGTERM to the first. Cases named "short" have checkpoints before; the run must
-then be resumable. A try holds if the command ends within ``MOST_S`` seconds with the code 130 or
+then be resumable. A try holds if the command ends within ``MAX_S`` seconds with the code 130 or
 143, as shells see it, and leaves no process. Results are kept try by try: a repeated call at the
 same commit goes on.
 """
@@ -37,7 +37,7 @@ from corral.data import write_trace
 from corral.trainers.runs.run import load_run
 from support.loads import days
 
-MOST_S = 10.0
+MAX_S = 10.0
 TRIES = 80
 NAME = "interrupts"
 WORK = "while True: sum(range(10**5))"
@@ -99,11 +99,11 @@ def tried(name: str, number: int, folder: Path, delay: float) -> dict[str, Any]:
         clock = time.monotonic()
         (os.killpg if number == signal.SIGINT else os.kill)(first.pid, number)
         try:
-            first.wait(timeout=6 * MOST_S)
+            first.wait(timeout=6 * MAX_S)
         except subprocess.TimeoutExpired:
-            return {"seconds": 6 * MOST_S, "held": False, "why": "goes on"}
+            return {"seconds": 6 * MAX_S, "held": False, "why": "goes on"}
         seconds = time.monotonic() - clock
-        why = [] if seconds <= MOST_S else [f"took {seconds:.1f} s"]
+        why = [] if seconds <= MAX_S else [f"took {seconds:.1f} s"]
         # Shells see both alike; Python ends by the signal if it struck within exec(), as in imports
         if first.returncode not in (128 + number, -number):
             why.append(f"exit code {first.returncode}")
@@ -173,7 +173,7 @@ def page(rows: list[dict[str, Any]]) -> str:
     lines = [
         "# Ctrl-C and SIGTERM under load",
         "",
-        f"{held} of {len(rows)} ended within {MOST_S:g} s, with the code 130 or 143 and no process "
+        f"{held} of {len(rows)} ended within {MAX_S:g} s, with the code 130 or 143 and no process "
         "left.",
         "",
         "| case | signal | after, s | ended within, s | load of the machine | not held |",

@@ -21,7 +21,7 @@ from corral.errors import UnknownNameError
 
 __all__ = ["ROUTES", "Caps", "Network", "Route", "adjacency", "no_choice"]
 
-MOST_NODES = 1_000
+MAX_NODES = 1_000
 """Largest number of nodes; then the observations of one environment take 8 MB."""
 
 IN_CACHE = 32_768
@@ -313,13 +313,13 @@ def adjacency(
 
     ``neighbours`` names nodes as in ``agents`` or as in the trace (``nodes``). Raises
     UnknownNameError for other names. Raises ValueError for a link of an agent to itself, for a
-    value that is not a mapping to lists, and for too many nodes (``MOST_NODES``).
+    value that is not a mapping to lists, and for too many nodes (``MAX_NODES``).
     """
-    if (n := len(agents)) > MOST_NODES:
+    if (n := len(agents)) > MAX_NODES:
         raise ValueError(
             f"{n:,} nodes: the observations of one environment would take "
             f"{4 * n * (2 * n + 1) / 1e6:,.0f} MB (2 N + 1 numbers for each of N nodes); give at "
-            f"most {MOST_NODES:,} nodes, for example the sum over the servers of each site"
+            f"most {MAX_NODES:,} nodes, for example the sum over the servers of each site"
         )
     if neighbours is None:
         return ~np.eye(len(agents), dtype=bool)

@@ -169,7 +169,7 @@ def test_steps_take_no_more_room_than_unfinished_episodes_need(
     assert {record.length for record in records} == {4}
     assert len(recorder.save()["step.reward"]) == 0
     # Episodes that take too much are given up, and those after them count again.
-    monkeypatch.setattr(episode_stats, "MOST_BYTES", 1000)
+    monkeypatch.setattr(episode_stats, "MAX_BYTES", 1000)
     long = SteadyRules(max_cycles=300)
     recorder = EpisodeRecorder(long.agents, 3)
     batch = recorder.wrap(Batch(long, 3, 0))

@@ -19,7 +19,7 @@ pytest.importorskip("torch", reason="needs the extra mappo")
 import corral
 from corral.envs.core import Array
 from corral.errors import ConfigError, CorralError
-from corral.trainers.config_files.read import MOST_BYTES, decoded, load_config
+from corral.trainers.config_files.read import MAX_BYTES, decoded, load_config
 from corral.trainers.config_files.write import config_text, resolved
 from corral.trainers.driver import train
 from support.loads import small_trace
@@ -162,7 +162,7 @@ def test_files_that_are_no_configuration(tmp_path: Path) -> None:
     with refused(ConfigError, tmp_path):
         corral.read_config(tmp_path)
     with refused(ConfigError, "4,194,304", "4,194,305"):
-        corral.read_config(toml(tmp_path, "#" * (MOST_BYTES + 1)))
+        corral.read_config(toml(tmp_path, "#" * (MAX_BYTES + 1)))
     path = tmp_path / "binary.toml"
     path.write_bytes(b"\xff\xfe")
     with refused(ConfigError, path, "TOML"):

@@ -27,7 +27,7 @@ from corral.envs.registry import ENVIRONMENTS, make_rules
 from corral.errors import UnknownNameError
 from corral.trainers import kinds, plan
 from corral.trainers.base import trainer_class
-from corral.trainers.kinds import MOST_STEPS, PRESETS, Kind, defaults_for, kind_of
+from corral.trainers.kinds import MAX_STEPS, PRESETS, Kind, defaults_for, kind_of
 from corral.trainers.on_policy.settings import MAPPOSettings
 from support.command import within
 from support.runs import everything
@@ -169,10 +169,10 @@ def test_a_game_that_never_ends_is_left_alone(
     steps: list[int] = []
     make = functools.partial(PlainEnv, None, lambda step: steps.append(step))
     kind = kind_of(zoo_rules(make), seed=0)  # type: ignore[arg-type]
-    assert (len(steps), kind.episodes, kind.length, kind.paid) == (MOST_STEPS, 0, None, None)
+    assert (len(steps), kind.episodes, kind.length, kind.paid) == (MAX_STEPS, 0, None, None)
     run = corral.train(zoo_rules(make), steps=64, out=tmp_path / "run", **SMALL)
     said = capsys.readouterr().err
-    shown(said, f"{MOST_STEPS:,}", 0)
+    shown(said, f"{MAX_STEPS:,}", 0)
     assert "--preset" not in said  # none is for it
     assert run.config.settings["gamma"] == MAPPOSettings().gamma
 

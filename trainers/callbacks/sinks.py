@@ -110,7 +110,7 @@ COLUMNS = (
 """The order of columns. A column belongs to its longest matching pattern, "*" matching any text.
 Columns of one pattern are sorted by name, with numbers in names by value."""
 
-MOST_BYTES = 2**27
+MAX_BYTES = 2**27
 """Maximum size of progress.csv, about 300,000 updates."""
 
 
@@ -135,7 +135,7 @@ def past_rows(path: Path, updates: int) -> Iterator[dict[str, str]]:
     if not updates:
         return
     try:
-        data = read_file(path, MOST_BYTES, folder=path.parent)
+        data = read_file(path, MAX_BYTES, folder=path.parent)
     except FileNotFoundError:
         return
     whole = io.BytesIO(data[: data.rfind(b"\n") + 1])

@@ -17,7 +17,7 @@ The file is NumPy's .npz, without pickle. It contains S steps of E episodes, con
 
 The header may contain ``env_kwargs``, ``agents``, ``teacher``, ``seed`` and ``spaces``. ``spaces``
 is the digest from ``spaces_digest``; it is compared if present. ``read_steps`` checks all numbers
-before they are used, and reports all faults of a file at once. At most ``MOST_BYTES`` are unpacked.
+before they are used, and reports all faults of a file at once. At most ``MAX_BYTES`` are unpacked.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ __all__ = [
 ]
 
 FORMAT, VERSION = "corral steps", 1
-MOST_BYTES = 4 * 2**30  # maximum size of all entries, unpacked
-MOST_ENTRIES = 10_000
-MOST_HEADER = 2**20  # maximum bytes of the header text
+MAX_BYTES = 4 * 2**30  # maximum size of all entries, unpacked
+MAX_ENTRIES = 10_000
+MAX_HEADER = 2**20  # maximum bytes of the header text
 
 CHOICES, RECORDED = "recorded_choices", "recorded_action"
 """Entries of an observation that only ``RecordedTeacher`` reads."""
@@ -213,7 +213,7 @@ def recorded_arguments(path: str, env: str) -> dict[str, Any]:
     try:
         with open_regular(place) as file, zipfile.ZipFile(file) as archive:
             info = archive.getinfo("header.npy")
-            if info.file_size > 5 * MOST_HEADER:
+            if info.file_size > 5 * MAX_HEADER:
                 return {}
             header = _header(_array(archive, info)) or {}
     except (OSError, KeyError, ValueError, zipfile.BadZipFile):
@@ -244,10 +244,10 @@ def _entries(place: Path, file: BinaryIO) -> tuple[dict[str, Array], list[StepFa
     with archive:
         infos = archive.infolist()
         total = sum(info.file_size for info in infos)
-        if len(infos) > MOST_ENTRIES:
-            fault("the file", f"has {len(infos):,} entries; the maximum is {MOST_ENTRIES:,}")
-        elif total > MOST_BYTES:
-            fault("the file", f"has {total:,} bytes unpacked, more than {MOST_BYTES:,}: split it")
+        if len(infos) > MAX_ENTRIES:
+            fault("the file", f"has {len(infos):,} entries; the maximum is {MAX_ENTRIES:,}")
+        elif total > MAX_BYTES:
+            fault("the file", f"has {total:,} bytes unpacked, more than {MAX_BYTES:,}: split it")
         else:
             for info in infos:
                 name = info.filename.removesuffix(".npy")
@@ -289,7 +289,7 @@ def _header(array: Array | None) -> dict[str, Any] | None:
     if array is None or array.dtype.kind != "U" or array.shape != ():
         return None
     try:
-        if array.nbytes > 4 * MOST_HEADER:
+        if array.nbytes > 4 * MAX_HEADER:
             return None
         document = strict_json(str(array))
     except ValueError:

@@ -44,7 +44,7 @@ from corral.trainers.settings import unknown_setting
 
 __all__ = ["TABLES", "decoded", "load_config", "read_config", "top_keys"]
 
-MOST_BYTES = 4 * 2**20  # maximum size of a file
+MAX_BYTES = 4 * 2**20  # maximum size of a file
 TABLES = ("env_kwargs", "settings")
 HERE = ("dry_run", "progress")  # arguments of a call, not of a configuration
 
@@ -120,7 +120,7 @@ class Beside:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        data = read_file(path, MOST_BYTES)
+        data = read_file(path, MAX_BYTES)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
     try:

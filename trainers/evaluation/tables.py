@@ -14,7 +14,7 @@ from corral.envs.reference import reference_players
 from corral.trainers.evaluation.scores import Evaluation, TeamScore
 from corral.trainers.evaluation.zero_sum import SeatScore
 
-__all__ = ["COLUMNS", "LEARNED", "MOST_AGENTS", "returns_by_agent", "table_of", "tables"]
+__all__ = ["COLUMNS", "LEARNED", "MAX_AGENTS", "returns_by_agent", "table_of", "tables"]
 
 COLUMNS = 80
 """Maximum width of a table in terminal columns."""
@@ -22,7 +22,7 @@ COLUMNS = 80
 LEARNED = "bold green"
 """Terminal style of the rows of learned policies."""
 
-MOST_AGENTS = 6
+MAX_AGENTS = 6
 """With more agents, a table shows the minimum, mean and maximum of their returns."""
 
 
@@ -66,7 +66,7 @@ def returns_by_agent(returns: Sequence[Mapping[str, float]]) -> tuple[list[str],
     agents = list(dict.fromkeys(agent for row in returns for agent in row))
     if len(agents) < 2:
         return [], [[] for _ in returns]
-    if len(agents) <= MOST_AGENTS:
+    if len(agents) <= MAX_AGENTS:
         lines = [[f"{row[agent]:.4g}" for agent in agents] if row else [] for row in returns]
         return agents, [line or [""] * len(agents) for line in lines]
     return _range_over_agents(returns)

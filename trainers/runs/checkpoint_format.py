@@ -53,13 +53,13 @@ VERSION = 1
 FILE_NAME = re.compile(r"[a-z0-9_]{1,100}\.(json|safetensors)", flags=re.ASCII)
 
 MAX_MANIFEST = 2**20  # bytes of manifest.json
-MOST_FILES = 1000
-MOST_JSON = 64 * 2**20  # total bytes of all documents
-MOST_VALUES = 2_000_000  # commas and brackets per document or header, limits the parser's memory
+MAX_FILES = 1000
+MAX_JSON = 64 * 2**20  # total bytes of all documents
+MAX_VALUES = 2_000_000  # commas and brackets per document or header, limits the parser's memory
 MAX_DEPTH = 100  # nesting depth of a saved document
-MOST_ARRAY_BYTES = 8 * 2**30  # total bytes of all array files
+MAX_ARRAY_BYTES = 8 * 2**30  # total bytes of all array files
 MAX_ARRAYS = 100_000  # total number of arrays
-MOST_HEADER = 16 * 2**20  # bytes of names, shapes and dtypes in one array file
+MAX_HEADER = 16 * 2**20  # bytes of names, shapes and dtypes in one array file
 
 FLOATS = ("float16", "float32", "float64")
 INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
@@ -122,15 +122,15 @@ def _check_plain(place: str, value: Any, depth: int) -> None:
 
 
 def _check_size(file: str, data: bytes) -> None:
-    if len(data) > MOST_JSON:
-        raise CheckpointError(f"{file}: {len(data):,} bytes of JSON, more than {MOST_JSON:,}")
+    if len(data) > MAX_JSON:
+        raise CheckpointError(f"{file}: {len(data):,} bytes of JSON, more than {MAX_JSON:,}")
     _check_values(file, data, 0, len(data))
 
 
 def _check_values(file: str, data: bytes, start: int, end: int) -> None:
     values = sum(data.count(sign, start, end) for sign in (b",", b"[", b"{"))
-    if values > MOST_VALUES:
-        raise CheckpointError(f"{file}: {values:,} JSON values, more than {MOST_VALUES:,}")
+    if values > MAX_VALUES:
+        raise CheckpointError(f"{file}: {values:,} JSON values, more than {MAX_VALUES:,}")
 
 
 def decode_document(file: str, data: bytes) -> Any:
@@ -197,10 +197,10 @@ def decode_arrays(file: str, data: bytes) -> dict[str, Array]:
     """Decode the arrays in ``data``, writable and all finite. Allocates about as much memory as
     ``data``."""
     header = int.from_bytes(data[:8], "little")
-    if len(data) < 8 or header > len(data) - 8 or header > MOST_HEADER:
+    if len(data) < 8 or header > len(data) - 8 or header > MAX_HEADER:
         raise CheckpointError(
             f"{file}: its header claims {header:,} bytes; the file has {len(data):,}, and the "
-            f"maximum is {MOST_HEADER:,}"
+            f"maximum is {MAX_HEADER:,}"
         )
     _check_values(file, data, 8, 8 + header)
     count = data.count(b'"data_offsets"', 8, 8 + header)
@@ -299,9 +299,9 @@ class Manifest:
 
     def check_sizes(self, file: str) -> None:
         """Raise CheckpointError if the files exceed the limits."""
-        if len(self.files) > MOST_FILES:
-            raise CheckpointError(f"{file}: {len(self.files):,} files, more than {MOST_FILES:,}")
-        for suffix, limit in ((".json", MOST_JSON), (".safetensors", MOST_ARRAY_BYTES)):
+        if len(self.files) > MAX_FILES:
+            raise CheckpointError(f"{file}: {len(self.files):,} files, more than {MAX_FILES:,}")
+        for suffix, limit in ((".json", MAX_JSON), (".safetensors", MAX_ARRAY_BYTES)):
             total = sum(entry.size for name, entry in self.files.items() if name.endswith(suffix))
             if total > limit:
                 raise CheckpointError(
@@ -370,11 +370,11 @@ def _manifest(path: Path) -> Manifest:
                 "can execute code and are not opened"
             )
         with os.scandir(path) as entries:
-            names = {entry.name for entry in islice(entries, MOST_FILES + 2)}
+            names = {entry.name for entry in islice(entries, MAX_FILES + 2)}
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read: {reason(error)}") from error
-    if len(names) > MOST_FILES + 1:
-        raise CheckpointError(f"{path}: contains more than {MOST_FILES:,} files")
+    if len(names) > MAX_FILES + 1:
+        raise CheckpointError(f"{path}: contains more than {MAX_FILES:,} files")
     if MANIFEST not in names:
         raise CheckpointError(
             f"{path}: has no {MANIFEST}, so it is not a complete corral checkpoint"

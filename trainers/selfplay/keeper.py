@@ -31,10 +31,10 @@ __all__ = ["FOLDER", "PoolKeeper"]
 
 FOLDER = "pool"
 BEST = "best"
-MOST_BYTES = 2**33
+MAX_BYTES = 2**33
 """Maximum size of a snapshot file."""
 
-MOST_DUELLED = 5
+MAX_DUELLED = 5
 """Maximum number of snapshots in the duels of a checkpoint, evenly spread over the pool."""
 
 SHARE = 0.03
@@ -205,10 +205,10 @@ class PoolKeeper(BeforeSave):
         return {name: self._points[name] for name in opponents}
 
     def _teams(self, now: Mapping[str, Policy]) -> dict[str, Mapping[str, Policy]]:
-        """Return up to ``MOST_DUELLED`` teams of snapshots with equal env steps, by env steps."""
+        """Return up to ``MAX_DUELLED`` teams of snapshots with equal env steps, by env steps."""
         frozen = self.casting.frozen
         times = [one.env_steps for one in next(iter(frozen.values())).snapshots if one.drawn]
-        chosen = np.unique(np.linspace(0, len(times) - 1, MOST_DUELLED).round().astype(int))
+        chosen = np.unique(np.linspace(0, len(times) - 1, MAX_DUELLED).round().astype(int))
         teams: dict[str, Mapping[str, Policy]] = {}
         for at in chosen.tolist():
             team = dict(now)
@@ -226,7 +226,7 @@ def _file(snapshot: Snapshot) -> str:
 def _fault(path: Path, digest: str) -> str | None:
     """Return the fault of a snapshot file; None if it is valid."""
     try:
-        data = read_file(path, MOST_BYTES, folder=path.parent.parent)
+        data = read_file(path, MAX_BYTES, folder=path.parent.parent)
         return None if sha256(data) == digest else "it was changed"
     except FileNotFoundError:
         return "it was deleted"

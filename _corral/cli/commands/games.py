@@ -128,11 +128,11 @@ def _print_text(fps: float | None, text: str) -> None:
 
 def _print_summary(shown: Watched) -> None:
     from corral.envs.registry import REGISTERED
-    from corral.trainers.evaluation.tables import MOST_AGENTS
+    from corral.trainers.evaluation.tables import MAX_AGENTS
 
     returns = list(shown.returns.values())
     by_agent = ", ".join(f"{one_line(agent)} {value:.4g}" for agent, value in shown.returns.items())
-    if len(returns) > MOST_AGENTS:
+    if len(returns) > MAX_AGENTS:
         by_agent = f"{len(returns)} agents: {min(returns):.4g} to {max(returns):.4g}"
     summary = f"team return {sum(returns):.4g} ({by_agent})"
     zero_sum = shown.env in REGISTERED and REGISTERED[shown.env].zero_sum

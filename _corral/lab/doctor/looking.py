@@ -29,7 +29,7 @@ from corral.trainers.runs.run import Run
 
 __all__ = ["Looking"]
 
-UPDATES, MOST_STEPS = 3, 60_000
+UPDATES, MAX_STEPS = 3, 60_000
 """Number of recorded updates from the start, and the maximum of their env steps together."""
 
 OF_CLONING = (
@@ -137,7 +137,7 @@ class Looking:
 
     def at_its_beginning(self, first: Any) -> None:
         """Record the first updates, repeated from the run's start."""
-        updates = max(1, min(UPDATES, MOST_STEPS // first.rollout_steps))
+        updates = max(1, min(UPDATES, MAX_STEPS // first.rollout_steps))
         evidence = self.watched(first, "first updates", updates)
         if evidence is None:
             return
@@ -148,7 +148,7 @@ class Looking:
 
     def in_columns(self, first: Any) -> None:
         """Record updates of Stable-Baselines3 through its rollout buffers."""
-        updates = max(1, min(UPDATES, MOST_STEPS // first.rollout_steps))
+        updates = max(1, min(UPDATES, MAX_STEPS // first.rollout_steps))
         self.beginning = evidence = gather_columns(first, updates=updates)
         self.examined.append(f"{updates} updates from the start, through their rollout buffers")
         if evidence.error:

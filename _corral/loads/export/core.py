@@ -46,7 +46,7 @@ __all__ = [
 
 
 LOG = logging.getLogger("corral")
-MOST_LINES = 100
+MAX_LINES = 100
 """Maximum number of log lines of one decider about states of other teams."""
 
 
@@ -237,7 +237,7 @@ class NodeDecider(Deciding):
 
     def _tell_of(self, team: str) -> None:
         """Log a line about a state of another team, once for each team."""
-        if team not in self._other_teams and len(self._other_teams) < MOST_LINES:
+        if team not in self._other_teams and len(self._other_teams) < MAX_LINES:
             self._other_teams.add(team)
             LOG.warning(
                 "state of another team (%.12s), or of an earlier training of this team "

@@ -29,10 +29,10 @@ __all__ = [
 MOST = 2**31
 """Maximum number of requests in one decision of a rule: products of two such numbers fit int64."""
 
-MOST_DRAWN = 100_000
+MAX_DRAWN = 100_000
 """The same for a rule that draws two nodes for each request; this number takes 3 s."""
 
-MOST_COUNTS = 1_000
+MAX_COUNTS = 1_000
 """Maximum number of past counts of a node in one decision."""
 
 
@@ -142,7 +142,7 @@ class Inputs:
                         field, f"{counts!r:.40}: pass a list of {self.counts} counts, newest first"
                     )
                 counts = [counts]
-            maximum = MOST_COUNTS if self.any_counts else self.counts
+            maximum = MAX_COUNTS if self.any_counts else self.counts
             if len(counts) > maximum:
                 raise DecisionError(field, f"{len(counts)} counts: pass {maximum}, newest first")
             for back, count in enumerate(counts):
@@ -199,7 +199,7 @@ def limits_of(about: Mapping[str, Any]) -> dict[str, int]:
     if about["requests"] is None:
         limits = dict.fromkeys(("arrivals", "capacity", "queue"), MOST)
         if about["route"] == "two-choices" and about.get("arrivals", "known") == "known":
-            limits["arrivals"] = MOST_DRAWN
+            limits["arrivals"] = MAX_DRAWN
         return limits
     loads, capacities = int(about["load_scale"]), int(about["capacity_scale"])
     if about["observation"] != "every":
@@ -242,7 +242,7 @@ def _whole(field: str, number: Any, limit: int) -> int:
         raise DecisionError(field, f"{number!r:.40}: pass a whole number from 0 to {limit:,}")
     if number > limit:
         remedy = "" if limit == MOST else " in training; a rule accepts more: by_rule"
-        remedy = " for two-choices" if limit == MOST_DRAWN else remedy
+        remedy = " for two-choices" if limit == MAX_DRAWN else remedy
         raise OutOfRangeError(field, f"{int(number):,} is above {limit:,}, the maximum{remedy}")
     return int(number)
 

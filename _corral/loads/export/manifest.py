@@ -25,8 +25,8 @@ from corral.files import read_file
 
 __all__ = [
     "MANIFEST",
-    "MOST_TEXT",
-    "MOST_WEIGHTS",
+    "MAX_TEXT",
+    "MAX_WEIGHTS",
     "ExportError",
     "decode_arrays",
     "decode_json",
@@ -41,10 +41,10 @@ MANIFEST = "manifest.json"
 EXPORT_FORMAT, EXPORT_VERSION = "corral export", 1
 
 MAX_MANIFEST = 2**20  # bytes of manifest.json
-MOST_TEXT = 32 * 2**20  # bytes of about.json, or of policy.py
-MOST_WEIGHTS = 128 * 2**20  # bytes of weights.npz
-MOST_GRAPH = 2**31  # bytes of an ONNX graph
-MOST_VALUES = 4_000_000  # commas and brackets of a JSON text: bounds the parser's memory
+MAX_TEXT = 32 * 2**20  # bytes of about.json, or of policy.py
+MAX_WEIGHTS = 128 * 2**20  # bytes of weights.npz
+MAX_GRAPH = 2**31  # bytes of an ONNX graph
+MAX_VALUES = 4_000_000  # commas and brackets of a JSON text: bounds the parser's memory
 
 
 class ExportError(ValueError):
@@ -111,8 +111,8 @@ def _read(path: Path, most: int) -> bytes:
 
 def decode_json(name: str, data: bytes) -> Any:
     """Return the value of a JSON text. Raises ExportError."""
-    if sum(data.count(sign) for sign in (b",", b"[", b"{")) > MOST_VALUES:
-        raise ExportError(f"{name} has more than {MOST_VALUES:,} values")
+    if sum(data.count(sign) for sign in (b",", b"[", b"{")) > MAX_VALUES:
+        raise ExportError(f"{name} has more than {MAX_VALUES:,} values")
     try:
         return json.loads(data.decode(), parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
@@ -202,7 +202,7 @@ def read_graph(path: str | Path) -> bytes:
     Its metadata have ``sha256``, the digest of the file with zeros in its place. Raises ExportError
     if the digest does not match.
     """
-    data = _read(Path(path), MOST_GRAPH)
+    data = _read(Path(path), MAX_GRAPH)
     digest = _digest_of(data)
     whole = data.replace(digest, UNSIGNED.encode())
     if data.count(digest) != 1 or hashlib.sha256(whole).hexdigest().encode() != digest:

@@ -14,10 +14,10 @@ from corral.envs.core import Array
 from corral.envs.dfaas_v0.routes import ROUTES
 from corral.envs.masks import greedy
 from corral.loads.export.core import NodeDecider
-from corral.loads.export.inputs import MOST, MOST_COUNTS
+from corral.loads.export.inputs import MAX_COUNTS, MOST
 from corral.loads.export.manifest import (
-    MOST_TEXT,
-    MOST_WEIGHTS,
+    MAX_TEXT,
+    MAX_WEIGHTS,
     ExportError,
     decode_arrays,
     decode_json,
@@ -28,7 +28,7 @@ __all__ = ["ABOUT", "POLICY", "WEIGHTS", "Decider", "NetworkActor", "check_about
 
 POLICY, ABOUT, WEIGHTS = "policy.py", "about.json", "weights.npz"
 
-MOST_NODES, MOST_LEVELS, MOST_DELAY = 2_000, 10_000, 10_000
+MAX_NODES, MAX_LEVELS, MAX_DELAY = 2_000, 10_000, 10_000
 LARGEST_STATE = 1.001
 """Bound of a GRU's hidden state, -1 to 1, with room for rounding."""
 
@@ -41,7 +41,7 @@ class Decider(NodeDecider):
 
     def __init__(self, folder: str | Path | None = None) -> None:
         place = Path(__file__).parent if folder is None else Path(folder)
-        sizes = {POLICY: MOST_TEXT, ABOUT: MOST_TEXT, WEIGHTS: MOST_WEIGHTS}
+        sizes = {POLICY: MAX_TEXT, ABOUT: MAX_TEXT, WEIGHTS: MAX_WEIGHTS}
         files = read_export(place, sizes)
         about = decode_json(str(place / ABOUT), files[ABOUT])
         try:
@@ -74,21 +74,21 @@ class Decider(NodeDecider):
 def check_about(about: Mapping[str, Any]) -> None:
     """Raise ValueError, TypeError or LookupError if values are out of bounds."""
     nodes, n = about["nodes"], len(about["nodes"])
-    if not 1 <= n <= MOST_NODES or len({*nodes}) != n or {*map(type, nodes)} != {str}:
-        raise ValueError(f"nodes: must be 1 to {MOST_NODES:,} names")
+    if not 1 <= n <= MAX_NODES or len({*nodes}) != n or {*map(type, nodes)} != {str}:
+        raise ValueError(f"nodes: must be 1 to {MAX_NODES:,} names")
     rows = [set(map(type, row)) | {*row} for row in about["links"] if len(row) == n]
     if len(rows) != n or not set().union(*rows) <= {int, 0, 1}:
         raise ValueError(f"links: must be {n} rows of {n} numbers, 0 or 1")
-    most = {"queue": MOST, "report_delay": MOST_DELAY, "max_level": MOST_LEVELS}
+    most = {"queue": MOST, "report_delay": MAX_DELAY, "max_level": MAX_LEVELS}
     counts = {key: about[key] for key in most}
-    counts["last_counts"], most["last_counts"] = about["last_counts"], MOST_COUNTS
+    counts["last_counts"], most["last_counts"] = about["last_counts"], MAX_COUNTS
     for key in ("caps", "link_limit"):
         if about[key] is not None:
             counts[key], most[key] = about[key], MOST
     for key, value in counts.items():
         if type(value) is not int or not (key == "max_level") <= value <= most[key]:
             raise ValueError(f"{key}={value!r:.40}: must be a whole number up to {most[key]:,}")
-    if about["report_delay"] * n > MOST_NODES * 1_000:
+    if about["report_delay"] * n > MAX_NODES * 1_000:
         raise ValueError("report_delay: too many reports to store")
     for key in ("load_scale", "capacity_scale"):
         _check_number(key, about[key])
@@ -96,8 +96,8 @@ def check_about(about: Mapping[str, Any]) -> None:
             raise ValueError(f"{key} is not above 0")
     levels = about["requests"]
     if levels is not None:
-        if not 2 <= len(levels) <= MOST_LEVELS + 1 or {*map(type, levels)} != {int}:
-            raise ValueError(f"requests: must be up to {MOST_LEVELS:,} whole numbers")
+        if not 2 <= len(levels) <= MAX_LEVELS + 1 or {*map(type, levels)} != {int}:
+            raise ValueError(f"requests: must be up to {MAX_LEVELS:,} whole numbers")
         if levels[0] != 0 or levels[-1] > MOST or (np.diff(levels) <= 0).any():
             raise ValueError("requests: must be increasing numbers from 0")
     elif "rule" not in about:
@@ -134,7 +134,7 @@ def shapes_of(networks: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, ...
     """Return the shapes of the weights of ``networks``, by name. Raises ValueError, TypeError,
     LookupError."""
     shapes: dict[str, tuple[int, ...]] = {}
-    if type(networks) is not list or len(networks) > MOST_NODES:
+    if type(networks) is not list or len(networks) > MAX_NODES:
         raise ValueError("networks: must be a list")
     for i, network in enumerate(networks):
         sizes = [len(network["nodes"]), network["inputs"], network["actions"], *network["units"]]
@@ -158,8 +158,8 @@ def shapes_of(networks: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, ...
             f"{i}.head": (width, network["actions"]),
             f"{i}.head_bias": (network["actions"],),
         }
-    if 4 * sum(map(math.prod, shapes.values())) > MOST_WEIGHTS:
-        raise ValueError(f"the networks have more than {MOST_WEIGHTS:,} bytes")
+    if 4 * sum(map(math.prod, shapes.values())) > MAX_WEIGHTS:
+        raise ValueError(f"the networks have more than {MAX_WEIGHTS:,} bytes")
     return shapes
 
 

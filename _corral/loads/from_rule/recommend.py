@@ -34,7 +34,7 @@ from corral.trainers.runs.run import Run, load_run
 __all__ = ["RECOMMENDATION", "Recommendation", "recommend", "recommendation_of"]
 
 RECOMMENDATION = "recommendation.json"
-MOST_BYTES = 2**20
+MAX_BYTES = 2**20
 LATER_LEVEL = 0.9
 """Confidence level for the later half: with the other test, one-sided 5 % is strict enough."""
 
@@ -147,7 +147,7 @@ def recommendation_of(run: Run) -> Recommendation | None:
         fields = read_fields(
             path,
             Recommendation,
-            most=MOST_BYTES,
+            most=MAX_BYTES,
             error=RunError,
             folder=run.folder,
             without=("folder",),

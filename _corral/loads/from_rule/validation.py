@@ -23,7 +23,7 @@ from corral.trainers.runs.run import Run
 __all__ = ["HISTORY", "History", "Validated", "cost_of"]
 
 HISTORY = "validation.json"
-MOST_BYTES = 2**26
+MAX_BYTES = 2**26
 
 
 @dataclass
@@ -40,7 +40,7 @@ class History:
         """Return the history of a run. Raises RunError if the file is damaged."""
         path = folder / HISTORY
         try:
-            fields = read_fields(path, cls, most=MOST_BYTES, error=RunError, folder=folder)
+            fields = read_fields(path, cls, most=MAX_BYTES, error=RunError, folder=folder)
         except FileNotFoundError:
             raise RunError(f"{path} is missing") from None
         history = cls(**fields)

@@ -17,7 +17,7 @@ ADVICE = "advice.json"
 TEAM = "team"
 """Folder of the team inside the advice folder; a folder named in the file is never opened."""
 FORMAT = 1
-MOST_BYTES = 2**26
+MAX_BYTES = 2**26
 
 
 class Settings(TypedDict, total=False):
@@ -91,7 +91,7 @@ def advised(folder: Path) -> Advised:
         kept = read_fields(
             path,
             Kept,
-            most=MOST_BYTES,
+            most=MAX_BYTES,
             error=RunError,
             folder=folder,
             others=True,

@@ -26,7 +26,7 @@ from corral.loads.serve.door import Door, send_answer
 from corral.loads.serve.guard import Numbers
 from corral.loads.serve.limits import Limits, refusal
 from corral.loads.serve.memory import MemoryTextError
-from corral.loads.serve.messages import MOST_BYTES, MOST_FAULTS, SMALL, BadRequest, Form, refused
+from corral.loads.serve.messages import MAX_BYTES, MAX_FAULTS, SMALL, BadRequest, Form, refused
 from corral.loads.serve.metrics import Metrics
 from corral.loads.serve.service import Service
 
@@ -37,7 +37,7 @@ Headers = Iterable[tuple[bytes, bytes]]
 JSON = "application/json"
 KEPT = 900
 """Seconds that an idle connection stays open: a gateway sends one request per step."""
-MOST_REST = 1.0
+MAX_REST = 1.0
 """Maximum pause after a large request, in seconds."""
 PLAIN = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -156,8 +156,8 @@ class Deciding:
 
     def _require_size(self, body: bytes) -> None:
         """Raise Refused if the body is too large, or no more large bodies fit into memory."""
-        if len(body) > MOST_BYTES:
-            raise Refused(413, "body_bytes", f"the body has more than {MOST_BYTES:,} bytes")
+        if len(body) > MAX_BYTES:
+            raise Refused(413, "body_bytes", f"the body has more than {MAX_BYTES:,} bytes")
         self._require_room()
 
     async def _in_turn(self, body: bytes, receive: Receive) -> tuple[int, bytes] | None:
@@ -187,7 +187,7 @@ class Deciding:
             return self.answer(body)
         finally:
             end = time.monotonic()
-            self.rests_until = end + min(2 * (end - begin), MOST_REST)
+            self.rests_until = end + min(2 * (end - begin), MAX_REST)
 
     def _require_room(self) -> None:
         """Raise Refused if no more large requests can be held."""
@@ -227,7 +227,7 @@ class Deciding:
         names = self.service.names
         if names is None or nodes.keys() <= names:
             return
-        unknown = [name for name in nodes if name not in names][:MOST_FAULTS]
+        unknown = [name for name in nodes if name not in names][:MAX_FAULTS]
         served_names, more = self.service.nodes[:8], len(self.service.nodes) - 8
         message = f"unknown node: the run has {', '.join(served_names)}"
         message += f" and {more} more" * (more > 0)

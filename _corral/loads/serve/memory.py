@@ -73,7 +73,7 @@ class Remembering:
         except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError):
             raise MemoryTextError(UNREAD) from None
         fresh = _parts([self._fresh.reports, self._fresh.hidden])
-        if type(t) is not int or not 0 <= t <= MOST_STEPS or len(parts) != len(fresh):
+        if type(t) is not int or not 0 <= t <= MAX_STEPS or len(parts) != len(fresh):
             raise MemoryTextError(UNREAD)
         for part, fresh_part in zip(parts, fresh, strict=True):
             if (
@@ -107,7 +107,7 @@ class Remembering:
         return base64.b64encode(json.dumps(content).encode()).decode()
 
 
-MOST_STEPS = 2**53
+MAX_STEPS = 2**53
 """Maximum step number in a memory: beyond the lifetime of any gateway."""
 
 UNREAD = "unknown state: send back state from the previous response, unchanged"

@@ -36,21 +36,21 @@ from pydantic_core import to_json
 from typing_extensions import TypedDict
 
 from corral.files import strict_json
-from corral.loads.export.inputs import MOST_COUNTS, DecisionError, slot_of, wrong_form
+from corral.loads.export.inputs import MAX_COUNTS, DecisionError, slot_of, wrong_form
 from corral.loads.serve.guard import Answer
 
-__all__ = ["MOST_BYTES", "MOST_FAULTS", "MOST_NODES", "SMALL", "BadRequest", "Form", "refused"]
+__all__ = ["MAX_BYTES", "MAX_FAULTS", "MAX_NODES", "SMALL", "BadRequest", "Form", "refused"]
 
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 """Maximum bytes of a request: a thousand nodes take about 150 kB."""
-MOST_NODES = 1_000
-MOST_ANSWER = 1 << 25
+MAX_NODES = 1_000
+MAX_ANSWER = 1 << 25
 """Maximum bytes of a response: a thousand nodes that all forward to each other take 10 to 25 MB."""
-MOST_FAULTS = 20
+MAX_FAULTS = 20
 """Maximum number of faults in one response."""
 SMALL = 4_096
 """Maximum bytes of a request that is decided at once: a hundred nodes, a few milliseconds."""
-MARKS = {b":": 40 * MOST_NODES, b"{": 4 * MOST_NODES, b"[": 4 * MOST_NODES}
+MARKS = {b":": 40 * MAX_NODES, b"{": 4 * MAX_NODES, b"[": 4 * MAX_NODES}
 """Maximum number of these characters in a request, including those in names. A body of a megabyte
 with many more of them would take a hundred megabytes as Python objects."""
 DEPTH = 4
@@ -61,7 +61,7 @@ TOGETHER = 32
 Count = Annotated[int, Field(strict=True, ge=0, le=1_000_000_000)]
 Counts = Annotated[
     Annotated[Count, Tag("count")]
-    | Annotated[list[Count], Field(max_length=MOST_COUNTS), Tag("counts")],
+    | Annotated[list[Count], Field(max_length=MAX_COUNTS), Tag("counts")],
     Discriminator(lambda given: "counts" if isinstance(given, list) else "count"),
 ]
 """The count of the last step, or of several steps, newest first."""
@@ -109,8 +109,8 @@ class Asked(TypedDict, Generic[Node, Report]):
     """The body of POST /decide."""
 
     __pydantic_config__ = STRICT  # type: ignore[misc]
-    nodes: Annotated[dict[Name, Node], Field(min_length=1, max_length=MOST_NODES)]
-    previous: NotRequired[Annotated[dict[Name, Report], Field(max_length=MOST_NODES)] | None]
+    nodes: Annotated[dict[Name, Node], Field(min_length=1, max_length=MAX_NODES)]
+    previous: NotRequired[Annotated[dict[Name, Report], Field(max_length=MAX_NODES)] | None]
     state: NotRequired[str | None]
 
 
@@ -191,8 +191,8 @@ class Form:
                     adapter.validate_python(part)
                 except ValidationError as error:
                     faults += self._faults(error, key, name)
-                    if len(faults) >= MOST_FAULTS:
-                        raise BadRequest(faults[:MOST_FAULTS]) from None
+                    if len(faults) >= MAX_FAULTS:
+                        raise BadRequest(faults[:MAX_FAULTS]) from None
         if faults:
             raise BadRequest(faults)
         return request
@@ -205,9 +205,9 @@ class Form:
         for first in range(0, len(decision), TOGETHER):  # other threads may run between the parts
             parts.append(to_json(dict(decision[first : first + TOGETHER]))[1:-1])
             size += len(parts[-1])
-            if size > MOST_ANSWER:
+            if size > MAX_ANSWER:
                 raise BadRequest.of(
-                    "nodes", f"the response would take more than {MOST_ANSWER:,} bytes"
+                    "nodes", f"the response would take more than {MAX_ANSWER:,} bytes"
                 )
         rest = {
             "by": answer.by,
@@ -254,7 +254,7 @@ class Form:
         errors = error.errors(include_url=False, include_context=False, include_input=False)
         return [
             self._fault([*path, *error_part["loc"]], error_part)
-            for error_part in errors[:MOST_FAULTS]
+            for error_part in errors[:MAX_FAULTS]
         ]
 
     def _fault(self, path: list[Any], error_part: Any) -> dict[str, str]:
@@ -300,9 +300,9 @@ def _require_few(value: Any, *path: Any) -> None:
     entry could be a fault, and listing them takes long."""
     if not isinstance(value, dict | list) or len(path) == DEPTH:
         return
-    if len(value) > MOST_NODES:
+    if len(value) > MAX_NODES:
         field = ".".join(map(str, path))[:300] or "body"
-        raise BadRequest.of(field, f"{len(value):,} entries: send at most {MOST_NODES:,}")
+        raise BadRequest.of(field, f"{len(value):,} entries: send at most {MAX_NODES:,}")
     for key, part in value.items() if isinstance(value, dict) else enumerate(value):
         _require_few(part, *path, key)
 

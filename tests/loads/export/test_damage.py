@@ -414,14 +414,14 @@ except policy.ExportError:
 @pytest.mark.parametrize("name", ["about", "members", "weights"])
 def test_the_largest_files_take_less_than_a_gigabyte(folder: Path, name: str) -> None:
     if name == "about":
-        data = b"[" + b"[]," * ((manifest.MOST_TEXT - 9) // 3) + b"[]]"
+        data = b"[" + b"[]," * ((manifest.MAX_TEXT - 9) // 3) + b"[]]"
         (folder / "about.json").write_bytes(data)
     elif name == "members":
         record = b"PK\x01\x02" + bytes(42)
-        many = manifest.MOST_WEIGHTS // len(record) - 10
+        many = manifest.MAX_WEIGHTS // len(record) - 10
         (folder / "weights.npz").write_bytes(record * many + b"PK\x05\x06" + bytes(18))
     else:
-        (folder / "weights.npz").write_bytes(bytes(manifest.MOST_WEIGHTS))
+        (folder / "weights.npz").write_bytes(bytes(manifest.MAX_WEIGHTS))
     sealed(folder)
     command = [sys.executable, "-c", MEMORY, str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

@@ -253,7 +253,7 @@ def test_flipped_bytes_are_refused_or_change_nothing(recorded: Path, tmp_path: P
 def test_nothing_is_unpacked_past_a_bound(
     recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(steps_module, "MOST_BYTES", 1000)
+    monkeypatch.setattr(steps_module, "MAX_BYTES", 1000)
     with refused(StepsError, "34,288", "1,000"):
         read_steps(recorded, make_rules("tictactoe_v0"))
 

@@ -258,7 +258,7 @@ def test_steps_and_keep_are_whole_numbers(tmp_path: Path, step: Any) -> None:
         save_checkpoint(tmp_path, 1, content_of(1, 5), keep=0)
 
 
-@pytest.mark.parametrize(("cap", "value"), [("MOST_ARRAY_BYTES", 1000), ("MOST_FILES", 3)])
+@pytest.mark.parametrize(("cap", "value"), [("MAX_ARRAY_BYTES", 1000), ("MAX_FILES", 3)])
 def test_what_is_too_large_to_load_is_not_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap: str, value: int
 ) -> None:

@@ -45,7 +45,7 @@ __all__ = ["Audit", "Audited", "Compared", "Decision", "audit", "sentence"]
 TIMES, ROWS = 8, 12
 """Number of rollout steps that are forked, and of environment copies per step."""
 
-MOST_STEPS = 400_000
+MAX_STEPS = 400_000
 """Approximate env steps of all forks together. Image networks get half."""
 
 SECONDS = 30.0
@@ -58,7 +58,7 @@ def audit(
     times: int = TIMES,
     rows: int = ROWS,
     seed: int = 0,
-    most_steps: int = MOST_STEPS,
+    most_steps: int = MAX_STEPS,
     other_futures: bool = False,
 ) -> Audit:
     """Audit an in-house trainer at its current checkpoint; the trainer learns one update.

@@ -28,7 +28,7 @@ Value = Callable[[Mapping[str, Any], Array], Array]
 CANDIDATES = 6
 """Number of alternative actions that are tried."""
 
-MOST_FORKS, FEWEST_FORKS = 64, 12
+MAX_FORKS, FEWEST_FORKS = 64, 12
 FEWEST_MOMENTS = 24
 WORST = 10
 """Number of decisions that are kept."""
@@ -114,9 +114,9 @@ def plan(
             )
             cost += tried.steps / (2 * len(few.t))
     if not cost:
-        return Budget(longest, MOST_FORKS, 0, until)
+        return Budget(longest, MAX_FORKS, 0, until)
     half = most_steps / 2 / cost  # number of forks of every agent
-    forks = int(np.clip(half / (2 * longest), FEWEST_FORKS, MOST_FORKS))
+    forks = int(np.clip(half / (2 * longest), FEWEST_FORKS, MAX_FORKS))
     moments = int(np.clip(half / (2 * forks), min(FEWEST_MOMENTS, longest), longest))
     decisions = int(half / (forks * (CANDIDATES + 1)))
     return Budget(moments, forks, min(decisions, moments), until)
