@@ -77,15 +77,15 @@ def open_regular(path: Path, *, folder: Path | None = None) -> BufferedReader:
     raise FileError(errno.EINVAL, "is not a regular file", str(path))
 
 
-def read_file(path: Path, most: int, *, folder: Path | None = None) -> bytes:
+def read_file(path: Path, max_bytes: int, *, folder: Path | None = None) -> bytes:
     """Return all bytes of a regular file; see ``open_regular``.
 
-    Also raises FileError for more than ``most`` bytes.
+    Also raises FileError for more than ``max_bytes`` bytes.
     """
     with open_regular(path, folder=folder) as file:
         size = os.fstat(file.fileno()).st_size
-        if size > most:
-            message = f"has {size:,} bytes; the limit is {most:,}"
+        if size > max_bytes:
+            message = f"has {size:,} bytes; the limit is {max_bytes:,}"
             raise FileError(errno.EFBIG, message, str(path))
         data = file.read(size + 1)
     if len(data) != size:
@@ -93,14 +93,14 @@ def read_file(path: Path, most: int, *, folder: Path | None = None) -> bytes:
     return data
 
 
-def read_text(path: Path, most: int, *, folder: Path | None = None) -> str:
+def read_text(path: Path, max_bytes: int, *, folder: Path | None = None) -> str:
     """Return the UTF-8 text of a file; see ``read_file``. Also raises UnicodeDecodeError."""
-    return read_file(path, most, folder=folder).decode("utf-8")
+    return read_file(path, max_bytes, folder=folder).decode("utf-8")
 
 
-def read_json(path: Path, most: int, *, folder: Path | None = None) -> Any:
+def read_json(path: Path, max_bytes: int, *, folder: Path | None = None) -> Any:
     """Return the value of a JSON file; see ``read_file`` and ``strict_json``."""
-    return strict_json(read_text(path, most, folder=folder))
+    return strict_json(read_text(path, max_bytes, folder=folder))
 
 
 def strict_json(text: str) -> Any:

@@ -140,7 +140,7 @@ def chunks(path: Path, *, max_bytes: int = MAX_BYTES, max_line: int = MAX_LINE) 
             pieces = _unpacked(path, file) if packed else iter(lambda: file.read(CHUNK), b"")
             try:
                 for piece in _checked(path, pieces, max_bytes, max_line):
-                    report_progress("reading", min(file.report_progress(), size), size)
+                    report_progress("reading", min(file.tell(), size), size)
                     yield piece
             finally:
                 report_progress("reading", size, size)  # the last report
@@ -183,7 +183,7 @@ def _unpacked(path: Path, file: BufferedReader) -> Iterator[bytes]:
                 raise EOFError
             data = engine.unconsumed_tail
             size += len(piece)
-            if size > FREE_OF_RATIO and size > MAX_RATIO * file.report_progress():
+            if size > FREE_OF_RATIO and size > MAX_RATIO * file.tell():
                 rule = (
                     f"the gzip file unpacks to more than {MAX_RATIO} times its size; "
                     "if this is intended, unpack it first"

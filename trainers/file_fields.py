@@ -4,7 +4,7 @@
         rule: str
         costs: dict[str, list[float]]
 
-    kept = read_fields(folder / "kept.json", Kept, most=2**20, error=RunError)
+    kept = read_fields(folder / "kept.json", Kept, max_bytes=2**20, error=RunError)
 
 Every value must have the type annotated in a TypedDict or a dataclass, at any depth. Keys without
 an annotation are rejected. So every new key needs a type, and an edited file results in one plain
@@ -37,7 +37,7 @@ def read_fields(
     path: Path,
     kind: Any,
     *,
-    most: int,
+    max_bytes: int,
     error: type[CorralError],
     folder: Path | None = None,
     without: Collection[str] = (),
@@ -47,7 +47,7 @@ def read_fields(
     """Return the fields of the JSON object in ``path``, with the types annotated in ``kind``.
 
     Args:
-        most: maximum size of the file in bytes.
+        max_bytes: maximum size of the file in bytes.
         error: class of the errors, which name the file and the key.
         folder: the run's folder; the path below it may not contain a link.
         without: fields of ``kind`` that the file does not contain.
@@ -57,7 +57,7 @@ def read_fields(
     Raises ``error``, and FileNotFoundError for a missing file.
     """
     try:
-        values = read_json(path, most, folder=folder)
+        values = read_json(path, max_bytes, folder=folder)
     except FileNotFoundError:
         raise
     except (OSError, ValueError) as fault:

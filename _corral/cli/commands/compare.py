@@ -244,7 +244,7 @@ def _require_same_study(folder: Path, study: dict[str, Any]) -> None:
     file = folder / STUDY
     if folder.is_dir() and any(map(is_run, folder.iterdir())):
         try:
-            existing = read_fields(file, Study, most=2**20, error=StudyError, folder=folder)
+            existing = read_fields(file, Study, max_bytes=2**20, error=StudyError, folder=folder)
         except FileNotFoundError:
             existing = study
         except StudyError as error:

@@ -118,7 +118,7 @@ class Plan:
         path = folder / STUDY
         try:
             stored_plan = read_fields(
-                path, StudyFile, most=MAX_BYTES, error=StudyError, folder=folder, format=FORMAT
+                path, StudyFile, max_bytes=MAX_BYTES, error=StudyError, folder=folder, format=FORMAT
             )
         except FileNotFoundError:
             return None

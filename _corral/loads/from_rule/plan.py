@@ -83,7 +83,7 @@ def write_plan(plan: Plan, folder: Path) -> None:
 def read_plan(path: Path) -> Plan:
     """Return the plan in a file, with the present folder of its run. Raises RunError."""
     try:
-        plan: Any = read_fields(path, Plan, most=MAX_BYTES, error=RunError, folder=path.parent)
+        plan: Any = read_fields(path, Plan, max_bytes=MAX_BYTES, error=RunError, folder=path.parent)
     except FileNotFoundError:
         raise RunError(f"{path} is missing") from None
     plan["out"] = str(path.parent).removesuffix(CLONE)

@@ -147,7 +147,7 @@ def recommendation_of(run: Run) -> Recommendation | None:
         fields = read_fields(
             path,
             Recommendation,
-            most=MAX_BYTES,
+            max_bytes=MAX_BYTES,
             error=RunError,
             folder=run.folder,
             without=("folder",),

@@ -40,7 +40,7 @@ class History:
         """Return the history of a run. Raises RunError if the file is damaged."""
         path = folder / HISTORY
         try:
-            fields = read_fields(path, cls, most=MAX_BYTES, error=RunError, folder=folder)
+            fields = read_fields(path, cls, max_bytes=MAX_BYTES, error=RunError, folder=folder)
         except FileNotFoundError:
             raise RunError(f"{path} is missing") from None
         history = cls(**fields)

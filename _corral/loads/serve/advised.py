@@ -91,7 +91,7 @@ def advised(folder: Path) -> Advised:
         kept = read_fields(
             path,
             Kept,
-            most=MAX_BYTES,
+            max_bytes=MAX_BYTES,
             error=RunError,
             folder=folder,
             others=True,
