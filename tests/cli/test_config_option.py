@@ -108,7 +108,7 @@ MISTAKES = [
     ([], "entropy = 1", "run.toml: [settings] no setting named 'entropy'"),
     ([], "clip_range = -1", "run.toml: clip_range = -1: "),
     ([], 'clip_range = "x"', "run.toml: clip_range = 'x': "),
-    ([], "clip_range = \n", "run.toml is no TOML: Invalid value (at line 15, column 14)"),
+    ([], "clip_range = \n", "run.toml is not valid TOML: Invalid value (at line 15, column 14)"),
     (["arena_v0"], "", "run.toml: [env_kwargs] no key named 'queue'"),
     (["--trainer", "sb3_ppo"], "huber_delta = 1.0", "trainer sb3_ppo has no huber_delta"),
     (["--horizon", "0"], "", "--horizon 0: give a whole number"),

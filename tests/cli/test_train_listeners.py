@@ -119,9 +119,9 @@ class Wants(corral.Callback):
         ("--callback", "Typo", "has on_updates, which is never called; did you mean 'on_update'?"),
         ("--callback", "OfRllib", "has on_train_result, which is never called"),
         ("--callback", "Wants", "missing 1 required positional argument: 'limit'"),
-        ("--callback", "NoWrite", "NoWrite is no class of corral.Callback"),
+        ("--callback", "NoWrite", "NoWrite is not a corral.Callback class"),
         ("--callback", "Nope", "callback: no object in"),
-        ("--sink", "NoWrite", "has no write"),
+        ("--sink", "NoWrite", "lacks write"),
     ],
 )
 def test_wrong_methods_are_told_in_a_line(

@@ -103,7 +103,7 @@ def late(shown: Any, states: Any) -> Any:
     playing = SimpleNamespace(repeats=[])
     found = SimpleNamespace(obs=[(shown, shown)], agents=("a",), playing=playing, policy="a")
     said = SimpleNamespace(states=[states], begins=[begins], twins=None)
-    return late_obs(found, SimpleNamespace(said=said, policies={"a": found}))  # type: ignore[arg-type]
+    return late_obs(found, SimpleNamespace(env=said, policies={"a": found}))  # type: ignore[arg-type]
 
 
 def test_what_stood_in_the_state_before_is_late() -> None:
