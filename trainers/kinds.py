@@ -130,9 +130,8 @@ class _Played:
     """Statistics of the random episodes; the final ``last`` steps of an episode are its end."""
 
     last: int  # in turn-based games each agent may get its final reward in a separate step
-    rewarded: list[bool] = field(
-        default_factory=list
-    )  # step -> any agent got a reward, this episode
+    # step -> any agent got a reward, this episode
+    rewarded: list[bool] = field(default_factory=list)
     early: bool = False  # any agent got a reward before the end of an episode
     paid_steps: int = 0
     steps: int = 0

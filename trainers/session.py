@@ -135,9 +135,8 @@ class Session:
             self._report_rollouts()
             stack.push(self._close)
             if self._new and self.config.init is not None:
-                assert isinstance(
-                    self.learner, StepwiseTrainer
-                )  # other trainers were rejected earlier
+                # other trainers were rejected earlier
+                assert isinstance(self.learner, StepwiseTrainer)
                 self.learner.begin()
                 self.save()  # the initial weights are stored only here; resuming needs them
             self.listeners.begin(self)
@@ -330,9 +329,8 @@ class Session:
         self._snapshot = None
         if seconds > SLOW_S and self._saved != self.env_steps:
             snapshot = self.env_steps, self._content(), self.statistics.save()
-            self._snapshot = copy.deepcopy(
-                snapshot
-            )  # training changes the original arrays in place
+            # training changes the original arrays in place
+            self._snapshot = copy.deepcopy(snapshot)
         self._after = time.perf_counter() - after
         return row
 

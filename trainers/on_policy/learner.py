@@ -329,9 +329,8 @@ class Sequences:
         self.continues = keys < columns  # bool [S] started before the rollout
         self.lengths = np.bincount(self.sequence, minlength=len(keys))
         self._starts = np.concatenate([[0], self.lengths.cumsum()[:-1]]).astype(np.int64)
-        self._order = np.argsort(
-            self.sequence, kind="stable"
-        )  # decision numbers, sorted by sequence
+        # decision numbers, sorted by sequence
+        self._order = np.argsort(self.sequence, kind="stable")
 
     def __len__(self) -> int:
         return len(self.lengths)

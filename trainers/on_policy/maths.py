@@ -71,9 +71,8 @@ def gae(
             "expected [T, C] and [C]"
         )
     advantage = np.zeros(reward.shape, dtype=np.float32)
-    pending = np.zeros(
-        bootstrap_value.shape
-    )  # rewards after the next decision found in this backward pass
+    # rewards that this backward pass has not yet assigned to a decision
+    pending = np.zeros(bootstrap_value.shape)
     next_value = bootstrap_value.astype(np.float64)
     next_advantage = np.zeros(bootstrap_value.shape)
     for t in range(len(reward) - 1, -1, -1):

@@ -49,9 +49,8 @@ def save(trainer: Any) -> Content:
     arrays = {"generators": {"chance": trainer.action_rng.get_state().numpy().copy()}}
     for name, learner in trainer.learners.items():
         arrays |= policy_arrays(name, learner)
-    snapshot = (
-        None if trainer.snapshot is None else dict(trainer.snapshot)
-    )  # loaded, but training has not started
+    # loaded, but training has not started
+    snapshot = None if trainer.snapshot is None else dict(trainer.snapshot)
     if trainer.batch is not None and trainer.resumes_exactly and trainer.obs is not None:
         snapshot = dict(trainer.batch.snapshot())
     if snapshot is not None:

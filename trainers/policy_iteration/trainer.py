@@ -222,9 +222,8 @@ class PolicyIteration(OnPolicyTrainer):
                 shape = *buffer.log_prob.shape, settings.candidates
                 buffer.extras[TRIED] = np.zeros(shape, dtype=np.int64)
                 buffer.extras[GAIN] = np.zeros(shape, dtype=np.float32)
-            buffer.extras[TRIED][t] = buffer.action[t][
-                ..., None
-            ]  # default for agents without a choice
+            # default for agents without a choice
+            buffer.extras[TRIED][t] = buffer.action[t][..., None]
             buffer.extras[GAIN][t] = 0
             for j, agent in enumerate(buffer.group.index.tolist()):
                 mask = buffer.mask[t][:, j]

@@ -96,16 +96,14 @@ class EnvConfig:
                 attribute.require_name()
                 loaded[argument] = attribute
             elif isinstance(attribute, Trace):
-                loaded[argument] = data.load_trace(
-                    value
-                )  # not ``attribute``: the rules may have modified it
+                # not ``attribute``: the rules may have modified it
+                loaded[argument] = data.load_trace(value)
             elif isinstance(attribute, np.ndarray) and value is not None:
                 loaded[argument] = attribute
         if split is None:
             return cls(name, complete | loaded)
-        divided = (
-            complete | loaded | split.train
-        )  # the split also has the arguments that follow from its rows
+        # the split also has the arguments that follow from its rows
+        divided = complete | loaded | split.train
         return cls(name, divided, split.held_out, validation=split.validation)
 
     @classmethod

@@ -104,9 +104,8 @@ class RunConfig:
     settings_of: dict[str, dict[str, Any]] = field(default_factory=dict)  # policy -> settings
     defaults: dict[str, Any] = field(default_factory=dict)  # kind of game, and its presets
     init: dict[str, Any] | None = None  # run with the initial weights, and its digest
-    seen: list[list[Any]] = field(
-        default_factory=list
-    )  # data rows seen by runs that this one is based on
+    # data rows seen by runs that this one is based on
+    seen: list[list[Any]] = field(default_factory=list)
     self_play: dict[str, Any] | None = None  # a pool of snapshots, see ``corral.Pool``
     trainer_source: dict[str, str | None] | None = None  # for a custom trainer
     own_trainer: type[Trainer] | None = (
@@ -397,9 +396,8 @@ def _flat(values: Mapping[str, Any], before: str = "") -> dict[str, str]:
         if isinstance(value, dict) and value:
             flat |= _flat(value, f"{before}{key}.")
         else:
-            flat[before + key] = json.dumps(
-                value
-            )  # text, because 1, 1.0 and true are equal in Python
+            # text, because 1, 1.0 and true are equal in Python
+            flat[before + key] = json.dumps(value)
     return flat
 
 

@@ -19,7 +19,7 @@ from torch import nn
 
 from corral.envs.registry import REGISTERED, make_rules
 from corral.errors import CheckpointError, ModelError
-from corral.trainers.arguments import alike
+from corral.trainers.arguments import have_equal_spaces
 from corral.trainers.on_policy.algorithms import adam
 from corral.trainers.on_policy.trainer import IPPO, MAPPO, trainer_of
 from corral.trainers.runs.checkpoint import Content
@@ -303,7 +303,7 @@ HEALTHY = [name for name in REGISTERED if name not in ("probe_p16_v0", "probe_p1
 def test_no_layer_of_corrals_own_is_idle_in_any_environment(env: str) -> None:
     """They are not looked at while they train: small ones may rightly fall silent."""
     rules = make_rules(env)
-    policies = None if alike(rules, rules.agents) else separate(rules)
+    policies = None if have_equal_spaces(rules, rules.agents) else separate(rules)
     trainer = make(rules, IPPO, policies=policies, net_arch=(32, 32), num_envs=16)
     alive: set[str] = set()
     step = trainer.update_minibatch
