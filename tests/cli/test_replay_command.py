@@ -31,7 +31,7 @@ def test_envs_lists_and_explains() -> None:
     assert max(map(len, manual.splitlines())) <= 80
     for name, parameter in inspect.signature(DfaasRules).parameters.items():
         rows = manual.partition("argument  ")[2].splitlines()
-        row = next(line for line in rows if line.split()[:1] == [name])
+        row = next(line for line in rows if line.startswith(f"  {name} "))
         assert repr(parameter.default) in row
         assert len(row.split()) > 3  # its meaning is not left out
     shown(run("envs", "dfaas_v1", code=2), "'dfaas_v1'", "'dfaas_v0'")
@@ -92,7 +92,7 @@ def test_replay_takes_the_settings_of_the_environment(tmp_path: Path) -> None:
         (["replay", "edge3", "--queue", "-1"], "--queue -1: give a whole number, 0 or more"),
         (["replay", "edge3", "--rows", "5"], "LOW:HIGH"),
         (["replay", "edge3", "--rows", "5:9000"], "--rows (5, 9000): give (low, high)"),
-        (["replay", "edge3", "--capacity", "12.5"], "give a whole number"),
+        (["replay", "edge3", "--capacity", "12.5"], "12.5"),
         (["replay", "edge3", "--rows", "0:9", "--split", "0.5"], "not both"),
         (["replay", "edge3", "--split", "1.5"], "below 1"),
         (["replay", "edge3", "--capacity", "lots"], "1.25x"),

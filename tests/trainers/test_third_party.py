@@ -302,7 +302,7 @@ def test_a_zero_sum_game_of_others_is_recognised_and_judged_seat_by_seat(tmp_pat
             by_hand = pot / 2 + (1 + pot / 2) * (score.won - score.lost)
             assert score.return_seat == pytest.approx(by_hand)
         said = scores.details["judged"]
-        assert said.startswith(f"The rewards of both agents sum to {pot:g} in all 270 episodes")
+        shown(said, f"{pot:g}", 270)
         kept = json.loads((run.folder / "results.json").read_text())
         assert kept["judged"] == said
 

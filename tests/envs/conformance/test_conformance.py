@@ -195,7 +195,7 @@ def test_every_seed_alike_is_a_note_and_a_finding_where_chance_was_stated() -> N
     assert check_env(OneEpisode, stochastic=False, processes=False).notes == ()
     [finding] = check_env(faulty_envs.Walk, stochastic=False, processes=False).findings
     assert finding.check == "other-seeds"
-    shown(finding.expected, "deterministic")
+    shown(finding.seen, "deterministic")
 
 
 class Many(faulty_envs.OtherDtype, faulty_envs.NanReward, faulty_envs.InfoGrows):

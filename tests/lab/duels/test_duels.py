@@ -275,7 +275,7 @@ BAD: list[tuple[tuple[Any, ...], dict[str, Any], type[Exception], str]] = [
         UnknownNameError,
         "no agent of tictactoe_v0 named 'player_x'",
     ),
-    (({"mine": 5}, "random"), {}, ValueError, "player_1: 5 is no policy"),
+    (({"mine": 5}, "random"), {}, ValueError, "player_1: 5 is"),
     (("chase", "chase/x"), {"env": "arena_v0"}, UnknownNameError, "no player of arena_v0 named"),
     (("chase", "still"), {"env": "arena_v0"}, ValueError, "no policy plays agent_1"),
 ]

@@ -266,7 +266,7 @@ NEAR = {name: frozenset(NAMES) - {name} for name in NAMES}
         ({**GOOD, "keep": -1}, "keep=-1"),
         ({**GOOD, "keep": 1.0}, r"keep=1\.0"),
         ({**GOOD, "keep": True}, "keep=True"),
-        ({**GOOD, "share": 0.5}, "give one of them"),
+        ({**GOOD, "share": 0.5}, "share=0.5"),
         ({**GOOD, "keep": None, "share": float("nan")}, "share=nan"),
         ({**GOOD, "keep": None, "share": 2}, "share=2"),
         ({**GOOD, "most": -1}, "most=-1"),

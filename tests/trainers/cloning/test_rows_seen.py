@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.messages import refused
+from support.messages import refused, shown
 
 pytest.importorskip("torch", reason="needs the extra mappo")
 
@@ -109,11 +109,8 @@ def test_what_a_teacher_has_seen_is_kept_with_its_clone(first: Run, tmp_path: Pa
 def test_who_replays_such_rows_is_told(first: Run, tmp_path: Path) -> None:
     late = {"env_kwargs": {"rows": (3_000, 3_800)}, "held_out": (3_900, 4_032)}
     clone, trace = cloned(tmp_path / "clone", first, **late), load_trace("edge3")
-    said = "clone learned from what had seen rows 0:2736 of this load: it has seen some of these."
-    assert told("clone", clone, trace, (0, 288)) == said
-    assert told("first", first, trace, (0, 288)) == said.replace(
-        "clone learned from what had seen", "first was trained on"
-    )
+    shown(told("clone", clone, trace, (0, 288)), "clone", "0:2736")
+    shown(told("first", first, trace, (0, 288)), "first", "0:2736")
     assert told("clone", clone, trace, (3_900, 4_032)) is None
     assert told("clone", clone, load_trace("edge8"), (0, 288)) is None
 

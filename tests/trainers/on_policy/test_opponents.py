@@ -425,7 +425,7 @@ def test_the_command_trains_against_an_opponent_and_judges_the_learner(tmp_path:
     ("words", "message"),
     [
         (("--opponent", "player_1"), "--opponent player_1: give agent=player"),
-        (("--opponent", "player_1=random,player_1=beat-last"), "player_1 has random already"),
+        (("--opponent", "player_1=random,player_1=beat-last"), "player_1=beat-last"),
         (("--opponent", "player_1=best"), "no reference player of rps_v0's player_1 named 'best'"),
     ],
 )
