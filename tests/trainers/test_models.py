@@ -236,7 +236,7 @@ def test_the_command_takes_it_and_says_how_to_go_on(file: Path, tmp_path: Path) 
     watched = within("watch", folder, "--ansi", "--steps", "2", "--model", text)
     shown(watched.splitlines()[-1], "arena_v0", "mappo", 2)
     said = within("train", "arena_v0", "--model", text, "--net-arch", "8,8", code=None)
-    shown(said, "--net-arch", "(8, 8)")
+    shown(said, "--net-arch", "8,8")
 
 
 def test_a_replay_takes_it(file: Path, tmp_path: Path) -> None:
