@@ -209,9 +209,7 @@ def test_a_trace_beyond_a_teams_scales_names_the_team() -> None:
 @pytest.mark.parametrize("wrap", [dict, Player])
 def test_a_team_of_another_size_is_named_with_the_trace(wrap: Any) -> None:
     team = wrap({f"node_{i}": Fixed(0) for i in range(5)})
-    with refused(
-        ValueError, "policy mine, trace trace", "5 agents", "3 (node_0, node_1, node_2)"
-    ):
+    with refused(ValueError, "policy mine, trace trace", "5 agents", "3 (node_0, node_1, node_2)"):
         replay(random_trace(), {"mine": team})
 
 

@@ -48,17 +48,50 @@ PHRASES = (
 )
 """Stable-Baselines3 stays below every limit."""
 
+VAGUE = frozenset(
+    [
+        "found",
+        "each",
+        "own",
+        "given",
+        "said",
+        "told",
+        "known",
+        "asked",
+        "what",
+        "most",
+        "here",
+        "others",
+        "theirs",
+        "mine",
+        "left",
+        "there",
+        "such",
+        "alike",
+        "anew",
+        "whose",
+        "whom",
+        "none",
+        "nobody",
+    ]
+)
+"""Words that make a name vague: ``found`` in place of ``matches``."""
+
 Texts = list[tuple[str, int, str]]
 """File, line and text of each string or line of Markdown."""
 
 
+def tracked(*patterns: str) -> list[str]:
+    """Return the files that git tracks."""
+    command = ["git", "ls-files", *patterns]
+    files = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return files.stdout.split()
+
+
 def texts_by_part() -> Mapping[str, Texts]:
     """Return the texts of the tracked files: "source", "docs" and "changelog"."""
-    names = subprocess.run(
-        ["git", "ls-files", "*.py", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
     parts: dict[str, Texts] = {"source": [], "docs": [], "changelog": []}
-    for name in names.stdout.split():
+    for name in tracked("*.py", "*.md"):
         if name == "CHANGELOG.md":
             parts["changelog"] += markdown(name)
         elif name.endswith(".md") and "/results/" not in name:
@@ -84,6 +117,28 @@ def markdown(name: str) -> Iterator[tuple[str, int, str]]:
             code = not code
         elif not code:
             yield name, number, re.sub(r"`[^`]*`", " ", line)
+
+
+def vague_names() -> list[str]:
+    """Return the names with a word of VAGUE that the package binds: file, line and name."""
+    result = []
+    for name in tracked("*.py"):
+        if name.split("/")[0] in PACKAGE:
+            for node in ast.walk(ast.parse((ROOT / name).read_text(encoding="utf-8"))):
+                bound = bound_name(node)
+                if VAGUE & set(bound.strip("_").lower().split("_")):
+                    result.append(f"{name}:{getattr(node, 'lineno', 0)}: {bound}")
+    return result
+
+
+def bound_name(node: ast.AST) -> str:
+    """Return the name that a node binds, or ""."""
+    match node:
+        case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+            return name
+        case ast.arg(arg=name) | ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            return name
+    return ""
 
 
 def words(texts: Texts) -> int:
@@ -119,6 +174,7 @@ def main() -> None:
         for phrase in PHRASES:
             print(f"  {phrase.name}: {rate(phrase, texts):.1f} in 10,000, limit {phrase.limit:g}")
         print(*worst(texts), sep="\n")
+    print(f"vague names: {len(vague_names())}")
 
 
 if __name__ == "__main__":
