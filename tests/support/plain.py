@@ -49,7 +49,7 @@ PHRASES = (
 """Stable-Baselines3 stays below every limit."""
 
 VAGUE = frozenset(
-    [
+    (
         "found",
         "each",
         "own",
@@ -73,7 +73,7 @@ VAGUE = frozenset(
         "whom",
         "none",
         "nobody",
-    ]
+    )
 )
 """Words that make a name vague: ``found`` in place of ``matches``."""
 
