@@ -105,6 +105,10 @@ def _bonus(p: Probe) -> Array:
     return np.asarray(p["gamma"] * following - p["potentials"][:-1])
 
 
+def _end_unshaped(p: Probe) -> Array:
+    return np.append((p["rewards"] + _bonus(p))[:-1], p["rewards"][-1])
+
+
 reward_shaping = exercise(
     12,
     _shaped_episodes,
@@ -115,8 +119,20 @@ reward_shaping = exercise(
             lambda p: p["rewards"] + p["gamma"] * p["potentials"][1:],
             lambda p: p["rewards"] + p["potentials"][:-1],
         ),
-        "without-gamma": lambda p: p["rewards"] + _bonus(p | {"gamma": 1.0}),
+        "without-gamma": (
+            lambda p: p["rewards"] + _bonus(p | {"gamma": 1.0}),
+            lambda p: p["rewards"] + _bonus(p | {"gamma": 1.0, "terminated": False}),
+        ),
         "reversed": lambda p: p["rewards"] - _bonus(p),
         "potential-after-termination": lambda p: p["rewards"] + _bonus(p | {"terminated": False}),
+        "rewards-not-added": (_bonus, lambda p: _bonus(p | {"terminated": False})),
+        "truncation-as-termination": lambda p: p["rewards"] + _bonus(p | {"terminated": True}),
+        "every-step-terminated": lambda p: (
+            p["rewards"] - p["potentials"][:-1] if p["terminated"] else p["rewards"] + _bonus(p)
+        ),
+        "last-step-not-shaped": (
+            lambda p: _end_unshaped(p) if p["terminated"] else p["rewards"] + _bonus(p),
+            _end_unshaped,
+        ),
     },
 )

@@ -176,6 +176,10 @@ paired_comparison = exercise(
             _paired(p)[0],
             (p["mine"] - p["theirs"]).std() / math.sqrt(len(p["mine"])),
         ),
+        "sign": lambda p: _paired({"mine": p["theirs"], "theirs": p["mine"]}),
+        "absolute-differences": lambda p: _paired(
+            {"mine": abs(p["mine"] - p["theirs"]), "theirs": 0 * p["theirs"]}
+        ),
         "best-seed": (
             lambda p: (p["mine"].max() - p["theirs"].max(), _paired(p)[1]),
             lambda p: ((p["mine"] - p["theirs"]).max(), _paired(p)[1]),

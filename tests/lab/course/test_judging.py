@@ -187,8 +187,6 @@ def test_numbers_that_are_not_finite_are_wrong(write: Write) -> None:
 
 
 def test_two_mistakes_at_once_are_both_named() -> None:
-    pytest.importorskip("torch", reason="needs the extra mappo")
-
     def answer(  # type: ignore[no-untyped-def]
         rewards, terminated, truncated, values, final_values, gamma
     ):
@@ -225,6 +223,7 @@ def test_wrong_numbers_and_files_are_refused(tmp_path: Path) -> None:
 
 def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    with refused(MissingExtraError, "mappo", "4"):
-        judge(4, lambda: None)
+    with refused(MissingExtraError, "mappo", "8"):
+        judge(8, lambda: None)
+    assert judge(4, lambda *given: given[0]).status == "wrong"
     assert judge(12, lambda *given: given[0]).status == "wrong"
