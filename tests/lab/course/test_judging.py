@@ -134,6 +134,23 @@ def test_a_network_may_take_its_sizes_from_the_first_batch(write: Write) -> None
     assert judge(8, write(text)).status == "right"
 
 
+def test_a_network_without_any_weight_is_wrong(write: Write) -> None:
+    pytest.importorskip("torch", reason="needs the extra mappo")
+    text = (
+        "import torch\n"
+        "class Actor(torch.nn.Module):\n"
+        "    def forward(self, observation, mask):\n"
+        "        return torch.zeros(mask.shape).masked_fill(~mask, -1e9)\n"
+        "def make_actor(features, actions):\n"
+        "    return Actor()\n"
+    )
+    verdict = judge(8, write(text))
+    assert verdict.status == "wrong"
+    shown = verdict.outcomes[0].given
+    assert shown.keys() == {"mask", "probabilities"}
+    assert "0.3333" in shown["probabilities"]
+
+
 def test_an_answer_that_takes_too_long_is_stopped(write: Write) -> None:
     before = threading.active_count()
     found = finding_of(12, write(SHAPED + "    while True:\n        pass\n"), limit_s=0.3)
