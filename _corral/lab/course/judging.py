@@ -305,6 +305,7 @@ class _Source:
         message = one_line(
             f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         )
+        message = " ".join([message, *getattr(error, "__notes__", ())])
         name: FindingName = "not-imported" if self.loaded is None else "raised"
         if isinstance(error, Unusable):
             name, message = error.name, str(error)

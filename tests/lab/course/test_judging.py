@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import time
@@ -101,6 +102,18 @@ def test_a_dict_has_the_keys_and_values_that_are_asked_for(
 )
 def test_callbacks_that_cannot_be_judged(write: Write, text: str, name: str | None) -> None:
     assert finding_of(9, write(text + "\n")).name == (name or "signature")
+
+
+def test_an_episode_without_steps_gets_a_hint(write: Write) -> None:
+    text = (
+        "import corral\n"
+        "class NewFields(corral.Callback):\n"
+        "    def on_episode(self, session, episode):\n"
+        "        return episode.info['new_field'].sum()\n"
+    )
+    found = finding_of(9, write(text))
+    assert (found.name, found.line) == ("raised", 4)
+    assert {"info", "returns", "length", "kpis"} <= set(re.findall(r"\w+", found.message))
 
 
 @pytest.mark.parametrize(
