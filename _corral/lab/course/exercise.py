@@ -68,7 +68,7 @@ class Exercise:
     def file(self) -> str:
         """The task and the starter, as the text of a Python file."""
         head = f"Exercise {self.number}: {self.title}"
-        checking = f"Check your file: corral course {self.number} FILE.py"
+        checking = f"Check your file: corral course {self.number} answer{self.number}.py"
         return f'"""{head}\n\n{self.task.strip()}\n\n{checking}\n"""\n\n{self.starter.strip()}\n'
 
 

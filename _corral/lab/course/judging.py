@@ -91,12 +91,12 @@ class Verdict(Result):
         return "right" if all(each.right for each in self.outcomes) else "wrong"
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Return a line for each probe."""
+        """Return a line for each hidden test."""
         import pandas as pd
 
         rows = [vars(each) for each in self.outcomes]
         table = pd.DataFrame(rows, columns=["expected", "returned", "right"])
-        return table.rename_axis("probe").reset_index()
+        return table.rename_axis("test").reset_index()
 
     def to_json(self) -> dict[str, Any]:
         values = {**super().to_json(), "status": self.status}

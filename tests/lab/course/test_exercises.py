@@ -102,6 +102,12 @@ def test_the_course_is_complete() -> None:
 
 
 @pytest.mark.parametrize("exercise", EXERCISES, ids=ids)
+def test_each_probe_has_a_note_or_none_has(exercise: Exercise) -> None:
+    assert len(exercise.notes) in {0, len(exercise.probes())}
+    assert bool(exercise.notes) or exercise.number not in {1, 3, 4, 12}
+
+
+@pytest.mark.parametrize("exercise", EXERCISES, ids=ids)
 def test_a_task_is_a_python_file_that_defines_the_answer(exercise: Exercise) -> None:
     tree = ast.parse(exercise.file)
     defined = [n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)]
@@ -175,7 +181,9 @@ def test_the_page_lists_the_exercises() -> None:
     assert [row[:3] for row in rows] == [[str(e.number), e.title, e.practice] for e in EXERCISES]
     for row, exercise in zip(rows, EXERCISES, strict=True):
         assert f"({exercise.page})" in row[4]
-        assert (ROOT / "docs" / exercise.page).is_file()
+        page, _, section = exercise.page.partition("#")
+        text = (ROOT / "docs" / page).read_text(encoding="utf-8").lower().replace(" ", "-")
+        assert f"##-{section}" in text
 
 
 def test_the_tutorial_names_the_exercises() -> None:
