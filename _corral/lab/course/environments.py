@@ -25,7 +25,7 @@ def choose(agent: str, observation: Any) -> int:
     return int(own // 3 + other + (agent == "agent_2")) % 4
 
 
-class EarlyLeave(BaseParallelWrapper[Any, Any, Any]):
+class EarlyLeave(BaseParallelWrapper):  # type: ignore[misc]  # PettingZoo ships no types
     """An arena_v0 that agent_2 leaves in its third step; agent_1 plays until the end."""
 
     def reset(self, seed: int | None = None, options: Any = None) -> Any:

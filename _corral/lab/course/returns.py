@@ -137,7 +137,7 @@ def _scaled(p: Probe, over: Any, ddof: int = 0) -> Array:
 
 
 def _normalized(p: Probe) -> Array:
-    return _scaled(p, over=p["acting"]) * p["acting"]
+    return np.asarray(_scaled(p, over=p["acting"]) * p["acting"])
 
 
 def _per_agent(p: Probe) -> Array:
