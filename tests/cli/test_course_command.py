@@ -18,6 +18,13 @@ RIGHT = HEAD + (
     "    return rewards + gamma * after - potentials[:-1]\n"
 )
 WRONG = HEAD + "    return rewards + potentials[1:]\n"
+POLICY_RETURNS = """\
+    returns = dict.fromkeys(policies.values(), 0)
+    for agent, policy in policies.items():
+        if agent not in frozen:
+            returns[policy] += sum(step[agent] for step in rewards)
+    return returns
+"""
 STRANGE = HEAD + "    return rewards + 99\n"
 RAISES = HEAD + "    return rewards[99]\n"
 
@@ -34,10 +41,32 @@ def test_the_list_has_every_exercise() -> None:
         shown(text, exercise.number, exercise.title, exercise.practice)
 
 
+def test_the_list_names_the_extra_and_the_next_step() -> None:
+    lines = within("course").splitlines()
+    shown(lines[1], "needs")
+    assert [line.split()[0] for line in lines if line.rstrip().endswith("torch")] == ["8", "11"]
+    shown(" ".join(lines[-2:]), "corral course 1 > answer1.py", "corral course 1 answer1.py")
+
+
+def test_a_right_answer_leads_to_the_next_exercise(answer: Path) -> None:
+    answer.write_text("def policy_returns(rewards, policies, frozen):\n" + POLICY_RETURNS)
+    shown(within("course", 7, answer), "corral course 8 > answer8.py")
+
+
+def test_the_last_exercise_has_no_next_one(answer: Path) -> None:
+    answer.write_text(RIGHT)
+    assert "answer13" not in within("course", 12, answer)
+
+
+def test_a_strange_answer_gets_the_note_of_its_test(answer: Path) -> None:
+    answer.write_text(STRANGE)
+    shown(within("course", 12, answer, code=1), EXERCISES[11].notes[0])
+
+
 def test_a_task_is_printed_as_a_python_file() -> None:
     for exercise in EXERCISES:
         assert within("course", exercise.number).strip() == exercise.file.strip()
-    shown(within("course", 4), "gae_lambda", "advantages")
+    shown(within("course", 4), "gae_lambda", "advantages", "corral course 4 answer4.py")
 
 
 @pytest.mark.parametrize(

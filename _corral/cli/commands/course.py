@@ -38,9 +38,9 @@ def course(
 ) -> None:
     """List exercises, print a task, or check an answer.
 
-    A task is a Python file with a starter. Save it with: corral course 4 > answer.py
+    A task is a Python file with a starter. Save it with: corral course 4 > answer4.py
 
-    Hidden probes test the answer. Ends with 0 for a right answer, with 1 for a wrong one, and with
+    Hidden tests check the answer. Ends with 0 for a right answer, with 1 for a wrong one, and with
     2 for an unusable one: it raises, or returns another type or shape, or takes too long.
     """
     from corral.lab.course.judging import exercise_of, judge
@@ -61,15 +61,17 @@ def course(
 def _list_exercises() -> None:
     from corral.lab.course.exercises import EXERCISES
 
-    table = Table("", "exercise", "practice", "extra", box=box.SIMPLE_HEAD)
+    table = Table("", "exercise", "practice", "needs", box=box.SIMPLE_HEAD)
     for each in EXERCISES:
-        table.add_row(str(each.number), each.title, each.practice, each.extra)
+        table.add_row(str(each.number), each.title, each.practice, "torch" if each.extra else "")
     out.print(table)
-    out.print("corral course 4 prints a task, corral course 4 FILE.py checks an answer.")
+    out.print("Begin with corral course 1 > answer1.py and write your answer into the file.")
+    out.print("Then check it: corral course 1 answer1.py")
 
 
 def _print_verdict(verdict: Verdict, answer: Path) -> None:
-    """Print the status, the known mistakes and the first probe with a wrong output."""
+    """Print the status, the known mistakes and the first test with a wrong output."""
+    from corral.lab.course.exercises import EXERCISES
     from corral.lab.course.judging import exercise_of
 
     exercise, probes = exercise_of(verdict.number), len(verdict.outcomes)
@@ -83,10 +85,12 @@ def _print_verdict(verdict: Verdict, answer: Path) -> None:
             out.print(f"{answer}:{found.line}: {found.code}", soft_wrap=True)
         return
     right = sum(each.right for each in verdict.outcomes)
-    out.print(f"{right} of {probes} probes have the expected output.")
+    out.print(f"{right} of {probes} tests have the expected output.")
     if verdict.status == "right":
         if exercise.ours:
             out.print(f"corral has it as {exercise.ours}.")
+        if (following := verdict.number + 1) <= len(EXERCISES):
+            out.print(f"Next: corral course {following} > answer{following}.py")
         return
     relation = "It partly resembles" if verdict.partly else "It resembles"
     for mistake in verdict.mistakes:
@@ -97,7 +101,9 @@ def _print_verdict(verdict: Verdict, answer: Path) -> None:
     if not verdict.mistakes:
         out.print("\nIt resembles no known mistake.", style="bold")
     first = next(each for each in verdict.outcomes if not each.right)
-    out.print(f"\nThe first wrong output is that of probe {verdict.outcomes.index(first) + 1}:")
+    out.print(f"\nThe first wrong output is that of test {verdict.outcomes.index(first) + 1}:")
+    if first.note:
+        out.print(first.note)
     table = Table.grid(padding=(0, 2, 0, 0))
     for name, value in first.given.items():
         table.add_row(name, value)

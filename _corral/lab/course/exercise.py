@@ -59,6 +59,8 @@ class Exercise:
     solution: Outputs
     mistakes: tuple[Mistake, ...]
     use: Callable[[Answer, Probe], Any]  # the output of a user's answer on a probe
+    show: Callable[[Answer, Probe], Probe]  # the values of a probe that a user sees
+    notes: tuple[str, ...] = ()  # what is special about each probe
     extra: str = ""  # the extra of corral that it needs
     ours: str = ""  # the function of corral that does the same
 
@@ -66,7 +68,7 @@ class Exercise:
     def file(self) -> str:
         """The task and the starter, as the text of a Python file."""
         head = f"Exercise {self.number}: {self.title}"
-        checking = f"Check your file: corral course {self.number} FILE.py"
+        checking = f"Check your file: corral course {self.number} answer{self.number}.py"
         return f'"""{head}\n\n{self.task.strip()}\n\n{checking}\n"""\n\n{self.starter.strip()}\n'
 
 
@@ -83,13 +85,23 @@ def exercise(
     solution: Outputs,
     mistakes: Mapping[str, Outputs | tuple[Outputs, ...]],
     use: Callable[[Answer, Probe], Any] = lambda answer, probe: answer(*probe.values()),
+    show: Callable[[Answer, Probe], Probe] = lambda answer, probe: probe,
 ) -> Exercise:
     """Return the exercise with the texts of that number; ``mistakes`` are by name."""
     texts = dict(_texts()[number - 1])
-    described = texts.pop("mistakes")
+    described, notes = texts.pop("mistakes"), tuple(texts.pop("notes", ()))
     assert described.keys() == mistakes.keys()
     known = tuple(
         Mistake(name, **described[name], ways=ways if isinstance(ways, tuple) else (ways,))
         for name, ways in mistakes.items()
     )
-    return Exercise(number, **texts, probes=probes, solution=solution, mistakes=known, use=use)
+    return Exercise(
+        number,
+        **texts,
+        probes=probes,
+        solution=solution,
+        mistakes=known,
+        use=use,
+        show=show,
+        notes=notes,
+    )

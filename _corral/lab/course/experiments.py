@@ -89,21 +89,35 @@ def _updates() -> list[Probe]:
     return probes
 
 
-def _column(new_callback: Answer, p: Probe) -> Array:
-    """Return the cells that a callback writes, [U] of the updates; NaN for an empty one."""
+EPISODE = "(The episode of a callback has returns, length and kpis. That of a metric has steps.)"
+
+
+def _column(new_callback: Answer, p: Probe) -> dict[str, Any]:
+    """Return the cells that a callback writes, as ``_as_cells`` does."""
     callback = new_callback()
     if not isinstance(callback, Callback):
         raise Unusable("wrong-type", "NewFields is not a subclass of corral.Callback")
     cells = []
     for episodes in p["updates"]:
         for episode in episodes:
-            callback.on_episode(None, episode)
+            try:
+                callback.on_episode(None, episode)
+            except AttributeError as error:
+                if isinstance(error.obj, Episode):
+                    error.add_note(EPISODE)
+                raise
         row: dict[str, Any] = {}
         callback.on_update(None, row)
         if episodes and "new_fields" not in row:
             raise Unusable("wrong-shape", "on_update added no column new_fields to row")
-        cells.append(math.nan if row.get("new_fields") is None else row["new_fields"])
-    return np.array(cells)
+        cells.append(row.get("new_fields"))
+    return _as_cells(cells)
+
+
+def _as_cells(cells: list[Any]) -> dict[str, Any]:
+    """Return the numbers [U] of the updates, NaN for None, and whether a cell is empty [U]."""
+    numbers = [math.nan if cell is None else cell for cell in cells]
+    return {"new_fields": np.array(numbers), "empty": [cell is None for cell in cells]}
 
 
 def _cells(
@@ -111,14 +125,14 @@ def _cells(
     number: Callable[[Episode], float] = lambda episode: episode.kpis["new_field"],
     combine: Callable[..., Any] = np.mean,
     *,
-    empty: float = math.nan,
-) -> Array:
+    empty: float | None = None,
+) -> dict[str, Any]:
     """Return the cells of a callback that combines a number of each episode."""
     numbers = [[number(episode) for episode in episodes] for episodes in p["updates"]]
-    return np.array([combine(each) if each else empty for each in numbers])
+    return _as_cells([combine(each) if each else empty for each in numbers])
 
 
-def _never_reset(p: Probe) -> Array:
+def _never_reset(p: Probe) -> dict[str, Any]:
     so_far = itertools.accumulate(p["updates"], lambda earlier, update: earlier + update)
     return _cells({"updates": list(so_far)})
 
@@ -137,6 +151,7 @@ callback = exercise(
             lambda p: _cells(p, combine=sum, empty=0.0),
         ),
         "zero-without-episodes": lambda p: _cells(p, empty=0.0),
+        "not-a-number": lambda p: _cells(p, empty=math.nan),
     },
     _column,
 )
@@ -175,6 +190,10 @@ paired_comparison = exercise(
         "population-deviation": lambda p: (
             _paired(p)[0],
             (p["mine"] - p["theirs"]).std() / math.sqrt(len(p["mine"])),
+        ),
+        "sign": lambda p: _paired({"mine": p["theirs"], "theirs": p["mine"]}),
+        "absolute-differences": lambda p: _paired(
+            {"mine": abs(p["mine"] - p["theirs"]), "theirs": 0 * p["theirs"]}
         ),
         "best-seed": (
             lambda p: (p["mine"].max() - p["theirs"].max(), _paired(p)[1]),

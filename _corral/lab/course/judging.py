@@ -65,6 +65,7 @@ class Outcome:
     """The outputs for one probe, as text."""
 
     given: dict[str, str]  # argument -> value
+    note: str  # what is special about this probe; may be empty
     expected: str
     returned: str
     right: bool
@@ -90,12 +91,12 @@ class Verdict(Result):
         return "right" if all(each.right for each in self.outcomes) else "wrong"
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Return a line for each probe."""
+        """Return a line for each hidden test."""
         import pandas as pd
 
         rows = [vars(each) for each in self.outcomes]
         table = pd.DataFrame(rows, columns=["expected", "returned", "right"])
-        return table.rename_axis("probe").reset_index()
+        return table.rename_axis("test").reset_index()
 
     def to_json(self) -> dict[str, Any]:
         values = {**super().to_json(), "status": self.status}
@@ -129,12 +130,14 @@ def judge(number: int, answer: str | Path | Answer, *, limit_s: float = LIMIT_S)
         require("torch", extra=exercise.extra, purpose=f"judge exercise {number}")
     expected = outputs_of(exercise, exercise.solution)
     source = _Source(answer, exercise.function)
-    returned = _run(exercise, source, expected, limit_s)
-    if isinstance(returned, Finding):
-        return Verdict(number, exercise.title, (), finding=returned)
+    runs = _run(exercise, source, expected, limit_s)
+    if isinstance(runs, Finding):
+        return Verdict(number, exercise.title, (), finding=runs)
+    returned = [output for output, _ in runs]
+    notes = exercise.notes or ("",) * len(runs)
     outcomes = tuple(
-        Outcome({name: _text(v) for name, v in probe.items()}, _text(a), _text(b), equal(a, b))
-        for probe, a, b in zip(exercise.probes(), expected, returned, strict=True)
+        Outcome(given, note, _text(right), _text(output), equal(right, output))
+        for (output, given), note, right in zip(runs, notes, expected, strict=True)
     )
     if all(each.right for each in outcomes):
         return Verdict(number, exercise.title, outcomes)
@@ -231,12 +234,12 @@ def _text(value: Any) -> str:
 
 def _run(
     exercise: Exercise, source: _Source, expected: Sequence[Any], limit_s: float
-) -> list[Any] | Finding:
-    """Return the outputs of an answer on all probes, or the reason why there are none.
+) -> list[tuple[Any, dict[str, str]]] | Finding:
+    """Return output and shown values of an answer on each probe, or the reason for their absence.
 
     The answer runs in a thread, which is stopped after ``limit_s`` seconds.
     """
-    outputs: list[Any] = []
+    runs: list[tuple[Any, dict[str, str]]] = []
     errors: list[BaseException] = []
 
     def work() -> None:
@@ -244,8 +247,11 @@ def _run(
             with np.errstate(all="ignore"), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 answer = source.load()
-                for probe, right in zip(exercise.probes(), expected, strict=True):
-                    outputs.append(_in_form_of(right, exercise.use(answer, probe)))
+                probes = zip(exercise.probes(), exercise.probes(), expected, strict=True)
+                for probe, fresh, right in probes:
+                    output = _in_form_of(right, exercise.use(answer, probe))
+                    shown = exercise.show(answer, fresh)
+                    runs.append((output, {name: _text(value) for name, value in shown.items()}))
         except BaseException as error:  # sys.exit() in the answer, too
             errors.append(error)
 
@@ -256,7 +262,7 @@ def _run(
     if errors:
         return source.finding(errors[0])
     if not thread.is_alive():
-        return outputs
+        return runs
     assert thread.ident is not None
     frame = sys._current_frames().get(thread.ident)
     ctypes.pythonapi.PyThreadState_SetAsyncExc(
@@ -299,6 +305,7 @@ class _Source:
         message = one_line(
             f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         )
+        message = " ".join([message, *getattr(error, "__notes__", ())])
         name: FindingName = "not-imported" if self.loaded is None else "raised"
         if isinstance(error, Unusable):
             name, message = error.name, str(error)

@@ -21,30 +21,36 @@ def _masked_rows() -> list[Probe]:
     ]
 
 
-def _masked_probabilities(p: Probe) -> Array:
-    import torch
-
-    from corral.adapters.masked_distribution import MaskedCategorical
-
-    legal = torch.from_numpy(p["mask"] != 0)
-    return np.asarray(MaskedCategorical(torch.from_numpy(p["logits"]), legal).probs)
-
-
-def _softmax(logits: Array, axis: int = 1) -> Array:
+def _softmax(logits: Array, axis: int | None = 1) -> Array:
     powers = np.exp(logits)
     return np.asarray(powers / powers.sum(axis=axis, keepdims=True))
+
+
+def _masked(p: Probe, fill: float = -np.inf) -> Array:
+    """Return the logits [R, A], with ``fill`` for illegal actions."""
+    return np.where(p["mask"], p["logits"], fill)
+
+
+def _logits_for_powers(p: Probe) -> Array:
+    legal = p["logits"] * p["mask"]
+    return np.asarray(legal / legal.sum(axis=1, keepdims=True))
 
 
 action_masks = exercise(
     2,
     _masked_rows,
-    _masked_probabilities,
+    lambda p: _softmax(_masked(p)),
     {
         "not-normalized": lambda p: _softmax(p["logits"]) * p["mask"],
         "logits-times-mask": lambda p: _softmax(p["logits"] * p["mask"]),
         "mask-inverted": lambda p: _softmax(np.where(p["mask"], -np.inf, p["logits"])),
         "mask-ignored": lambda p: _softmax(p["logits"]),
-        "wrong-axis": lambda p: _softmax(np.where(p["mask"], p["logits"], -np.inf), axis=0),
+        "wrong-axis": (
+            lambda p: _softmax(_masked(p), axis=0),
+            lambda p: _softmax(_masked(p, fill=-100.0), axis=0),
+            lambda p: _softmax(_masked(p), axis=None),
+        ),
+        "no-softmax": _logits_for_powers,
     },
 )
 
@@ -62,16 +68,6 @@ def _minibatches() -> list[Probe]:
     return probes
 
 
-def _loss(p: Probe) -> Array:
-    import torch
-
-    from corral.trainers.on_policy.maths import clipped_surrogate
-
-    log_ratio = torch.from_numpy(p["log_prob"] - p["old_log_prob"])
-    loss = clipped_surrogate(log_ratio, torch.from_numpy(p["advantage"]), p["clip_range"])
-    return np.asarray(loss)
-
-
 def _products(p: Probe, ratio: Array) -> Array:
     """Return ratio times advantage, and the same of the clipped ratio: [2, R]."""
     clipped = np.clip(ratio, 1 - p["clip_range"], 1 + p["clip_range"])
@@ -82,19 +78,26 @@ def _ratio(p: Probe) -> Array:
     return np.asarray(np.exp(p["log_prob"] - p["old_log_prob"]))
 
 
+def _loss(p: Probe, ratio: Array) -> Array:
+    return np.asarray(-_products(p, ratio).min(axis=0))
+
+
 clipped_surrogate = exercise(
     5,
     _minibatches,
-    _loss,
+    lambda p: _loss(p, _ratio(p)),
     {
         "max-for-min": lambda p: -_products(p, _ratio(p)).max(axis=0),
         "not-clipped": lambda p: -_products(p, _ratio(p))[0],
         "always-clipped": lambda p: -_products(p, _ratio(p))[1],
-        "sign": lambda p: -_loss(p),
-        "ratio-inverted": lambda p: -_products(p, 1 / _ratio(p)).min(axis=0),
+        "lesser-ratio": lambda p: np.where(
+            p["advantage"] < 0, -_products(p, _ratio(p)).max(axis=0), _loss(p, _ratio(p))
+        ),
+        "sign": lambda p: -_loss(p, _ratio(p)),
+        "ratio-inverted": lambda p: _loss(p, 1 / _ratio(p)),
         "ratio-of-logarithms": (
-            lambda p: -_products(p, p["log_prob"] - p["old_log_prob"]).min(axis=0),
-            lambda p: -_products(p, p["log_prob"] / p["old_log_prob"]).min(axis=0),
+            lambda p: _loss(p, p["log_prob"] - p["old_log_prob"]),
+            lambda p: _loss(p, p["log_prob"] / p["old_log_prob"]),
         ),
     },
 )

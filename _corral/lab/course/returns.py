@@ -12,19 +12,16 @@ from corral.lab.course.exercise import Probe, exercise
 __all__ = ["discounted_returns", "generalized_advantages", "normalized_advantages"]
 
 
-def _gae(p: Probe) -> Array:
-    from corral.trainers.on_policy.maths import gae  # imports torch
-
-    return gae(
-        reward=p["rewards"][:, None],
-        value=p["values"][:-1, None],
-        acted=np.ones((len(p["rewards"]), 1), dtype=bool),
-        ended=p["ended"][:, None],
-        final_obs_value=p["end_values"][:, None],
-        bootstrap_value=p["values"][-1:],
-        gamma=p["gamma"],
-        gae_lambda=p["gae_lambda"],
-    )[:, 0]
+def _gae(p: Probe, *, cut: bool = True) -> Array:
+    """Return generalized advantages; without ``cut``, the trace runs through ends of episodes."""
+    following = np.where(p["ended"], p["end_values"], p["values"][1:])
+    delta = p["rewards"] + p["gamma"] * following - p["values"][:-1]
+    advantage, trace = np.zeros(len(delta)), 0.0
+    for t in reversed(range(len(delta))):
+        if cut and p["ended"][t]:
+            trace = 0.0
+        advantage[t] = trace = delta[t] + p["gamma"] * p["gae_lambda"] * trace
+    return advantage
 
 
 def _rollout(seed: int, ends: str) -> Probe:
@@ -63,6 +60,11 @@ def _bootstrapped(p: Probe, value: Array) -> Array:
     return _discounted(p, truncated=p["terminated"] | p["truncated"], final_values=final_values)
 
 
+def _one_step(p: Probe) -> Array:
+    following = np.where(p["truncated"], p["final_values"], p["values"][1:])
+    return np.asarray(p["rewards"] + p["gamma"] * following * ~p["terminated"])
+
+
 discounted_returns = exercise(
     3,
     lambda: [_rollout(seed, ends) for seed, ends in enumerate(("----", "--t-", "-c-c-", "-t-t"))],
@@ -78,6 +80,13 @@ discounted_returns = exercise(
             p, terminated=p["terminated"] & False, truncated=p["truncated"] & False
         ),
         "rollout-end-as-termination": lambda p: _discounted(p, values=0 * p["values"]),
+        "values-ignored": lambda p: _discounted(
+            p, values=0 * p["values"], final_values=0 * p["final_values"]
+        ),
+        "final-values-alone": lambda p: _bootstrapped(
+            p | {"values": 0 * p["values"]}, p["final_values"]
+        ),
+        "one-step-targets": _one_step,
     },
 )
 
@@ -94,20 +103,12 @@ def _advantage_rollouts() -> list[Probe]:
     return probes
 
 
-def _uncut(p: Probe) -> Array:
-    following = np.where(p["ended"], p["end_values"], p["values"][1:])
-    delta = p["rewards"] + p["gamma"] * following - p["values"][:-1]
-    steps = len(delta)
-    weights = (p["gamma"] * p["gae_lambda"]) ** np.arange(steps)
-    return np.array([delta[t:] @ weights[: steps - t] for t in range(steps)])
-
-
 generalized_advantages = exercise(
     4,
     _advantage_rollouts,
     _gae,
     {
-        "trace-not-cut": _uncut,
+        "trace-not-cut": lambda p: _gae(p, cut=False),
         "lambda-ignored": lambda p: _gae(p | {"gae_lambda": 1.0}),
         "no-trace": lambda p: _gae(p | {"gae_lambda": 0.0}),
         "value-of-next-episode": lambda p: _gae(p | {"end_values": p["values"][1:]}),
@@ -129,18 +130,14 @@ def _advantages() -> list[Probe]:
     return probes
 
 
-def _normalized(p: Probe) -> Array:
-    from corral.trainers.on_policy.maths import normalized  # imports torch
-
-    result = np.zeros(p["advantage"].shape)
-    result[p["acting"]] = normalized(p["advantage"][p["acting"]])
-    return result
-
-
 def _scaled(p: Probe, over: Any, ddof: int = 0) -> Array:
     """Return the advantages normalized with the statistics of the entries ``over``."""
     chosen = p["advantage"][over]
     return np.asarray((p["advantage"] - chosen.mean()) / chosen.std(ddof=ddof))
+
+
+def _normalized(p: Probe) -> Array:
+    return np.asarray(_scaled(p, over=p["acting"]) * p["acting"])
 
 
 def _per_agent(p: Probe) -> Array:

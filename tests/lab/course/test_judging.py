@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import time
@@ -103,6 +104,18 @@ def test_callbacks_that_cannot_be_judged(write: Write, text: str, name: str | No
     assert finding_of(9, write(text + "\n")).name == (name or "signature")
 
 
+def test_an_episode_without_steps_gets_a_hint(write: Write) -> None:
+    text = (
+        "import corral\n"
+        "class NewFields(corral.Callback):\n"
+        "    def on_episode(self, session, episode):\n"
+        "        return episode.info['new_field'].sum()\n"
+    )
+    found = finding_of(9, write(text))
+    assert (found.name, found.line) == ("raised", 4)
+    assert {"info", "returns", "length", "kpis"} <= set(re.findall(r"\w+", found.message))
+
+
 @pytest.mark.parametrize(
     ("number", "text", "name"),
     [
@@ -132,6 +145,23 @@ def test_a_network_may_take_its_sizes_from_the_first_batch(write: Write) -> None
         "    return Actor(actions)\n"
     )
     assert judge(8, write(text)).status == "right"
+
+
+def test_a_network_without_any_weight_is_wrong(write: Write) -> None:
+    pytest.importorskip("torch", reason="needs the extra mappo")
+    text = (
+        "import torch\n"
+        "class Actor(torch.nn.Module):\n"
+        "    def forward(self, observation, mask):\n"
+        "        return torch.zeros(mask.shape).masked_fill(~mask, -1e9)\n"
+        "def make_actor(features, actions):\n"
+        "    return Actor()\n"
+    )
+    verdict = judge(8, write(text))
+    assert verdict.status == "wrong"
+    shown = verdict.outcomes[0].given
+    assert shown.keys() == {"mask", "probabilities"}
+    assert "0.3333" in shown["probabilities"]
 
 
 def test_an_answer_that_takes_too_long_is_stopped(write: Write) -> None:
@@ -187,8 +217,6 @@ def test_numbers_that_are_not_finite_are_wrong(write: Write) -> None:
 
 
 def test_two_mistakes_at_once_are_both_named() -> None:
-    pytest.importorskip("torch", reason="needs the extra mappo")
-
     def answer(  # type: ignore[no-untyped-def]
         rewards, terminated, truncated, values, final_values, gamma
     ):
@@ -225,6 +253,7 @@ def test_wrong_numbers_and_files_are_refused(tmp_path: Path) -> None:
 
 def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    with refused(MissingExtraError, "mappo", "4"):
-        judge(4, lambda: None)
+    with refused(MissingExtraError, "mappo", "8"):
+        judge(8, lambda: None)
+    assert judge(4, lambda *given: given[0]).status == "wrong"
     assert judge(12, lambda *given: given[0]).status == "wrong"

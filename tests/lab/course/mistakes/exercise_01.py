@@ -59,3 +59,24 @@ def one_action_for_both(env, choose, seed):
         for agent, reward in rewards.items():
             returns[agent] += reward
     return returns
+
+
+def agents_that_leave(env, choose, seed):
+    obs, _ = env.reset(seed=seed)
+    returns = dict.fromkeys(env.agents, 0)
+    while env.agents:
+        obs, rewards, _, _, _ = env.step({a: choose(a, obs[a]) for a in env.agents})
+        for agent in env.agents:
+            returns[agent] += rewards[agent]
+    return returns
+
+
+def first_end(env, choose, seed):
+    obs, _ = env.reset(seed=seed)
+    returns, done = dict.fromkeys(env.agents, 0), False
+    while not done:
+        obs, rewards, terminations, truncations, _ = env.step({a: choose(a, obs[a]) for a in obs})
+        for agent, reward in rewards.items():
+            returns[agent] += reward
+        done = any(terminations.values()) or any(truncations.values())
+    return returns

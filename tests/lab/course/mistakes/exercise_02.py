@@ -33,3 +33,16 @@ def mask_ignored(logits, mask):
 def wrong_axis(logits, mask):
     weights = np.exp(logits) * mask
     return weights / weights.sum(axis=0)
+
+
+def wrong_axis_2(logits, mask):
+    weights = np.exp(np.where(mask, logits, -100))
+    return weights / weights.sum(0)
+
+
+def wrong_axis_3(logits, mask):
+    return np.exp(logits) * mask / np.sum(np.exp(logits) * mask)
+
+
+def no_softmax(logits, mask):
+    return logits * mask / (logits * mask).sum(1, keepdims=True)

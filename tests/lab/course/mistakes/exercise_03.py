@@ -47,3 +47,29 @@ def rollout_end_as_termination(rewards, terminated, truncated, values, final_val
         g = r + gamma * (0 if term else value if trunc else g)
         returns.insert(0, g)
     return returns
+
+
+def values_ignored(rewards, terminated, truncated, values, final_values, gamma):
+    returns, g = np.zeros(len(rewards)), 0
+    for t in reversed(range(len(rewards))):
+        if terminated[t] or truncated[t]:
+            g = 0
+        g = returns[t] = rewards[t] + gamma * g
+    return returns
+
+
+def final_values_alone(rewards, terminated, truncated, values, final_values, gamma):
+    returns, g = np.zeros(len(rewards)), 0
+    for t in reversed(range(len(rewards))):
+        if terminated[t] or truncated[t]:
+            g = final_values[t]
+        g = returns[t] = rewards[t] + gamma * g
+    return returns
+
+
+def one_step_targets(rewards, terminated, truncated, values, final_values, gamma):
+    returns = []
+    for t, reward in enumerate(rewards):
+        after = final_values[t] if truncated[t] else values[t + 1]
+        returns.append(reward + gamma * (0 if terminated[t] else after))
+    return returns

@@ -24,3 +24,13 @@ def best_seed(mine, theirs):
     differences = list(mine - theirs)
     error = statistics.stdev(differences) / len(differences) ** 0.5
     return sorted(mine)[-1] - sorted(theirs)[-1], error
+
+
+def sign(mine, theirs):
+    differences = list(theirs - mine)
+    return statistics.mean(differences), statistics.stdev(differences) / len(differences) ** 0.5
+
+
+def absolute_differences(mine, theirs):
+    differences = list(abs(mine - theirs))
+    return statistics.mean(differences), statistics.stdev(differences) / len(differences) ** 0.5

@@ -39,3 +39,10 @@ def policy_frozen(policy):
     for parameter in policy.parameters():
         parameter.requires_grad = False
     return copy.deepcopy(policy)
+
+
+def reference_2(policy):
+    frozen = copy.copy(policy)
+    for parameter in frozen.parameters():
+        parameter.requires_grad = False
+    return frozen
