@@ -195,7 +195,7 @@ class Trace:
                     f"--capacity {capacity} --out loads.csv"
                 )
                 raise ValueError(
-                    f"capacity {capacity!r} must be a whole number of requests per step, or a text "
+                    f"capacity {capacity!r}: give a whole number of requests per step, or a text "
                     f"such as '1.25x'{per_node * ('=' in capacity)}"
                 )
             levels: Counts = np.rint(multiple * self.arrivals.mean(axis=0)).astype(np.int64)

@@ -192,7 +192,7 @@ OWN = ("corral.", *(f"{name}." for name in (*CALLED, *sys.stdlib_module_names)))
 
 
 RULE = r"[\d.]+(?:[+,]margin=[\d.]+)?/[a-z]"
-"""What follows the "=" in the name of a rule, such as capacity=1/equal; not an option."""
+"""Text after the "=" in the name of a rule, such as capacity=1/equal; not an option."""
 
 
 def in_options(message: str, names: Iterable[str]) -> str:
