@@ -217,7 +217,7 @@ class UnknownNameError(CorralError, ValueError):
         """
         names = sorted(known)
         near = hint(name, names)
-        rest = f"There are {len(names)}." if near != "." and len(names) > MANY else ""
+        rest = f"There are {len(names)} names." if near != "." and len(names) > MANY else ""
         rest = rest or f"Known: {', '.join(names)}"
         return cls(f"no {kind} named {shortened(name, 200)!r}{near} {rest}")
 

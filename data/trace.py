@@ -190,8 +190,13 @@ class Trace:
             except ValueError:
                 multiple = float("nan")
             if not capacity.endswith("x") or not 0 <= multiple < float("inf"):
+                per_node = (
+                    ". To set one value per node, import the loads again: corral trace import FILE "
+                    f"--capacity {capacity} --out loads.csv"
+                )
                 raise ValueError(
-                    f"capacity {capacity!r} must be a whole number, or a text such as '1.25x'"
+                    f"capacity {capacity!r}: give a whole number of requests per step, or a text "
+                    f"such as '1.25x'{per_node * ('=' in capacity)}"
                 )
             levels: Counts = np.rint(multiple * self.arrivals.mean(axis=0)).astype(np.int64)
             return levels
@@ -205,3 +210,17 @@ class Trace:
                 "or a text such as '1.25x'"
             )
         return np.full(len(self.nodes), int(capacity), dtype=np.int64)
+
+
+def about_capacity(trace: Trace) -> list[str]:
+    """Return a sentence if the load exceeds the total capacity in more than half of the steps."""
+    if trace.capacity is None:
+        return []
+    over = int((trace.arrivals.sum(axis=1) > trace.capacity.sum(axis=1)).sum())
+    if 2 * over <= len(trace):
+        return []
+    per = f"step of {trace.step} s" if trace.clock == "utc" else "step"
+    return [
+        f"The load exceeds the total capacity in {over:,} of {len(trace):,} steps. Check the unit: "
+        f"capacity is per {per}."
+    ]

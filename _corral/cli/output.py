@@ -191,6 +191,10 @@ OWN = ("corral.", *(f"{name}." for name in (*CALLED, *sys.stdlib_module_names)))
 """Packages that raise errors for invalid values which a user passed to corral."""
 
 
+RULE = r"[\d.]+(?:[+,]margin=[\d.]+)?/[a-z]"
+"""Text after the "=" in the name of a rule, such as capacity=1/equal; not an option."""
+
+
 def in_options(message: str, names: Iterable[str]) -> str:
     """Replace arguments of the library in a message by options: queue=-1 by --queue -1."""
     for name in names:
@@ -200,7 +204,7 @@ def in_options(message: str, names: Iterable[str]) -> str:
         message = re.sub(rf"\b{name}=True\b", option, message)
         message = re.sub(rf"\b{name}=False\b", option.replace("--", "--no-"), message)
         message = re.sub(rf"\b{name}=(?=[,;:) ]|\.(?!\.)|$)", option, message)
-        message = re.sub(rf"\b{name}=", f"{option} ", message)
+        message = re.sub(rf"\b{name}=(?!{RULE})", f"{option} ", message)
     return re.sub(r"\['[\w-]+'(?:, '[\w-]+')*\]", _with_commas, message)
 
 

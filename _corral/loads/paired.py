@@ -73,7 +73,7 @@ def about_best_rule(replay: Replay) -> list[str]:
 def paired_headings(result: Replay) -> list[str]:
     """Return the column headings of ``paired_lines``, after the policy's."""
     costs, unit = has_costs(result), a_day(result)
-    headings = [f"cost\n{unit}"] * costs + [f"lost\n{unit}", "above the\nbest rule, %"]
+    headings = [f"cost\n{unit}"] * costs + [f"lost\n{unit}", "above the\nbest rule,\n% of arrivals"]
     return [*headings, *([] if without_intervals(result) else ["95 %\ninterval"])]
 
 

@@ -24,6 +24,7 @@ from corral.data.importers.prometheus_files import has_labels
 from corral.data.importers.tables.table import import_table
 from corral.data.read import COLUMNS
 from corral.data.source import DELIMITERS, MAX_BYTES, MAX_CELLS, fault_error, head_of
+from corral.data.trace import about_capacity
 
 __all__ = ["LAYOUTS", "Head", "Layout", "import_trace", "looks_like"]
 
@@ -107,7 +108,9 @@ def import_trace(files: Paths, *, guesses: list[Guess] | None = None, **options:
         )
     if "guesses" in layout.options:
         options["guesses"] = guess_list
-    return replace(layout.load(paths, **options), guesses=tuple(guess_list))
+    imported = layout.load(paths, **options)
+    notes = (*imported.notes, *about_capacity(imported.trace))
+    return replace(imported, notes=notes, guesses=tuple(guess_list))
 
 
 # --- Access logs and Azure -----------------------------------------------------------------------

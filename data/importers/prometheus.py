@@ -128,7 +128,7 @@ def import_prometheus(
     if capacity is not None:
         trace = set_capacities(trace, capacity, guess_list, notes)
     else:
-        guess_list.append(Guess("capacity", "none in the file", "capacity=1.25x"))
+        guess_list.append(Guess("capacity", "none in the file", "capacity=a=N,b=N"))
     return Imported(trace, tuple(notes), tuple(guess_list))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from corral.cli.output import in_options
 from corral.data import write_trace
 from support.command import within
 from support.loads import days
@@ -53,7 +54,9 @@ def test_knowledge_and_the_rule_of_today_can_be_given(load: Path, tmp_path: Path
 def test_progress_is_written_into_a_log(load: Path, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("corral.cli.commands.loads.advise.EVERY", 0.0)
     printed = within("advise", load, "--no-train", "--out", str(tmp_path))
-    assert re.search(r"corral: textbook: \d+ of [\d,]+, about [\d,]+ s left", printed)
+    assert re.search(
+        r"corral: plain rules, plays of a day: \d+ of [\d,]+, about [\d,]+ s left", printed
+    )
 
 
 def test_rules_alone_need_no_minutes(load: Path, tmp_path: Path) -> None:
@@ -72,3 +75,72 @@ def test_mistakes_name_the_remedy(load: Path, tmp_path: Path) -> None:
     bare.write_text("\n".join(rows) + "\n")
     shown(within("advise", bare, "--out", tmp_path / "b", code=2), "bare", "--capacity")
     shown(within("advise", "dfaas_v0", code=2), "corral advise edge3")
+
+
+def test_the_verdict_names_the_baseline_as_an_assumption(load: Path, tmp_path: Path) -> None:
+    settings = ("--no-train", "--forward-cost", "0.1", "--out", tmp_path)
+    told = within("advise", load, "--today", "round-robin", *settings)
+    verdict = " ".join(told.partition("\nVerdict\n")[2].split())
+    shown(verdict, "local first, overflow in turn (overflow/equal)", "--today", "0.1 x forwarded")
+    helped = " ".join(within("advise", "--help").split())
+    shown(helped, "share=0.8333/equal")
+
+
+def test_names_of_rules_are_not_spelled_as_options() -> None:
+    text = in_options("capacity=1/equal on 3, backlog=0.5+margin=1/least", ["capacity", "margin"])
+    assert text == "capacity=1/equal on 3, backlog=0.5+margin=1/least"
+    assert in_options("pass capacity=, or capacity=220", ["capacity"]).count("--capacity") == 2
+
+
+def test_code_lines_are_not_wrapped(load: Path, tmp_path: Path) -> None:
+    printed = within("advise", load, "--no-train", "--queue", "5", "--out", tmp_path).splitlines()
+    for line in json.loads((tmp_path / "advice.json").read_text())["pseudo_code"]:
+        assert f"    {line}" in printed
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--route", "nginx"),
+        ("--queue", "-1"),
+        ("--minutes", "-2"),
+        ("--link-limit", "-3"),
+        ("--window", "0"),
+        ("--today", "nginx"),
+    ],
+)
+def test_options_are_checked_before_the_first_progress_line(
+    load: Path, tmp_path: Path, options: tuple[str, str]
+) -> None:
+    said = within("advise", load, *options, "--out", tmp_path / "new", code=2)
+    shown(said, options[1])
+    assert "plain rules" not in said
+    assert not (tmp_path / "new").exists()
+
+
+def test_todays_rules_are_listed_in_full(load: Path) -> None:
+    said = " ".join(within("advise", load, "--today", "nginx", code=2).split())
+    shown(said, "'nginx'", "round-robin", "patient", "share=0.8333/equal")
+
+
+def test_capacities_of_single_nodes_belong_to_the_import(load: Path) -> None:
+    said = within("advise", load, "--capacity", "a=4,b=3", code=2)
+    shown(" ".join(said.split()), "corral trace import", "--capacity a=4,b=3")
+
+
+def test_a_capacity_in_another_unit_is_noted(load: Path, tmp_path: Path) -> None:
+    within("advise", load, "--no-train", "--capacity", "1", "--out", tmp_path)
+    notes = " ".join(json.loads((tmp_path / "advice.json").read_text())["notes"])
+    shown(notes, "capacity is per step")
+
+
+def test_a_folder_of_advice_is_exported_by_its_team(load: Path, tmp_path: Path) -> None:
+    within("advise", load, "--no-train", "--out", tmp_path)
+    said = " ".join(within("export", tmp_path, code=2).split())
+    shown(said, "corral serve", "no team")
+    kept = json.loads((tmp_path / "advice.json").read_text())
+    (tmp_path / "team").mkdir()
+    kept["team"] = {"folder": "team"}
+    (tmp_path / "advice.json").write_text(json.dumps(kept))
+    said = " ".join(within("export", tmp_path, code=2).split())
+    shown(said, f"corral export {tmp_path / 'team'} --recommended --out gateway")

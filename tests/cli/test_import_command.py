@@ -120,9 +120,10 @@ def test_what_comes_next_is_printed(tmp_path: Path) -> None:
     path, out = tmp_path / "export.csv", tmp_path / "loads.csv"
     path.write_text("time,a,b\n2026-01-05T00:00Z,10,20\n2026-01-05T00:05Z,30,40\n")
     seen = within("trace", "import", path).splitlines()
-    assert f"  corral trace import {path} --capacity 1.25x --out loads.csv" in seen
+    assert f"  corral trace import {path} --capacity a=N,b=N --out loads.csv" in seen
     seen = within("trace", "import", path, "--out", out).splitlines()
-    assert f"Next: corral advise {out} --capacity 1.25x" in seen
+    again = f"  corral trace import {path} --capacity a=N,b=N --out {out} --overwrite"
+    assert seen.index(again) < next(i for i, line in enumerate(seen) if "1.25x" in line)
     out.unlink()
     seen = within("trace", "import", path, "--out", out, "--capacity", "100").splitlines()
     assert f"Next: corral advise {out}" in seen
@@ -132,3 +133,18 @@ def test_a_bundled_trace_needs_no_import(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     said = within("trace", "import", "edge3", code=2)
     shown(said, "edge3", "corral trace show edge3")
+
+
+def test_capacities_are_checked(tmp_path: Path) -> None:
+    path, capacities = tmp_path / "export.csv", tmp_path / "capacity.csv"
+    path.write_text("time,a,b,c\n2026-01-05T00:00Z,10,20,5\n2026-01-05T00:05Z,30,40,6\n")
+    said = " ".join(within("trace", "import", path, "--capacity", "a=1,bb=2", code=2).split())
+    shown(said, "'bb'", "'b', 'c'")
+    for form in ("220/min", "1,25x", "220 per min"):
+        said = " ".join(within("trace", "import", path, "--capacity", form, code=2).split())
+        shown(said, form, "1.25x", "a=100,b=80")
+    capacities.write_text("a,100\nb,80\nc,60\n")
+    said = " ".join(within("trace", "import", path, "--capacity", capacities, code=2).split())
+    shown(said, "node,capacity")
+    seen = " ".join(within("trace", "import", path, "--capacity", "a=1,b=1,c=1").split())
+    shown(seen, "2 of 2", "300 s")

@@ -38,7 +38,9 @@ def test_from_a_run_to_a_gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.delitem(sys.modules, "policy", raising=False)
-    train, write = re.findall(r"^\$ corral (.*)$", PAGE.partition("\n## ")[0], flags=re.MULTILINE)
+    train, write = re.findall(
+        r"^\$ corral (.*)$", PARTS["Your verdict is a team"], flags=re.MULTILINE
+    )
     within(*train.replace("4096", "2048").split())
     within(*write.split())
     names: dict[str, Any] = {}

@@ -111,13 +111,22 @@ def test_results_hold_every_window_and_the_verdicts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "headings", "local"),
     [
-        ({}, ["lost\na day", "above the\nbest rule, %", "95 %\ninterval"], ["8", "+20.00"]),
+        (
+            {},
+            ["lost\na day", "above the\nbest rule,\n% of arrivals", "95 %\ninterval"],
+            ["8", "+20.00"],
+        ),
         # Two windows a day.
         ({"window": 2}, None, ["8", "+20.00"]),
         # Overflow play costs half of what it forwards: 4 a day of 40.
         (
             {"forward_cost": 0.5},
-            ["cost\na day", "lost\na day", "above the\nbest rule, %", "95 %\ninterval"],
+            [
+                "cost\na day",
+                "lost\na day",
+                "above the\nbest rule,\n% of arrivals",
+                "95 %\ninterval",
+            ],
             ["8", "8", "+10.00"],
         ),
     ],

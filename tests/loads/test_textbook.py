@@ -16,6 +16,8 @@ from corral.envs.dfaas_v0.routes import ROUTE_NAMES, canonical_route
 from corral.errors import ArgumentError, UnknownNameError
 from corral.loads.replay import replay
 from corral.loads.textbook import TODAY, fit, play_rules, pseudo_code_of, race, sentence_of
+from corral.loads.textbook.words import WIDTH, short_of
+from support.messages import shown
 
 HARD: dict[str, Any] = {
     "second_offer": False,
@@ -238,7 +240,7 @@ def test_pseudo_code_does_what_the_rule_does(route: str, limit: int | None) -> N
         forwarded = plans.forwarded(arrivals, network)
         offered = network.by(rule.route).offered(forwarded, basis, None, plans.caps)
         code = pseudo_code_of(rule, {"queue": queue, "link_limit": limit})
-        assert len(code.splitlines()) <= 6
+        assert max(map(len, code.splitlines())) <= WIDTH
         for b, i in np.ndindex(num_envs, nodes):
             near = [j % nodes for j in range(i + 1, i + nodes) if links[i, j % nodes]]
             given = {"c": capacity[b, i], "q": waiting[b, i], "neighbours": near}
@@ -259,4 +261,27 @@ def test_every_rule_has_words(route: str) -> None:
             sentence = sentence_of(rule, settings)
             assert sentence[0] + sentence[-1] == "A."
             assert "  " not in sentence
-            assert len(pseudo_code_of(rule, settings).splitlines()) <= 6
+            lines = pseudo_code_of(rule, settings).splitlines()
+            assert len(lines) <= 13
+            assert max(map(len, lines)) <= WIDTH <= 76
+
+
+def test_a_share_of_five_sixths_in_turn_spreads_all_requests_evenly() -> None:
+    """Each of six nodes keeps a sixth of its requests and offers a sixth to each other node."""
+    nodes = 6
+    links = ~np.eye(nodes, dtype=bool)
+    arrivals = np.array([[600, 0, 1200, 300, 60, 6000]])
+    rule = PlainRule.of("share=0.8333/equal")
+    network = Network(links, canonical_route("equal"), False, None)
+    some = np.full((1, nodes), 50)
+    plans = plans_of([rule], Seen(some, 0 * some, some, links, 0, None))
+    forwarded = plans.forwarded(arrivals, network)
+    offered = network.by(rule.route).offered(forwarded, some, None, plans.caps)
+    received = arrivals - forwarded + offered.sum(axis=1)
+    assert np.abs(received - arrivals.sum() / nodes).max() <= nodes
+
+
+def test_rules_in_short_say_which_requests_stay() -> None:
+    assert short_of(PlainRule.of("overflow/round-robin")) == "local first, overflow in turn"
+    shown(short_of(PlainRule.of("share=0.8333/equal")), "83.33 %")
+    assert "queue" in short_of(PlainRule.of("patient/least"))

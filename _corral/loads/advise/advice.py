@@ -27,6 +27,7 @@ from corral.loads.scores import ordered
 from corral.loads.text import about_knowledge
 from corral.results import Result, plain
 from corral.text import pasted
+from corral.trainers.evaluation.intervals import FEWEST_WINDOWS
 from corral.trainers.evaluation.tables import COLUMNS, table_of
 from corral.trainers.runs.run_config import versions
 
@@ -104,11 +105,13 @@ class Advice(Result):
         for policy, *cells in paired_lines(self.replay):
             table.add_row(policy, *(cells[k] for k in places))
         if self.team is not None:
+            unit = "day" if self.replay.days else "window"
             table.add_section()
             table.add_row("on the days held out:")
             for policy, *cells in paired_lines(self.team.replay):
                 if policy in ("team", self.team.rule, self.chosen.today):
-                    table.add_row(policy, *(cells[k] for k in places if k < len(cells)))
+                    few = f"needs {FEWEST_WINDOWS} {unit}s"  # instead of an interval
+                    table.add_row(policy, *((*cells, few)[min(k, len(cells))] for k in places))
         return table
 
     def to_dataframe(self) -> pd.DataFrame:

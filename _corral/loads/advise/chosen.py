@@ -19,12 +19,14 @@ from corral.envs.core import Array
 from corral.envs.dfaas_v0.plain_rules import AMOUNTS, TUNED, PlainRule
 from corral.envs.dfaas_v0.routes import ROUTE_NAMES, canonical_route
 from corral.errors import UnknownNameError
+from corral.hints import hint
 from corral.loads import replay as engine
 from corral.loads.advise.verdict import LOCAL, Saving, both, saving
 from corral.loads.best_rule import best_of_others
 from corral.loads.replay import Replay
 from corral.loads.textbook import fit, play_rules
 from corral.progress import Progress
+from corral.text import shortened
 from corral.trainers.evaluation.intervals import difference_interval
 
 __all__ = [
@@ -59,7 +61,12 @@ def today_rule(text: str) -> str:
         return str(PlainRule.of(f"overflow/{text}"))
     name = text.partition("/")[0].partition("=")[0].strip()
     if name not in (*AMOUNTS, *TUNED):
-        raise UnknownNameError.of("rule of today", text, [*AMOUNTS, *routes])
+        near = hint(text, [*AMOUNTS, *routes])
+        raise UnknownNameError(
+            f"no rule of today named {shortened(text, 200)!r}{near} Pass local, a route for the "
+            f"overflow ({', '.join(routes)}), or amount/route such as share=0.8333/equal; amounts: "
+            f"{', '.join([*AMOUNTS, *(f'{tuned}=0.8/equal' for tuned in TUNED)])}"
+        )
     return str(PlainRule.of(text))
 
 

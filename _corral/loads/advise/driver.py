@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from corral.data import Trace, load_trace
+from corral.data.trace import about_capacity
 from corral.envs.arguments import one_of
 from corral.envs.dfaas_v0.arguments import with_capacity
 from corral.envs.dfaas_v0.plain_rules import PlainRule
@@ -44,8 +45,10 @@ from corral.loads.advise.question import Question
 from corral.loads.advise.rule_of_thumb import rule_of_thumb
 from corral.loads.advise.sentences import (
     TEAM_RUNS,
+    about_costs,
     asks_of_rule,
     asks_of_team,
+    baseline_sentence,
     capacity_sentence,
     run_sentence,
     saves_sentence,
@@ -110,8 +113,10 @@ def advise(
         trace: a bundled name, the path of a CSV, or a Trace.
         arrivals: whether nodes know a step's arrivals before the step: "known", or "unknown", as
             for a gateway, until the step is over.
-        today: the rule that runs today: local, round-robin, weighted, least, two-choices, or any
-            rule such as overflow/equal. A route alone forwards the overflow.
+        today: the rule that runs today: local (each node serves its own requests); round-robin,
+            weighted, least or two-choices (local first; only the overflow is forwarded, in turn, by
+            capacity, to the most reported spare, or to the better of two); or a rule such as
+            share=0.8333/equal (six nodes share all requests evenly).
         minutes: time budget for training a team; default: 5, or none if even the optimum, which
             knows the future, would not be worth it.
         steps: env steps of training, instead of ``minutes``; the result is reproducible.
@@ -152,6 +157,11 @@ def advise(
         _require_room(Path(out), train, overwrite, question)
     train_requested = minutes is not None or steps is not None
     trains = counted(steps, "env step") if steps else _minutes(lasts["minutes"] or MINUTES)
+    question.require_valid()
+    if minutes is not None and not (math.isfinite(minutes) and minutes > 0):
+        raise ValueError(f"minutes={minutes:g}: give a number above 0")
+    if steps is not None and minutes is not None:
+        raise ValueError(f"minutes={minutes:g}: pass minutes or steps, not both")
     begins(question.beginning(_of_team(out, trains, train_requested) if train else ""))
     results = _of_rules(question, show, begins)
     why, decision = _no_team(question, train), None
@@ -160,7 +170,8 @@ def advise(
         results = dataclasses.replace(
             results, bound=bound_of(results.base, cost, results.worth.share, show)
         )
-        if results.bound is not None and not results.bound.enough:
+        if results.out_of_reach:
+            assert results.bound is not None
             if train_requested:
                 begins(f"{_cannot_win(results, results.bound)} A team is trained as requested.")
             else:
@@ -190,6 +201,8 @@ def advise(
     begins("the team is judged on the held-out days and explained")
     team = judge(run, [*results.base.sums], question.today, show)
     decision = decide(team.saving, results.worth.share, team.training)
+    if results.out_of_reach and decision.answer != "worth it":
+        decision = Decision("not worth it")
     advice = results.advice(folder, "", decision, team)
     return written(_explained(advice, team.replay, "team", team.run, show))
 
@@ -230,6 +243,11 @@ class RuleResults:
     left_out: list[str]  # what-ifs that cannot be played
     trend: Trend | None
     bound: Bound | None = None
+
+    @property
+    def out_of_reach(self) -> bool:
+        """Whether even the optimum, which knows the future, would save less than is worth it."""
+        return self.bound is not None and not self.bound.enough
 
     def advice(
         self, folder: Path, no_team: str, decision: Decision | None = None, team: Team | None = None
@@ -272,13 +290,17 @@ class RuleResults:
             saves = saves_sentence(
                 team.lost, chosen.today, team.beside_today, costs=costs, days=days
             )
-            sentences = [TEAM_RUNS, _joined(saves, capacity_sentence(more, chosen.rule))]
+            told = baseline_sentence(chosen.today, team.beside_today)
+            capacity = capacity_sentence(more, chosen.rule)
+            sentences = [TEAM_RUNS, _joined(saves, told, about_costs(base.settings), capacity)]
             sentences.append(asks_of_team(base.settings))
         else:
             saves = saves_sentence(chosen.lost, chosen.today, chosen.beside_today, costs=costs)
+            told = baseline_sentence(chosen.today, chosen.beside_today)
+            capacity = capacity_sentence(more, None)
             sentences = [
                 run_sentence(chosen.rule, base.settings),
-                _joined(saves, capacity_sentence(more, None)),
+                _joined(saves, told, about_costs(base.settings), capacity),
             ]
             sentences.append(asks_of_rule(chosen.rule, base.settings, code))
         if self.trend is not None:
@@ -291,11 +313,15 @@ class RuleResults:
                     team.saving, decision, self.worth, team.rule, team.training, costs=costs
                 )
             )
+            if self.out_of_reach:
+                assert self.bound is not None
+                sentences.append(_cannot_win(self, self.bound))
         return [*sentences, no_team] if no_team else sentences
 
     def _doubts(self) -> list[str]:
         late = "Arrivals are unknown, so reports are one step old: report_delay 0 is played as 1."
-        return [*self.left_out, *([late] if self.question.late else [])]
+        doubts = [*self.left_out, *([late] if self.question.late else [])]
+        return [*doubts, *about_capacity(self.question.load)]
 
 
 def _joined(*sentences: str) -> str:
@@ -371,7 +397,9 @@ def _explained(
     notes = list(advice.notes)
     if played.sums[label].cost.any():
         rules = [label for label in played.sums if label not in played.teams]
-        more["post_mortem"] = post_mortem(played, label, run, rules=rules, progress=show)
+        mortem = post_mortem(played, label, run, rules=rules, progress=show)
+        if mortem.avoidable:
+            more["post_mortem"] = mortem
     if run is not None:
         try:
             more["rule_of_thumb"] = rule_of_thumb(played, label, run, progress=show)

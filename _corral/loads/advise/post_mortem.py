@@ -135,6 +135,15 @@ class PostMortem:
         return parts
 
     @property
+    def avoidable(self) -> bool:
+        """Whether any part of a step's cost, other than the unavoidable one, is not 0.
+
+        Always True without the optimum.
+        """
+        parts = [values for key, values in self.parts.items() if key != "unavoidable"]
+        return self.optimum_cost is None or any(bool(np.abs(part).max() > 1e-9) for part in parts)
+
+    @property
     def worst(self) -> list[Moment]:
         """The costliest steps, costliest first, of equal ones the earliest first. Fewer than
         ``most`` if the other steps cost nothing."""

@@ -8,11 +8,13 @@ from typing import Any
 
 from corral.data import Trace
 from corral.envs.dfaas_v0.network import adjacency, no_choice
+from corral.envs.dfaas_v0.routes import canonical_route
 from corral.loads.advise.team import FEWEST
-from corral.loads.advise.verdict import LOCAL
+from corral.loads.advise.verdict import LOCAL, PLENTY
 from corral.loads.advise.what_ifs import how_many
 from corral.loads.replay import DEFAULT_WINDOW
 from corral.loads.text import counted
+from corral.loads.textbook.playing import Playground
 
 __all__ = ["Question"]
 
@@ -68,6 +70,14 @@ class Question:
         settings = {key: value for key, value in self.settings.items() if key != "route"}
         return {"window": self.steps, "seed": self.seed, "arrivals": self.arrivals, **settings}
 
+    def require_valid(self) -> None:
+        """Raise the errors of the settings, before anything is played."""
+        if self.window is not None and self.window < 1:
+            raise ValueError(f"window={self.window}: give 1 step or more")
+        if "route" in self.settings:
+            canonical_route(self.settings["route"])
+        Playground(self.load, **self.plan())
+
     def beginning(self, team: str) -> str:
         """Return the plan of the advice as a sentence; ``team``: the part about a team."""
         text = f"arrivals {self.arrivals}: "
@@ -78,4 +88,7 @@ class Question:
             how_many(self.load, {**self.settings, "arrivals": self.arrivals}), "what-if"
         )
         text += f"plain rules are fitted to {count}, with {what_if_count}"
-        return f"{text}; {team}" if team and self.windows >= FEWEST and not self.constant else text
+        if not team or self.windows < FEWEST or self.constant:
+            return text
+        few = f" ({count} are too few to judge a team: {PLENTY} or more are needed)"
+        return f"{text}; {team}{few * (self.windows < PLENTY)}"

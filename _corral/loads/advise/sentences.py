@@ -20,6 +20,7 @@ from corral.loads.advise.verdict import LOCAL, PLENTY, Decision, Saving, Worth, 
 from corral.loads.advise.words import percent, requests
 from corral.loads.paired import COSTS
 from corral.loads.textbook import sentence_of
+from corral.loads.textbook.words import short_of
 from corral.trainers.evaluation.intervals import FEWEST_WINDOWS
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "about_costs",
     "asks_of_rule",
     "asks_of_team",
+    "baseline_sentence",
     "capacity_sentence",
     "knowledge",
     "refused",
@@ -77,6 +79,17 @@ def saves_sentence(
     also = f", and loses {level} of requests" if costs else f", {level}"
     text = f"It {_change(saving, costs)} than {_today(today)}{_interval(saving)}{also}{days}."
     return f"{text} The difference may be chance." if saving.open_ended else text
+
+
+def baseline_sentence(today: str, saving: Saving | None) -> str:
+    """Return the assumption about the rule that runs today, with the meaning of that rule.
+
+    ``saving``: saving compared with that rule; None: the recommended policy is that rule.
+    """
+    start = "Assumed to run today" if saving is None else "Compared with"
+    assumed = "" if saving is None else ", assumed to run today"
+    rule = short_of(PlainRule.of(today))
+    return f"{start}: {rule} ({today}){assumed}; --today sets another rule."
 
 
 def capacity_sentence(saving: Saving | None, rule: str | None) -> str:

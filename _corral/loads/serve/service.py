@@ -173,7 +173,7 @@ def _of_run(run: Run) -> _Source:
     best = load_run(f"{run.folder}@best")
     if recommendation.play == "team":
         return _Source(best.name, about, lambda: _team(best), recommendation.rule)
-    why = f"{recommendation.why}; {best.name} serves the team all the same"
+    why = f"{recommendation.why}; to serve the team instead: corral serve {best.name}"
     return _Source(run.name, about, lambda: _team(best), recommendation.rule, why)
 
 
@@ -206,7 +206,7 @@ def _of_advice(folder: Path) -> _Source:
     best = _of_run(load_run(f"{verdict.team}@best"))
     if verdict.run == "team":
         return replace(best, rule=verdict.rule, notes=notes)
-    why = f"the verdict of {folder}; {best.name} serves the team all the same"
+    why = f"the verdict of {folder}; to serve the team instead: corral serve {best.name}"
     return replace(best, name=str(folder), rule=verdict.rule, why=why, notes=notes)
 
 

@@ -110,10 +110,10 @@ class Race:
     def _tick(self, part: float) -> None:
         """Report progress; ``part`` windows of the current play are finished."""
         done = int(self.played + part)
-        self._progress("textbook", done, max(done + 1, self._expected))
+        self._progress("plain rules, plays of a day", done, max(done + 1, self._expected))
 
     def over(self) -> None:
-        self._progress("textbook", self.played, self.played)
+        self._progress("plain rules, plays of a day", self.played, self.played)
 
     def in_all(self) -> list[PlainRule]:
         """Return the rules that were played in all windows, best first.
@@ -189,7 +189,8 @@ def fit(
             "unknown".
         route: the only route to try; None: all. Routes "capacity" and "spare" need known arrivals.
         always: further rules to play in all windows.
-        progress: called with "textbook", the windows played so far, and their estimated total.
+        progress: called with "plain rules, plays of a day", the windows played so far, and
+            their estimated total.
 
     Raises the errors of ``DfaasRules`` and ``PlainRule.of``; ArgumentError for a route that needs
     known arrivals.

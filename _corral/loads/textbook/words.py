@@ -7,7 +7,7 @@ from typing import Any
 
 from corral.envs.dfaas_v0.plain_rules import STATIC, PlainRule
 
-__all__ = ["pseudo_code_of", "sentence_of"]
+__all__ = ["WIDTH", "pseudo_code_of", "sentence_of", "short_of"]
 
 # --- One sentence --------------------------------------------------------------------------------
 
@@ -52,6 +52,31 @@ def sentence_of(rule: PlainRule, settings: Mapping[str, Any] | None = None) -> s
     return f"{start} {action}{_at_most(rule, settings)}."
 
 
+IN_SHORT = {
+    "equal": "in turn",
+    "weighted": "in proportion to capacity",
+    "least": "to the most reported spare capacity",
+    "two-choices": "to the better of two at random",
+    "fill": "to one neighbor after the other",
+    "shortest": "of a step to one neighbor",
+    "two": "of a step to the better of two at random",
+    "capacity": "divided by capacity",
+    "spare": "divided by reported spare capacity",
+}
+
+
+def short_of(rule: PlainRule) -> str:
+    """Return the rule in a few words, such as "local first, overflow in turn"."""
+    if rule.amount == "local":
+        return "each node serves its own requests"
+    share = _share(rule)
+    if share is not None:
+        return f"{share} of each node's requests to its neighbors, {IN_SHORT[rule.route]}"
+    waits = rule.amount.startswith("patient") or (rule.amount == "backlog" and bool(rule.number))
+    first = "local capacity and queue first" if waits else "local first"
+    return f"{first}, overflow {IN_SHORT[rule.route]}"
+
+
 def _share(rule: PlainRule) -> str | None:
     if rule.amount == "random":
         return "a random share"
@@ -92,14 +117,19 @@ def _at_most(rule: PlainRule, settings: Mapping[str, Any]) -> str:
 
 # --- Code ----------------------------------------------------------------------------------------
 
+WIDTH = 76
+"""Longest line of pseudo-code; a terminal of 80 columns shows it indented by four."""
+
 CHOSEN = {
     "equal": "min({}, key=lambda n: sent[n])",
-    "weighted": "min({}, key=lambda n: (sent[n] + 1) / max(capacity[n], 1e-9))",
+    "weighted": "min({}, key=use)",
     "least": "max({}, key=lambda n: spare[n] - sent[n])",
     "two-choices": "max(choices({}, k=2), key=lambda n: spare[n] - sent[n])",
     "fill": "max({}, key=lambda n: spare[n])",
 }
 """The neighbor for the next request, among the neighbors below their limit."""
+
+USE = "lambda n: (sent[n] + 1) / max(capacity[n], 1e-9)"
 
 TARGETS = {
     "shortest": "max(neighbours, key=lambda n: spare[n])",
@@ -109,7 +139,7 @@ TARGETS = {
 
 
 def pseudo_code_of(rule: PlainRule, settings: Mapping[str, Any]) -> str:
-    """Return the rule in at most six lines of Python-like code.
+    """Return the rule in a few lines of Python-like code, of at most ``WIDTH`` characters.
 
     c is the capacity of the step, q the requests that wait at its start, and a its arrivals.
     neighbours are in cyclic order, and spare[n] is the spare capacity that neighbor n reported.
@@ -118,36 +148,49 @@ def pseudo_code_of(rule: PlainRule, settings: Mapping[str, Any]) -> str:
     if rule.amount == "local":
         return "at each request:\n    serve here"
     queue, limit = int(settings.get("queue") or 0), settings.get("link_limit")
-    cap = _cap(rule, limit)
     if rule.route in ("capacity", "spare"):
-        return _divided(rule, queue, cap)
+        return _divided(rule, queue, _cap(rule, limit))
     step = {"sent": "dict.fromkeys(neighbours, 0)"}
-    share = rule.number if rule.amount == "share" else STATIC
+    keeps, lines = "kept < keep", []
     if rule.amount in ("share", "static", "random"):
+        number = rule.number if rule.amount == "share" else STATIC
+        share = "share" if rule.amount == "random" else f"{number:g}"
         step |= {"m": "0"} | ({"share": "random()"} if rule.amount == "random" else {})
-        name = "share" if rule.amount == "random" else f"{share:g}"
-        keeps = f"ceil({name} * m - 1e-9) == ceil({name} * (m - 1) - 1e-9)"
-        count = "m += 1"
+        keeps = f"ceil({share} * m - 1e-9) == ceil({share} * (m - 1) - 1e-9)"
+        lines.append("m += 1")
+        served = "serve here"
     else:
         step |= {"keep": _keep(rule, queue), "kept": "0"}
-        keeps, count = "kept < keep", ""
+        served = "serve here; kept += 1"
     if rule.route in TARGETS:
         step["first"] = TARGETS[rule.route]
+    if rule.route == "weighted":
+        step["use"] = USE
     free = "neighbours"
-    first = [count] if count else []
+    cap = _cap(rule, limit)
     if cap is not None:
         free = "free"
-        first.append(f"free = [n for n in neighbours if {cap}]")
-        keeps += " or not free"
+        if rule.amount.endswith("margin"):
+            step["room"] = "sum(spare.values())"
+            cap = "sum(sent.values()) < room"
+        elif " " in (bound := cap.removeprefix("sent[n] < ")):
+            step["limit"] = f"{{n: {bound} for n in neighbours}}"
+            cap = "sent[n] < limit[n]"
+        lines.append(f"free = [n for n in neighbours if {cap}]")
+    full = " or not free" * (cap is not None)
+    if len(f"    if {keeps}{full}: {served}") > WIDTH:
+        lines.append(f"stays = {keeps}")
+        keeps = "stays"
+    lines.append(f"if {keeps}{full}: {served}")
     if rule.route in CHOSEN:
         chosen = CHOSEN[rule.route].format(free)
     else:
         chosen = "first" if cap is None else "first if first in free else free[0]"
-    served = "serve here" if count else "serve here; kept += 1"
-    lines = ["; ".join(first)] if first else []
-    lines += [f"if {keeps}: {served}", f"else: n = {chosen}; send to n; sent[n] += 1"]
-    begin = f"{', '.join(step)} = {', '.join(step.values())}"
-    return "\n".join(["at each step:", f"    {begin}", "at each request:", *_indented(lines)])
+    lines += ["else:", f"    n = {chosen}", "    send to n; sent[n] += 1"]
+    begin = [f"{', '.join(step)} = {', '.join(step.values())}"]
+    if len(begin[0]) + 4 > WIDTH:
+        begin = [f"{name} = {value}" for name, value in step.items()]
+    return "\n".join(["at each step:", *_indented(begin), "at each request:", *_indented(lines)])
 
 
 def _indented(lines: list[str]) -> list[str]:
@@ -196,7 +239,8 @@ def _divided(rule: PlainRule, queue: int, cap: str | None) -> str:
     weights = "capacity" if rule.route == "capacity" else "spare"
     lines = [
         f"f = {go}",
-        f"for n in neighbours: send floor(f * {weights}[n] / sum({weights}.values())) to n",
+        f"total = sum({weights}.values())",
+        f"for n in neighbours: send floor(f * {weights}[n] / total) to n",
         "send the rest of f one by one, in turn",
     ]
     if cap is not None:

@@ -19,6 +19,12 @@ __all__ = ["columns_of_capacity", "set_capacities"]
 
 Capacity = int | str | Mapping[str, int | str]
 
+FORMS = (
+    "give whole requests per step, such as 1100; 1.25x, a multiple of each node's mean load; "
+    "or one value per node, such as a=100,b=80. Multiply a rate per second by the seconds of a step"
+)
+"""Accepted forms of a capacity."""
+
 _LEVEL = re.compile(r"[0-9]+|[0-9.]+x")
 
 
@@ -28,6 +34,8 @@ def columns_of_capacity(table: Table, capacity: Capacity | None) -> str | None:
         return None
     if capacity in table.columns:
         return capacity
+    if re.fullmatch(r"[0-9]+,[0-9]+x|[0-9.,]+ *(/|per|r|req).*", capacity):
+        raise ValueError(f"capacity {capacity!r}: {FORMS}")
     if re.fullmatch(r"[0-9]*[.,][0-9]+", capacity):
         raise ValueError(
             f"capacity={capacity} is not a whole number: give whole requests per step, or a "
@@ -55,7 +63,7 @@ def set_capacities(
     is_single = isinstance(text, int) or text.isdigit()
     per = f"step of {trace.step} s" if trace.clock == "utc" else "step"
     description = f"{text}{'' if is_single else ','} requests per {per}, as passed"
-    guesses.append(Guess("capacity", description, "capacity=1.25x"))
+    guesses.append(Guess("capacity", description, "capacity=a=N,b=N"))
     limits, mean = trace.capacity[0], trace.arrivals.mean(axis=0)
     low = np.flatnonzero((limits > 0) & (limits < mean / 10))
     if len(low) and trace.clock == "utc":
@@ -89,8 +97,11 @@ def with_capacities(trace: Trace, capacity: Capacity) -> Trace:
     missing = [node for node in trace.nodes if node not in levels]
     unknown = [node for node in levels if node not in trace.nodes]
     if missing or unknown:
-        problem = f"no value for node {missing[0]!r}" if missing else f"unknown node {unknown[0]!r}"
-        raise ValueError(f"capacity: {problem}; the nodes are {', '.join(trace.nodes[:12])}")
+        problems = [f"unknown node {', '.join(map(repr, unknown[:12]))}"] if unknown else []
+        problems += [f"no value for {', '.join(map(repr, missing[:12]))}"] if missing else []
+        raise ValueError(
+            f"capacity: {'; '.join(problems)}; the nodes are {', '.join(trace.nodes[:12])}"
+        )
     columns = []
     for at, node in enumerate(trace.nodes):
         whole = trace.with_capacity(_level(levels[node])).capacity
@@ -100,6 +111,8 @@ def with_capacities(trace: Trace, capacity: Capacity) -> Trace:
 
 
 def _level(text: int | str) -> int | str:
+    if isinstance(text, str) and not _LEVEL.fullmatch(text):
+        raise ValueError(f"capacity {text!r}: {FORMS}")
     return int(text) if isinstance(text, str) and text.isdigit() else text
 
 
@@ -114,6 +127,9 @@ def _of_file(path: Path) -> dict[str, int | str]:
     if len(table.columns) < 2:
         raise fault_error(path, "a capacity file must have two columns, node and capacity")
     nodes, levels = list(table.columns.values())[:2]
+    if parse_number(levels.name, ".") is not None:
+        rule = "the first line must be the header node,capacity; it would be lost as a header"
+        raise fault_error(path, rule)
     mark = decimal_of(levels.cells, table.delimiter) or "."
     if not looks_numeric(levels.sample()):
         rule = "not a capacity file: the second column holds no numbers. Its content is not shown"

@@ -277,7 +277,7 @@ def _import(
     if options.capacity is not None and requested.capacity is None:
         trace = set_capacities(trace, options.capacity, guesses, notes)
     if trace.capacity is None:
-        guesses.append(Guess("capacity", "none in the file", "capacity=1.25x"))
+        guesses.append(Guess("capacity", "none in the file", "capacity=a=N,b=N"))
     return Imported(trace, tuple(notes), tuple(guesses))
 
 

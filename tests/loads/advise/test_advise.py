@@ -117,7 +117,7 @@ def test_the_verdict_stands_first_in_the_report_and_in_advice_json(rules: Advice
 
 
 def test_the_rule_is_told_as_pseudo_code(rules: Advice) -> None:
-    assert 1 <= len(rules.pseudo_code) <= 6
+    assert 1 <= len(rules.pseudo_code) <= 13
     assert rules.to_json()["pseudo_code"] == list(rules.pseudo_code)
     page = (rules.folder / "report.html").read_text()
     assert html.escape(rules.pseudo_code[-1]) in page
@@ -467,6 +467,18 @@ def test_a_team_that_cannot_win_is_trained_if_asked_for(
         corral.advise(days(8), out=tmp_path, route="equal", steps=448, begins=told.append)
     assert any("worth" in each and "optimum" in each for each in told)
     assert json.loads((tmp_path / "advice.json").read_text())["bound"]["enough"] is False
+
+
+def test_the_optimum_decides_before_the_length_of_a_training(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="needs the extra mappo")
+    told: list[str] = []
+    it = corral.advise(days(8), out=tmp_path, route="equal", **FEW, begins=told.append)
+    assert it.team is not None
+    assert it.team.training.updates < FEWEST_UPDATES
+    assert (it.bound and it.bound.enough, it.run) == (False, "rule")
+    assert it.to_json()["answer"] == "not worth it"
+    shown(it.verdict[-1], "optimum")
+    shown(told[0], "12")  # days that are needed to judge a team
 
 
 def test_the_optimum_is_looked_up_until_it_is_enough() -> None:

@@ -16,6 +16,7 @@ from corral.loads.advise.sentences import (
     about_costs,
     asks_of_rule,
     asks_of_team,
+    baseline_sentence,
     capacity_sentence,
     run_sentence,
     saves_sentence,
@@ -63,6 +64,9 @@ def said() -> Iterator[str]:
     yield saves_sentence(0.036, LOCAL, saved(-300, -500, -100), costs=False)
     yield saves_sentence(0.036, "overflow/equal", saved(0, 0, 0), costs=True)
     yield saves_sentence(0.036, LOCAL, None, costs=True)
+    yield baseline_sentence(LOCAL, beside)
+    yield baseline_sentence("overflow/equal", beside)
+    yield baseline_sentence("share=0.8333/equal", None)
     yield "# What more capacity would save"
     yield capacity_sentence(saved(8_000, 7_000, 9_000), None)
     yield capacity_sentence(saved(8_000, 7_000, 9_000), RULE)

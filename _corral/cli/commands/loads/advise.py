@@ -77,11 +77,17 @@ def advise(
     report_delay: ReportDelay = None,
     load_scale: Annotated[
         float | None,
-        typer.Option(help="Largest load to train for; default: the load of the trace."),
+        typer.Option(
+            help="Most requests of a node in a step that the team is trained for; set it if loads "
+            "may grow. Default: the maximum of the trace."
+        ),
     ] = None,
     capacity_scale: Annotated[
         float | None,
-        typer.Option(help="Largest capacity to train for; default: the capacity of the trace."),
+        typer.Option(
+            help="Largest capacity of a node in a step that the team is trained for; default: the "
+            "maximum of the trace."
+        ),
     ] = None,
     seed: DeclaredNumber = ...,
 ) -> None:
@@ -200,19 +206,10 @@ def _show(advice: Advice, options: list[str]) -> None:
             out.print(wrapped.replace("\u00a0", " "), soft_wrap=True)
             if heading == "Verdict" and place == ASKS:
                 for code in advice.pseudo_code:
-                    out.print(_code(code), soft_wrap=True, highlight=False, markup=False)
+                    out.print(f"    {code}", soft_wrap=True, highlight=False, markup=False)
     out.print()
     for line in advice.files():
         out.print(line, soft_wrap=True)
-
-
-def _code(line: str) -> str:
-    """Wrap a line of pseudo-code for the terminal. Continuation lines are indented further."""
-    depth = len(line) - len(line.lstrip())
-    indents = " " * (depth + 4), " " * (depth + 12)
-    return textwrap.fill(
-        line.strip(), 80, initial_indent=indents[0], subsequent_indent=indents[1], **_WHOLE
-    )
 
 
 _WHOLE: dict[str, Any] = {"break_on_hyphens": False, "break_long_words": False}

@@ -10,6 +10,7 @@ import typer
 from corral.cli.mistakes import expect
 from corral.cli.output import out, reported
 from corral.cli.run_options import RunModel
+from corral.text import pasted
 
 __all__ = ["export"]
 
@@ -52,9 +53,34 @@ def export(
     from corral.trainers.runs.run import load_run
 
     expect("export", run)
+    _require_no_advice(Path(run))
     loaded = load_run(run, model=model)
     policies = loaded.recommendation if recommended else loaded
     if policies is None:
         raise RunError(f"{run} has no recommendation; leave out --recommended")
     for path in policies.export(format, out_dir, overwrite=overwrite):
         out.print(str(path), soft_wrap=True, markup=False, highlight=False)
+
+
+def _require_no_advice(folder: Path) -> None:
+    """Raise RunError, with the command that works, if ``folder`` holds an advice."""
+    from corral.errors import RunError
+    from corral.loads.serve.advised import ADVICE, TEAM, advised
+    from corral.trainers.runs.run import is_run
+
+    if not (folder / ADVICE).is_file() or is_run(folder):
+        return
+    verdict = advised(folder)
+    team = "it has no team, so there is nothing to export"
+    if verdict.team is not None:
+        name = pasted(folder / TEAM)
+        team = f"corral export {name} --recommended --out gateway exports the run of its team"
+        if verdict.run == "team":
+            team = f"corral export {name}@best --out gateway exports the team of its verdict"
+    rule = ""
+    if verdict.run == "rule":
+        rule = (
+            f". Its verdict is the rule {verdict.rule}, which needs no export: use its "
+            f"pseudo-code, or corral serve {pasted(folder)}"
+        )
+    raise RunError(f"{folder} is a folder of corral advise, not a run: {team}{rule}")

@@ -20,6 +20,7 @@ from corral.cli.declared import Declared, DeclaredNumber, declared
 from corral.cli.mistakes import option_of, unknown_command
 from corral.cli.options import Capacity, capacity_of, listed
 from corral.cli.output import check_new, err, in_options, out, reported, show_table
+from corral.data.trace import about_capacity
 from corral.errors import CorralError
 from corral.hints import meant
 from corral.text import one_line, pasted, shortened
@@ -147,16 +148,49 @@ def file(
         raise
     _show_guesses(imported.guesses)
     for note in imported.notes:
-        out.print(in_options(shortened(f"note: {note}"), OPTIONS), soft_wrap=True)
+        text = in_options(shortened(f"note: {note}"), OPTIONS)
+        whole = {"break_long_words": False, "break_on_hyphens": False}
+        out.print(textwrap.fill(text, 80, subsequent_indent="  ", **whole), soft_wrap=True)
     _show_first(imported.trace)
-    level = " --capacity 1.25x" if imported.trace.capacity is None else ""
+    level = _levels_for(imported.trace)
+    arguments = " ".join([*map(pasted, files), *_typed(typed)]) + level
     if out_file is not None:
         write(imported.trace, out_file, overwrite)
-        out.print(f"Next: corral advise {pasted(out_file)}{level}", soft_wrap=True)
-        return
-    arguments = " ".join([*map(pasted, files), *_typed(typed)]) + level
-    out.print("Nothing was written. To write it:")
-    out.print(f"  corral trace import {arguments} --out loads.csv", soft_wrap=True)
+        if not level:
+            out.print(f"Next: corral advise {pasted(out_file)}", soft_wrap=True)
+            return
+        out.print("Next, with the capacities of your nodes:")
+        again = f"  corral trace import {arguments} --out {pasted(out_file)} --overwrite"
+        out.print(again, soft_wrap=True)
+    else:
+        out.print("Nothing was written. To write it:")
+        out.print(f"  corral trace import {arguments} --out loads.csv", soft_wrap=True)
+    if level:
+        for line in textwrap.wrap(_about_levels(imported.trace), 80, break_on_hyphens=False):
+            out.print(line, soft_wrap=True)
+
+
+NAMED = 12
+"""At most this many nodes are named in a suggested --capacity; with more, a file is suggested."""
+
+
+def _levels_for(trace: Any) -> str:
+    """Return a --capacity for each node of a trace without capacities, with N to fill in."""
+    if trace.capacity is not None:
+        return ""
+    if len(trace.nodes) > NAMED or any("," in node for node in trace.nodes):
+        return " --capacity capacity.csv"
+    return f" --capacity {shlex.quote(','.join(f'{node}=N' for node in trace.nodes))}"
+
+
+def _about_levels(trace: Any) -> str:
+    per = f"a step of {trace.step} s" if trace.clock == "utc" else "a step"
+    file = "capacity.csv has the header node,capacity. " * ("capacity.csv" in _levels_for(trace))
+    return (
+        f"{file}Capacity is the number of requests that a node can serve in {per}. If you do not "
+        "know it, --capacity 1.25x is a placeholder: it assumes 1.25 times the mean load of each "
+        "node."
+    )
 
 
 OPTIONS = tuple(
@@ -236,7 +270,7 @@ def _importer(
                 key: value for key, value in options_given.items() if value is not None
             }
             imported = library()(files, **options_given)
-            for note in imported.notes:
+            for note in [*imported.notes, *about_capacity(imported.trace)]:
                 err.print(in_options(shortened(f"note: {note}"), options_given), soft_wrap=True)
             write(imported.trace, out_file, overwrite)
 

@@ -39,7 +39,8 @@ SecondOffer = Annotated[
     bool | None,
     typer.Option(
         "--second-offer/--no-second-offer",
-        help="Offer refused requests again, to all neighbors; default: yes.",
+        help="Offer a request that a neighbor refused once more, to all neighbors; default: yes. "
+        "Without it, the request is lost.",
     ),
 ]
 ReportDelay = Annotated[

@@ -52,7 +52,7 @@ def test_every_column_of_a_wide_table_is_a_node(tmp_path: Path) -> None:
     assert change(result, "step") == "step=900"
     assert found(result, "gaps") == "none"
     shown(change(result, "unit"), "scale=300", "second", "scale=5", "minute")
-    assert change(result, "capacity") == "capacity=1.25x"
+    assert change(result, "capacity") == "capacity=a=N,b=N"
 
 
 PAIRS = (
