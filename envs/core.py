@@ -191,10 +191,10 @@ class OptionalRules(Protocol):
         ...
 
     def shares(self, info: Mapping[str, Array]) -> tuple[dict[str, Array], Array]:
-        """Return amounts that reports state as shares, by name, and the total: each [E].
+        """Return amounts by name, not yet divided, and their total: each [E].
 
-        ``info`` holds the sums of E episodes over steps and agents, each [E]. A share is an amount
-        divided by the total.
+        ``info`` holds the sums of E episodes over steps and agents, each [E]. Reports state amount
+        / total as a share.
         """
         ...
 

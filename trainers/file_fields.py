@@ -49,7 +49,8 @@ def read_fields(
     Args:
         max_bytes: maximum size of the file in bytes.
         error: class of the errors, which name the file and the key.
-        folder: the run's folder; the path below it may not contain a link.
+        folder: the run's folder. Neither the file nor a folder between the two may be a symbolic
+            link.
         without: fields of ``kind`` that the file does not contain.
         others: allow keys that ``kind`` does not name; they are ignored.
         format: required value of the key "format"; None: the file has no such key.

@@ -232,7 +232,8 @@ def _is_of_loads(option: str) -> bool:
 
 
 def _value_of(error: Any, words: list[str]) -> str | None:
-    """Return the invalid text of a numeric option, or None for another error."""
+    """Return what was typed for a numeric option, if the error is that it is not a number;
+    otherwise None."""
     options = getattr(getattr(error, "param", None), "opts", [])
     if not re.search("valid (integer|number|float)", str(error.format_message())):
         return None

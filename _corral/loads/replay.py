@@ -321,8 +321,9 @@ def plan_of(
         rule = PlainRule.of(entry)
         if rule.route == "choose":
             raise ValueError(
-                f"policy {label}: a plain rule cannot choose a neighbor; pass "
-                f"{rule.amount_text}/all-to-shortest, which also forwards to the largest spare"
+                f"policy {label}: a rule cannot have the route choose, in which the action names "
+                f"the neighbor; pass {rule.amount_text}/all-to-shortest, which forwards to the "
+                "neighbor with the largest reported spare capacity"
             )
         return {**shared, "route": rule.route, "observation": "every"}, RulePlanner([rule])
     if isinstance(entry, PlanPolicy):

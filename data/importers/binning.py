@@ -182,7 +182,10 @@ class Counted:
         self.remaining_steps -= index not in counter
         counter[index] += 1
         if self.remaining_steps < 0:
-            rule = f"requests in more than {MAX_COUNTS:,} steps; pass a larger step="
+            rule = (
+                f"requests in more than {MAX_COUNTS:,} steps, summed over the nodes; pass a "
+                "larger step="
+            )
             raise fault_error(IMPORT, rule)
 
     def loads(self, notes: list[str], *, together: bool) -> list[Sampled]:

@@ -255,7 +255,8 @@ class Clone(OnPolicyTrainer):
         return None if self.teacher is None else self.teacher.run
 
     def check(self) -> None:
-        """Find the teacher, and raise its faults before training starts."""
+        """Find the teacher. Raise an error before training starts if the teacher or the settings
+        do not fit."""
         super().check()
         if self.teacher is not None:
             return

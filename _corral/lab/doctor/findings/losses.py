@@ -201,8 +201,9 @@ def clipped_too_early(record: PolicyEvidence, evidence: Evidence) -> Finding | N
     return Finding(
         "ratio-not-one",
         "The loss clips decisions before the first optimizer step: its ratio is not 1.",
-        f"with equal old and new log-probabilities, {share:.0%} of the decisions with "
-        "an advantage of one sign have no gradient; with distant old ones they have one",
+        f"with old log-probabilities equal to the new ones, {share:.0%} of the decisions (all with "
+        "advantages of the same sign) have no gradient; with old log-probabilities shifted far "
+        "away, these decisions have a gradient",
         "a ratio of 1 before the first step, and a gradient for every decision",
         "compute log-probabilities in the loss like outputs.log_prob: over legal actions only "
         "(-inf for illegal ones, not 0), minus the old ones of the same actions",
