@@ -436,14 +436,15 @@ class Session:
             say(
                 folder,
                 f"--self-play every={every:,}: a rollout has {size:,} env steps, so snapshots "
-                f"are {size:,} env steps apart; lower --num-envs or --n-steps",
+                f"are {size:,} env steps apart; lower --num-envs or --n-steps (num_envs=, "
+                "n_steps=)",
             )
         if count < FEW and isinstance(self.learner, StepwiseTrainer):
             updates = "1 update" if count == 1 else f"{count} updates"
             say(
                 folder,
-                f"only {updates} of {size:,} env steps; lower --num-envs or --n-steps, or raise "
-                "--steps",
+                f"only {updates} of {size:,} env steps; lower --num-envs or --n-steps (num_envs=, "
+                "n_steps=), or raise --steps (steps=)",
             )
 
 
