@@ -49,14 +49,15 @@ SPELLINGS: Mapping[str, str] = {
     "arg": "args env_kwargs env_config env_args make_kwargs env_params",
     # settings
     "num_envs": "n_envs n_env envs num_env num_parallel_envs num_environments n_rollout_threads "
-    "copies env_num num_envs_per_worker num_envs_per_env_runner parallel_envs",
+    "copies env_num num_envs_per_worker num_envs_per_env_runner parallel_envs "
+    "train_batch_size_per_learner train_batch_size",
     "envs_per_runner": "num_envs n_envs num_envs_per_worker num_envs_per_env_runner",
     "workers": "num_workers n_workers n_jobs num_cpu num_cpus n_cpus num_procs num_processes",
     "runners": "num_env_runners num_runners num_workers n_workers workers num_rollout_workers",
     "cpus": "num_cpus n_cpus num_cpu workers num_workers n_jobs",
     "n_steps": "num_steps rollout_length rollout_steps rollout_fragment_length nsteps n_step "
     "unroll_length steps_per_rollout rollout_size horizon frames_per_batch step_per_collect "
-    "episode_length rollouts num_rollout_steps",
+    "episode_length rollouts num_rollout_steps train_batch_size_per_learner train_batch_size",
     "train_batch_size": "n_steps num_steps rollout_length train_batch_size_per_learner "
     "frames_per_batch",
     "n_epochs": "update_epochs num_epochs epochs ppo_epoch ppo_epochs num_sgd_iter k_epochs "
@@ -74,8 +75,10 @@ SPELLINGS: Mapping[str, str] = {
     "clip_range_vf": "vf_clip_param clip_vloss clip_value value_clip vf_clip clip_vf "
     "clip_range_value clip_predicted_values",
     "ent_coef": "entropy_coef entropy_coeff entropy_coefficient entropy_cost entropy_bonus "
-    "ent_coeff entropy_beta ent_weight entropy_loss_scale",
-    "ent_coef_end": "final_entropy_coef entropy_coef_end",
+    "ent_coeff entropy_beta ent_weight entropy_loss_scale entropy_coeff_schedule "
+    "entropy_coef_schedule ent_coef_schedule",
+    "ent_coef_end": "final_entropy_coef entropy_coef_end entropy_coeff_schedule "
+    "entropy_coef_schedule ent_coef_schedule",
     "vf_coef": "vf_loss_coeff value_loss_coef value_coef critic_coef value_loss_coeff vf_coeff "
     "vf_loss_coef value_loss_weight",
     "max_grad_norm": "grad_clip clip_grad clip_grad_norm max_norm gradient_clip grad_norm_clip "
@@ -144,6 +147,8 @@ NOTES: Mapping[str, str] = {
     "n_minibatches": "A rollout, {num_envs} times {n_steps}, is split into {n_minibatches} parts.",
     "vf_coef": "mappo and ippo need no weight for the value loss: actor and critic share no "
     "parameters, and Adam does not depend on the scale of a loss.",
+    "ent_coef_end": "A schedule of the entropy weight: {ent_coef} 0:0.1,20000:0 (env steps:value), "
+    "or {ent_coef} 0.1 and {ent_coef_end} 0 over the whole run.",
     "rms_prop": "The optimizer is Adam.",
     "hyperparams": "Settings are options, such as {gamma} 0.9.",
     "optimize": "corral tune searches settings, for example --search gamma=0.9..0.999.",
@@ -173,6 +178,7 @@ NOTED: Mapping[str, str] = {
     "load_best": "load_best_model best best_model",
     "load_checkpoint": "checkpoint load_last_checkpoint checkpoint_path",
     "no_render": "headless",
+    "ent_coef_end": "entropy_coeff_schedule entropy_coef_schedule ent_coef_schedule",
     "rms_prop": "optimizer optimizer_class optim adam_eps weight_decay opti_eps",
 }
 

@@ -38,6 +38,9 @@ __all__ = ["Session", "say", "statistics_of"]
 
 CHECKPOINTS_PER_RUN = 10
 
+FEW = 10
+"""A plan with fewer updates is reported when training starts."""
+
 SLOW_S = 1.0
 """Duration of an update in seconds above which its end is kept in memory as a fallback save."""
 
@@ -414,10 +417,35 @@ class Session:
             )
         size = learner.rollout_steps
         count = max(1, steps // size)
+        if not learner.env_steps:
+            self._report_plan(size, count)
         if count * size == steps or count * size <= learner.env_steps:
             return
         whole = f"whole rollouts of {size:,} ({learner.rollout_of})"
         say(folder, f"plays {count * size:,} env steps instead of {steps:,}, in {whole}")
+
+    def _report_plan(self, size: int, count: int) -> None:
+        """Print if rollouts of ``size`` env steps are longer than the interval between snapshots,
+        if an in-house trainer plans fewer than FEW updates, and if the entropy weight rises from
+        0; ``count`` is the planned number of updates."""
+        folder, settings = self.run.folder, self.config.settings
+        if settings.get("ent_coef") == 0 and (end := settings.get("ent_coef_end")):
+            say(folder, f"the entropy weight rises from 0 to {end:g}; to lower it, set --ent-coef")
+        every = (self.config.self_play or {}).get("every", size)
+        if every < size:
+            say(
+                folder,
+                f"--self-play every={every:,}: a rollout has {size:,} env steps, so snapshots "
+                f"are {size:,} env steps apart; lower --num-envs or --n-steps (num_envs=, "
+                "n_steps=)",
+            )
+        if count < FEW and isinstance(self.learner, StepwiseTrainer):
+            updates = "1 update" if count == 1 else f"{count} updates"
+            say(
+                folder,
+                f"only {updates} of {size:,} env steps; lower --num-envs or --n-steps (num_envs=, "
+                "n_steps=), or raise --steps (steps=)",
+            )
 
 
 def statistics_of(config: RunConfig) -> Statistics:

@@ -414,4 +414,17 @@ def _out_of_range(one: Field[Any], value: Any) -> str:
     is_finite = not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
     alternative = type_of(one).partition(" | ")[2]
     extra = {"None": ", or None", "str": ", or a schedule"}.get(alternative, "")
+    if alternative == "str" and isinstance(value, list | tuple):
+        extra += f" as text, such as {_points(value) or '0:0.1,20000:0'} (env steps:value)"
     return f"{one.name}={value!r}: pass a {'' if is_finite else 'finite '}number{allowed}{extra}"
+
+
+def _points(value: Any) -> str:
+    """Return pairs such as [[0, 0.1], [20000, 0]] as the text of a schedule; "" for other values.
+
+    The pairs are RLlib's schedules.
+    """
+    try:
+        return ",".join(f"{float(at):.10g}:{float(number):.10g}" for at, number in value)
+    except (TypeError, ValueError):
+        return ""

@@ -290,7 +290,8 @@ def read_options(
             key, text = key[3:], "false"
         if key not in types:
             if unknown is not None:
-                raise UnknownNameError(unknown(key, known))
+                message = unknown(key, known)
+                raise UnknownNameError(message.replace(option_of(key), f"--{name}", 1))
             raise UnknownNameError(unknown_option(f"--{name}", map(option_of, known), see))
         kind = types[key].partition(" | ")[0]
         if kind != "bool" and raw is None:

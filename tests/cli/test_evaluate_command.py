@@ -263,6 +263,15 @@ def test_mistakes_of_evaluate(run: Run, tmp_path: Path) -> None:
     assert not (run.folder / "results.json").exists()
 
 
+def test_options_of_loads_are_refused_in_other_games(tmp_path: Path) -> None:
+    folder = small_run(tmp_path / "run", env="arena_v0", updates=1, env_kwargs={}).folder
+    (folder / "results.json").write_text("{}")
+    printed = within("evaluate", folder, "--policies", "nonsense", code=2)
+    shown(printed.replace("\n", ""), "--policies nonsense", "arena_v0", "corral duel", "nonsense")
+    shown(within("evaluate", folder, "--rows", "0:5", code=2), "--rows 0:5", "arena_v0")
+    assert (folder / "results.json").read_text() == "{}"
+
+
 # --- corral replay with runs ---------------------------------------------------------------------
 
 

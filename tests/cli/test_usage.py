@@ -152,6 +152,7 @@ def test_names_in_other_spellings(words: list[str], message: str) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        ("train rps_v0 --lambda_ 1", "no option named '--lambda_'; did you mean '--gae-lambda'?"),
         ("train rps_v0 -n 5000", "no option named '-n'; did you mean '--steps'?"),
         ("train rps_v0 -f logs", "no option named '-f'; did you mean '--out'?"),
         ("train rps_v0 -i best.zip", "did you mean '--resume'?"),

@@ -152,3 +152,9 @@ def test_other_trainers_are_named() -> None:
 def test_trainers_of_benchmarl_are_known_by_their_algorithms(given: str) -> None:
     with refused(UnknownNameError, f"'{given}'", f"'benchmarl_{given.lower()}'"):
         trainer_class(given)
+
+
+def test_names_of_rllib_lead_to_settings_of_a_rollout_and_of_a_schedule() -> None:
+    names = ["--n-steps", "--num-envs", "--ent-coef", "--ent-coef-end", "--net-arch"]
+    shown(answer("--train-batch-size-per-learner", names), "--n-steps", "--num-envs")
+    shown(answer("--entropy-coeff-schedule", names), "--ent-coef", "0:0.1,20000:0")

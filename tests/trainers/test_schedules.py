@@ -62,6 +62,7 @@ def test_which_settings_change() -> None:
         ({"learning_rate": "-1:1"}, ("env steps", "increasing")),
         ({"learning_rate": "0:1e-3,100:-1e-3"}, ("learning_rate=-0.001", 0, "schedule")),
         ({"clip_range": "0:0.2,100:0"}, ("clip_range=0.0", "above 0")),
+        ({"ent_coef": [[0, 0.1], [20000, 0]]}, ("0:0.1,20000:0",)),
         ({"ent_coef": "linear"}, ("ent_coef='linear'", "linear:0.01")),
         (
             {"ent_coef": "linear:0.1", "ent_coef_end": 0.05},

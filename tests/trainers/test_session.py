@@ -271,3 +271,15 @@ def test_a_session_of_dfaas(tmp_path: Path) -> None:
     ) as session:
         session.finish()
     assert everything(session.run) == everything(run)
+
+
+def test_a_plan_with_long_rollouts_is_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given: dict[str, Any] = {"trainer": "ippo", "num_envs": 16, "n_steps": 8, "steps": 384}
+    given |= {"self_play": {"every": 50}, "ent_coef": 0.0, "ent_coef_end": 0.01}
+    with corral.session("tictactoe_v0", out=tmp_path / "run", **given):
+        pass
+    printed = shown(capsys.readouterr().err, "--num-envs", "--n-steps")
+    shown(printed, "every=50", 128)
+    shown(printed, "3 updates", "0.01")

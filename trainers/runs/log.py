@@ -131,11 +131,24 @@ class Statistics:
             compared = LATEST.get(self.metric, self.metric.replace("_", " "))
         elif self.self_play:
             compared = "being the latest, because in self-play the learners' returns sum to 0"
-        latest = self.self_play if self.metric is None else self.metric in LATEST
+        elif self._sums_to_zero:
+            compared = "being the latest, because so far the learners' returns sum to 0"
+        uninformative = self.self_play or self._sums_to_zero
+        latest = uninformative if self.metric is None else self.metric in LATEST
         value = None if latest else now
         self.best_by = {"env_steps": self.env_steps, "compared": compared, "value": value}
         self.best_by["episodes"] = self.episodes
         return True
+
+    @property
+    def _sums_to_zero(self) -> bool:
+        """True if all agents learn and their returns add up to 0 in every recent episode, as in
+        self-play of a third-party zero-sum game."""
+        if self.pool or len(self.learned) < max(2, len(self.policies)):
+            return False
+        largest = max((abs(r) for e in self.recent for r in e.returns.values()), default=0.0)
+        sums = (abs(sum(episode.returns.values())) for episode in self.recent)
+        return largest > 0 and max(sums, default=0.0) <= 1e-6 * largest
 
     def validate(self, value: float, compared: str) -> None:
         """Set the validation ``value`` of the current state; ``compared`` describes it."""

@@ -15,6 +15,7 @@ from corral.cli.options import (
     Window,
     arguments_of,
     import_from_here,
+    listed,
     names,
     row_range,
 )
@@ -31,6 +32,7 @@ from corral.cli.output import (
 )
 from corral.cli.run_options import RunApi, RunArguments, RunEnv, RunModel, RunTrainer
 from corral.extensions import extension
+from corral.text import pasted
 
 __all__ = ["add_to"]
 
@@ -46,14 +48,16 @@ def evaluate(
     runs: Annotated[
         list[Path],
         typer.Argument(
-            help="Folder of a run, and of further runs to compare with it. RUN@best, RUN@latest "
-            "and RUN@N (env steps) are checkpoints of a run; RUN@0 holds its initial weights."
+            help="Folder of a run, and of further runs to compare with it. RUN plays its latest "
+            "checkpoint. RUN@best, RUN@latest and RUN@N (env steps) are checkpoints of a run; "
+            "RUN@0 holds its initial weights."
         ),
     ],
     policies: Annotated[
         str | None,
         typer.Option(
-            help="Reference policies for dfaas_v0, separated by commas; default: 13 of them."
+            help="Reference policies for dfaas_v0, separated by commas; default: 13 of them. In "
+            "other games use corral duel."
         ),
     ] = None,
     trace: Annotated[
@@ -117,6 +121,8 @@ def evaluate(
     folder = loaded.results if out_dir is None else out_dir
     # An evaluation in the run's folder overwrites earlier results.
     in_run_folder = folder.resolve() == loaded.results.resolve()
+    judged = judge_of(loaded.config.env_config.env) is not None
+    _require_load(judged, loaded.config.env_config.env, runs, policies, rows)
     check_new(folder, folder=True, files=RESULTS, overwrite=overwrite or in_run_folder)
     before = written(folder)
     load = loaded.config.env_config.trace if trace is None else load_trace(trace)
@@ -125,7 +131,7 @@ def evaluate(
         "rows": None if load is None else row_range(rows, None, len(load)),
         "window": window,
     }
-    if judge_of(loaded.config.env_config.env):
+    if judged:
         options["optimum_windows"] = optimum_windows
         if policies is not None:
             options["references"] = names(policies, lambda name: False)
@@ -160,3 +166,18 @@ def evaluate(
         out.print(f"Required: {Required(**bound)}", soft_wrap=True)
     if not result.holds:
         raise typer.Exit(1)
+
+
+def _require_load(
+    judged: bool, env: str, runs: list[Path], policies: str | None, rows: str | None
+) -> None:
+    """Raise ValueError for options of loads if the environment replays no load."""
+    if judged:
+        return
+    if policies is not None:
+        raise ValueError(
+            f"--policies {policies}: {env} replays no load. To play against named players: "
+            f"corral duel {pasted(str(runs[0]))} {' '.join(map(pasted, listed(policies)))}"
+        )
+    if rows is not None:
+        raise ValueError(f"--rows {rows}: {env} replays no load; pass --episodes")

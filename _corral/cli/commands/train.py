@@ -255,7 +255,7 @@ def _summarize(run: Run) -> None:
         learned = [agent for agent in run.config.policies if agent not in run.config.opponents]
         columns = {f"return of {one_line(agent)}": f"return_{agent}" for agent in learned}
     if "points_past" in progress and progress["points_past"].notna().any():
-        columns = {"share of the points against its pool, mean": "points_past"}
+        columns = {"share of points won against its pool, mean": "points_past"}
     for label, column in columns.items():
         rows = progress.dropna(subset=[column])
         if len(rows):

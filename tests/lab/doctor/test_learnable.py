@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -13,7 +14,7 @@ import corral
 from corral.envs.masks import MASK
 from corral.envs.registry import make, make_rules
 from corral.lab.doctor.choices import Learnable, learnable
-from corral.lab.doctor.choices.gains import mean_of
+from corral.lab.doctor.choices.gains import Gain, mean_of
 from corral.lab.doctor.choices.scripts import (
     CERTAIN,
     Fixed,
@@ -22,6 +23,7 @@ from corral.lab.doctor.choices.scripts import (
     play_scripts,
     spread_actions,
 )
+from corral.lab.doctor.choices.verdict import notes_of
 from support.messages import shown
 from support.planted_choices import BlindArena, DeafArena, Guess, Lottery, OneCounts
 from support.zoo_envs import MixedEnv
@@ -153,6 +155,19 @@ def test_one_step_is_told_from_many() -> None:
     shown(said, "bandit", "gamma")  # four steps, each for itself
     first = found_in("two_step_v0").forked[0]
     assert (first.agent, first.reach, first.one_step) == ("agent_0", 2, False)
+
+
+def test_gamma_is_noted_only_for_a_gain_beyond_its_error() -> None:
+    found = found_in("two_step_v0")
+    fork = found.forked[0]
+    unsure = dataclasses.replace(fork, best=Gain(0.0098, 0.0045))
+    sure = dataclasses.replace(fork, others="greedy", best=Gain(0.5, 0.05))
+    choices = {fork.agent: 2.0}
+    assert notes_of(found.scripts, [unsure], [], choices) == ()
+    noted = notes_of(found.scripts, [unsure, sure], [], choices)
+    [gamma] = [note for note in noted if "gamma" in note]
+    # The table also has a row for random play, with a gain within its error.
+    shown(gamma, fork.agent, "greedy", "about")
 
 
 def test_worth_in_two_step_is_known() -> None:

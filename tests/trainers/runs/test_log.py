@@ -18,6 +18,7 @@ from corral.trainers.base import Episode, Update
 from corral.trainers.driver import train
 from corral.trainers.runs import log as progress
 from corral.trainers.runs.log import Statistics
+from support.messages import shown
 from support.runs import ROLLOUT, PaidRules, rows, small_run
 
 
@@ -68,6 +69,23 @@ def test_means_are_of_the_last_hundred_episodes() -> None:
     assert row["return_team"] == pytest.approx((10 * 100 + 90 * 2) / 100)
     assert statistics.improved()
     assert not statistics.improved()  # no better than what was saved
+
+
+def test_the_latest_is_the_best_if_all_returns_sum_to_zero() -> None:
+    statistics = Statistics({"a": "x", "b": "x"})  # a third-party game: not in the registry
+    statistics.row(update(64, episode(1, -1), episode(0, 0)), 64, 1)
+    assert statistics.improved()
+    assert statistics.best_by is not None
+    shown(statistics.best_by["compared"], "latest", 0)
+    assert statistics.best_by["value"] is None
+    statistics.row(update(128, episode(-1, 1)), 64, 1)
+    assert statistics.improved()
+    assert statistics.best_by["env_steps"] == 128
+    opposed = Statistics({"a": "x", "b": "x"}, ["b"])
+    opposed.row(update(64, episode(1, -1)), 64, 1)
+    assert opposed.improved()
+    assert opposed.best_by is not None
+    assert opposed.best_by["value"] == 1
 
 
 def test_statistics_go_through_json() -> None:

@@ -183,9 +183,10 @@ def _about(forks: Sequence[Forked], choices: float) -> Iterator[str]:
             "before its next decision. A small gamma is enough."
         )
     elif fork.decisions > 1 and fork.reach > 1:
+        play = "" if fork is forks[0] else f" (other play: {fork.others})"
         yield (
-            f"Nine tenths of the best action's gain come within {_decisions(fork.reach)}: use a "
-            f"gamma of {1 - 1 / fork.reach:.2g} or more."
+            f"Nine tenths of the best action's gain{play} come within about "
+            f"{_decisions(fork.reach)}: use a gamma of about {1 - 1 / fork.reach:.2g} or more."
         )
     if fork.needs_memory and fork.remembered is not None:
         yield (
