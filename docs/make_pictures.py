@@ -1,4 +1,4 @@
-"""Draw the pictures of the README: docs/dfaas.png and docs/arena.gif.
+"""Draw the pictures of README.md and docs/advise.md: docs/arena.gif and docs/dfaas.png.
 
 python docs/make_pictures.py
 """
