@@ -139,9 +139,9 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
         )
 
     def action_masks(self) -> Array:
-        """Return the current legal actions: bool [C, A].
+        """Return the current legal actions: bool [C, A], a row for each column.
 
-        Raises UnsupportedSpaceError if actions have no masks.
+        Raises UnsupportedSpaceError unless the actions are Discrete.
         """
         refuse_masks(self.rules.name, self.single_action_space)
         if self._masks is None:

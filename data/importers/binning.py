@@ -106,7 +106,7 @@ def node_names(paths: Sequence[Path], names: Sequence[str] | None) -> list[str]:
         if repeated:
             raise ValueError(f"several files have the name {repeated[0]!r}; pass names=")
     if isinstance(names, str) or len(names) != len(paths):
-        raise ValueError(f"names={names!r} must be {len(paths)} names, one per file")
+        raise ValueError(f"names={names!r} must be a list of {len(paths)} names, one per file")
     for name in names:
         rule = name_rule(name)
         if rule is not None:

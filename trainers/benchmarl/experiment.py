@@ -1,8 +1,8 @@
 """Run BenchMARL's experiment one iteration at a time. Imports BenchMARL.
 
-Algorithm, losses, optimizers, replay buffers and collector are BenchMARL's. Its own loop runs to
-the end, prints and writes files. This module does the work of one iteration of that loop, with two
-differences:
+Algorithm, losses, optimizers, replay buffers and collector are BenchMARL's. BenchMARL's own loop
+cannot be run step by step; it also prints and writes files. This module does the work of one
+iteration of that loop, with two differences:
 
 - MASAC in BenchMARL gives illegal actions the logit -18. A legal action with logit -40 then loses
   to them, so illegal actions are sometimes chosen. Here their probability is exactly 0.

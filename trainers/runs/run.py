@@ -428,7 +428,8 @@ def asked_for(runs: Sequence[Any], key: str, given: Any) -> list[Any]:
 
 
 def has_custom(run: Any, key: str) -> bool:
-    """Return True if the config.json of a run or folder has ``key``."""
+    """Return True if ``key`` in the config.json of a run or folder is not null; False if the file
+    cannot be read."""
     if isinstance(run, Run):
         return getattr(run.config, {"model": "own_model"}.get(key, key)) is not None
     try:

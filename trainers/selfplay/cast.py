@@ -70,7 +70,7 @@ class Frozen(Protocol):
         ...
 
     def policy(self, number: int, agent: str) -> Policy:
-        """Return the policy of ``agent`` from the snapshot at this index."""
+        """Return the policy of ``agent`` from snapshot ``number``."""
         ...
 
     def save(self) -> tuple[Any, dict[str, Array]]:

@@ -128,7 +128,7 @@ def _changes(
         (f"Load x {LOAD:g}", "arrivals", more),
         (CAPACITY, "capacity", room),
     ):
-        beyond = f"not played, because a cell would exceed {MAX_VALUE:,} requests"
+        beyond = f"not played: a node would have more than {MAX_VALUE:,} {what} in a step"
         fits = values.max() <= MAX_VALUE
         changes.append((name, replace(trace, **{what: values}) if fits else beyond, {}))
     delay, fresh = settings.get("report_delay", 1), freshest(settings)

@@ -178,7 +178,8 @@ def _array(data: bytes, shape: tuple[int, ...]) -> Array:
         raise ValueError("an array of another format")
     claimed, fortran_order, dtype = np.lib.format.read_array_header_1_0(file)
     if claimed != shape or dtype != np.dtype("<f4") or (fortran_order and len(shape) > 1):
-        raise ValueError(f"an array of {dtype} {claimed}, not of float32 {shape}")
+        order = " in Fortran order" if fortran_order else ""
+        raise ValueError(f"expected float32 {shape}, found {dtype} {claimed}{order}")
     return np.frombuffer(data, dtype="<f4", offset=file.tell()).reshape(shape).astype(np.float32)
 
 

@@ -69,7 +69,8 @@ def _named_caps(caps: Any, i: int, near: Sequence[int], names: Sequence[str]) ->
 
 
 def _named_order(first: int, near: Sequence[int], names: Sequence[str], capped: bool) -> list[str]:
-    """Return ``first``; with caps also the other neighbors, in cyclic order."""
+    """Return the name of node ``first``; with caps then the other neighbors, in cyclic order from
+    the sender. Empty without neighbors."""
     if not near:
         return []
     return [names[j] for j in (first, *(j for j in near if capped and j != first))]

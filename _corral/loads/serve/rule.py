@@ -60,7 +60,7 @@ class Rule:
 
     @property
     def about(self) -> Mapping[str, Any]:
-        """The description of the rule, from ``about_rule``."""
+        """The result of ``about_rule`` for the rule, or for the fallback of a user's policy."""
         return self._about
 
     @property

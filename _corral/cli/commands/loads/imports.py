@@ -149,8 +149,10 @@ def file(
     _show_guesses(imported.guesses)
     for note in imported.notes:
         text = in_options(shortened(f"note: {note}"), OPTIONS)
-        whole = {"break_long_words": False, "break_on_hyphens": False}
-        out.print(textwrap.fill(text, 80, subsequent_indent="  ", **whole), soft_wrap=True)
+        lines = textwrap.wrap(
+            text, 80, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        )
+        out.print("\n".join(lines), soft_wrap=True)
     _show_first(imported.trace)
     level = _levels_for(imported.trace)
     arguments = " ".join([*map(pasted, files), *_typed(typed)]) + level
