@@ -112,7 +112,8 @@ class OtherSeats:
         self._saved: tuple[Sequence[Any], Mapping[str, Array]] | None = None
 
     def seats(self) -> dict[tuple[str, str], Seat]:
-        """Return the seats by name and agent. Raises the errors of their runs."""
+        """Return the seats by (name, agent), created at the first call. Raises the errors of their
+        runs."""
         if self._seats is not None:
             return self._seats
         pairs = [(name, agent) for name, team in self.also.items() for agent in team]

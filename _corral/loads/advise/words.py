@@ -11,7 +11,8 @@ WIDTH = 80
 
 
 def number(value: float | None) -> str:
-    """Format a number: "1,234"; a small fraction as "0.25" or "12.5"; never "-0"; "" for None."""
+    """Format a number: two decimals below 10 ("0.25"), one below 1,000 ("12.5"), none if it is
+    whole or larger ("1,234"); never "-0"; "" for None."""
     if value is None:
         return ""
     whole = round(value)

@@ -139,7 +139,8 @@ class Playground:
         return int(steps.sum())
 
     def _play_random(self, rules: Sequence[PlainRule], windows: Sequence[int]) -> Sums:
-        """Play rules one by one in all windows, and separately in the shorter last window.
+        """Play each rule alone: in all full windows together, then in the shorter last window, even
+        if ``windows`` asks for fewer.
 
         A replay does the same; the random numbers depend on the number of environments.
         """

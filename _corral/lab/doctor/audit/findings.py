@@ -189,7 +189,7 @@ def _clamped(audited: Audited, old: bool) -> Finding | None:
         f"{share:.0%} of the states, all different, have the value {extreme:.3g}; their true "
         "values "
         "differ",
-        "values without a bound, or with a bound that true values never reach",
+        "critic values without a bound, or with a bound that true values never reach",
         "look for a clamp, or an activation in the critic's last layer",
         2,
         audited.policy,

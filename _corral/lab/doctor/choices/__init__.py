@@ -201,7 +201,7 @@ def _all_forked(
                     fixed = {a: Fixed(space) for a, space in spaces_of.items()}
                     jobs.append((item, FIXED, {**fixed, item: random[item]}))
     if late:
-        skipped.append(f"skipped for lack of time: forked states of {', '.join(late)}")
+        skipped.append(f"skipped for lack of time: tests in forked states for {', '.join(late)}")
 
 
 def codec_of(rules: Rules[Any], agent: str) -> ObservationCodec | None:
