@@ -243,7 +243,7 @@ def in_ascii(*words: str | Path, errors: str = "strict") -> str:
     )
     printed = done.stdout + done.stderr
     assert done.returncode in (0, 2), printed
-    assert b"Error" not in printed, printed
+    assert b"EncodeError" not in printed, printed
     return printed.decode("ascii")
 
 
