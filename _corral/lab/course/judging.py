@@ -176,7 +176,10 @@ def _numbers(value: Any) -> Any:
     """Return an array, or a dict of arrays. Raises TypeError and ValueError for other values."""
     if isinstance(value, Mapping):
         return {key: _numbers(each) for key, each in value.items()}
-    found = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+    torch = sys.modules.get("torch")  # an answer without torch does not import it
+    if torch is not None and isinstance(value, torch.Tensor):
+        value = value.detach().cpu()
+    found = np.asarray(value)
     if found.dtype.kind not in "biuf":
         raise TypeError("not numbers")
     return found
@@ -305,7 +308,7 @@ class _Source:
         message = one_line(
             f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         )
-        message = " ".join([message, *getattr(error, "__notes__", ())])
+        message = " ".join([message, *vars(error).get("__notes__", ())])
         name: FindingName = "not-imported" if self.loaded is None else "raised"
         if isinstance(error, Unusable):
             name, message = error.name, str(error)

@@ -102,7 +102,7 @@ def _weights_in(loss: torch.Tensor) -> set[torch.Tensor]:
             continue
         seen.add(node)
         nodes += [following for following, _ in node.next_functions]
-        if hasattr(node, "variable"):
+        if type(node).__name__ == "AccumulateGrad":  # the node of a leaf, such as a parameter
             weights.add(node.variable)
     return weights
 
