@@ -95,7 +95,8 @@ def _facts_of_actor(make_actor: Answer, p: Probe) -> dict[str, bool]:
 
 def _weights_in(loss: torch.Tensor) -> set[torch.Tensor]:
     """Return the tensors that a loss has gradients for."""
-    nodes, weights, seen = [loss.grad_fn], set(), set()
+    nodes: list[Any] = [loss.grad_fn]
+    weights, seen = set(), set()
     while nodes:
         node = nodes.pop()
         if node is None or node in seen:
