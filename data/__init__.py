@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from corral.data.importers.series import import_series
     from corral.data.importers.tables.table import import_table
     from corral.data.read import bundled, load_trace, read_trace
+    from corral.data.request_log import RequestLog, read_request_log, write_request_log
     from corral.data.trace import Trace
     from corral.data.write import write_trace
 
 __all__ = [
     "Imported",
+    "RequestLog",
     "Trace",
     "TraceSpec",
     "bundled",
@@ -36,7 +38,9 @@ __all__ = [
     "import_trace",
     "load_trace",
     "make_trace",
+    "read_request_log",
     "read_trace",
+    "write_request_log",
     "write_trace",
 ]
 
@@ -51,6 +55,7 @@ _NAMES = {
     "importers.series": ("import_series",),
     "importers.tables.table": ("import_table",),
     "read": ("bundled", "load_trace", "read_trace"),
+    "request_log": ("RequestLog", "read_request_log", "write_request_log"),
     "trace": ("Trace",),
     "write": ("write_trace",),
 }

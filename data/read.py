@@ -53,7 +53,16 @@ from corral.data.trace import Counts, Trace
 from corral.errors import Fault, TraceError, UnknownNameError
 from corral.progress import Progress, progress_to, report_progress
 
-__all__ = ["COLUMNS", "MAX_CELLS", "bundled", "load_trace", "read_trace", "trace_name"]
+__all__ = [
+    "COLUMNS",
+    "MAX_CELLS",
+    "bundled",
+    "load_bytes",
+    "load_trace",
+    "read_trace",
+    "split_row",
+    "trace_name",
+]
 
 # A row with quotes as in RFC 4180: around whole fields, doubled inside.
 _QUOTED_ROW = re.compile(r'(?:"(?:[^"]|"")*"|[^",]*)(?:,(?:"(?:[^"]|"")*"|[^",]*))*')
@@ -91,7 +100,7 @@ def read_trace(
     file = str(path)
     with progress_to(progress) if progress is not None else nullcontext():
         with progress_to(None):  # quick: only the parsing below reports its progress
-            data = _load(path, max_cells, max_bytes)
+            data = load_bytes(path, max_cells, max_bytes)
         try:
             table = scan(data, file=file, max_nodes=max_nodes)
             if table is None:
@@ -139,10 +148,13 @@ def trace_name(path: Path) -> str:
     return name.removesuffix(".csv") or path.name
 
 
-def _load(path: Path, max_cells: int, max_bytes: int) -> bytes:
-    """Return all bytes of the file. Raises TraceError as soon as they exceed a limit.
+def load_bytes(
+    path: Path, max_cells: int, max_bytes: int, *, least_cells: int = len(COLUMNS)
+) -> bytes:
+    """Return all bytes of the file, without blank lines at its end.
 
-    A row without capacity counts as many cells as a row with capacity.
+    A row counts as at least ``least_cells`` cells. Raises TraceError as soon as the file exceeds a
+    limit, and as ``chunks`` does.
     """
     pieces: list[bytes] = []
     rows, columns = 0, 1
@@ -151,7 +163,7 @@ def _load(path: Path, max_cells: int, max_bytes: int) -> bytes:
             columns += piece.partition(b"\n")[0].count(b",")
         pieces.append(piece)
         rows += piece.count(b"\n")
-        if (rows - 1) * max(len(COLUMNS), columns) > max_cells:
+        if (rows - 1) * max(least_cells, columns) > max_cells:
             raise fault_error(path, too_many_cells(max_cells))
     data = b"".join(pieces)
     del pieces
@@ -162,6 +174,40 @@ def _load(path: Path, max_cells: int, max_bytes: int) -> bytes:
         if not piece.endswith((b"\r", b"\n")) or piece.strip(b"\r\n"):
             break
     return data[: end + (2 if data.startswith(b"\r\n", end) else 1)]
+
+
+def split_row(raw: bytes, number: int, faults: Faults) -> list[str] | None:
+    """Return the fields of line ``number``. If the line is faulty, add a fault and return None."""
+    if len(raw) > MAX_LINE:
+        faults.add(f"this line is longer than {MAX_LINE} bytes, the limit", number)
+        return None
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as error:
+        bad = raw[error.start : error.start + 4]
+        faults.add("not UTF-8: save the file as UTF-8", number, value=repr(bad))
+        return None
+    line = text.removesuffix("\n").removesuffix("\r")
+    control = _CONTROL.search(line)
+    if not text.endswith("\n") and "\r" not in line:
+        rule = (
+            "the last line has no line end, so its last number may be cut; "
+            "if the file is complete, add a line end: echo >> FILE"
+        )
+        faults.add(rule, number, value=line)
+    elif not line.strip():
+        faults.add("blank line; remove it", number)
+    elif control and not (control[0] == "\t" and "," not in line):
+        rule = "a control character, such as a tab or a carriage return; remove it"
+        faults.add(rule, number, value=line)
+    elif '"' not in line:
+        return line.split(",")
+    elif not _QUOTED_ROW.fullmatch(line):
+        rule = "an open or stray quote; quote whole fields on one line, and double quotes inside"
+        faults.add(rule, number, value=line)
+    else:
+        return next(csv.reader([line]))
+    return None
 
 
 class _Careful:
@@ -215,42 +261,10 @@ class _Careful:
         )
 
     def _line(self, number: int, raw: bytes) -> None:
-        if len(raw) > MAX_LINE:
-            return self.faults.add(f"this line is longer than {MAX_LINE} bytes, the limit", number)
-        try:
-            line = raw.decode()
-        except UnicodeDecodeError as error:
-            bad = raw[error.start : error.start + 4]
-            return self.faults.add("not UTF-8: save the file as UTF-8", number, value=repr(bad))
-        bare = line.removesuffix("\n").removesuffix("\r")
-        if not line.endswith("\n") and "\r" not in bare:
-            rule = (
-                "the last line has no line end, so its last number may be cut; "
-                "if the file is complete, add a line end: echo >> FILE"
-            )
-            return self.faults.add(rule, number, value=bare)
-        fields = self._split(number, bare)
+        fields = split_row(raw, number, self.faults)
         if fields is None:
             return None
         return self._header(fields) if number == 1 else self._row(number, fields)
-
-    def _split(self, number: int, line: str) -> list[str] | None:
-        control = _CONTROL.search(line)
-        if not line.strip():
-            self.faults.add("blank line; remove it", number)
-        elif control and not (control[0] == "\t" and "," not in line):
-            rule = "a control character, such as a tab or a carriage return; remove it"
-            self.faults.add(rule, number, value=line)
-        elif '"' not in line:
-            return line.split(",")
-        elif not _QUOTED_ROW.fullmatch(line):
-            rule = (
-                "an open or stray quote; quote whole fields on one line, and double quotes inside"
-            )
-            self.faults.add(rule, number, value=line)
-        else:
-            return next(csv.reader([line]))
-        return None
 
     def _header(self, header: list[str]) -> None:
         if tuple(header) in HEADERS:

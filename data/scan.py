@@ -19,7 +19,7 @@ from corral.data.source import CHUNK
 from corral.data.trace import MAX_VALUE, Counts, is_name
 from corral.progress import report_progress
 
-__all__ = ["scan"]
+__all__ = ["scan", "unquoted"]
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -92,10 +92,10 @@ def _scan_block(
 ) -> tuple[Clock, Counts, Counts, list[str], list[Counts]] | None:
     """Return the clock, times [R], node codes [R], node names, and the counts [R] per column."""
     if QUOTE in body:
-        unquoted = _unquoted(body)
-        if unquoted is None:
+        plain = unquoted(body)
+        if plain is None:
             return None
-        return _scan_plain(unquoted, columns, commas=True)
+        return _scan_plain(plain, columns, commas=True)
     return _scan_plain(body, columns, commas=False)
 
 
@@ -133,7 +133,7 @@ def _scan_plain(
     return (*times, codes, names, counts)
 
 
-def _unquoted(body: bytes) -> bytes | None:
+def unquoted(body: bytes) -> bytes | None:
     """Return the lines without quotes around fields; None for a quote at any other position.
 
     A comma in a field becomes DEL, which a field may not contain.

@@ -18,6 +18,7 @@ __all__ = [
     "CHUNK",
     "DELIMITERS",
     "HEAD",
+    "LEAST_CELLS",
     "MAX_BYTES",
     "MAX_CELLS",
     "MAX_FAULTS",

@@ -1,4 +1,4 @@
-"""Write a load trace as a CSV file for ``read_trace``."""
+"""Write a load trace as a CSV file for ``read_trace``; write CSV files completely or not at all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from corral.data.source import fault_error
 from corral.data.trace import Trace
 from corral.files import write_file
 
-__all__ = ["write_trace"]
+__all__ = ["check_csv_path", "quoted", "write_csv", "write_trace"]
 
 LARGEST_TIME = 10**18
 """Limit on the absolute value of integer times: the reader accepts up to 18 digits."""
@@ -30,14 +30,26 @@ def write_trace(trace: Trace, path: str | Path, *, overwrite: bool = False) -> N
     file can hold the trace.
     """
     path = Path(path)
+    check_csv_path(path, overwrite=overwrite)
+    write_csv(path, _content(trace, path).encode())
+
+
+def check_csv_path(path: Path, *, overwrite: bool) -> None:
+    """Raise ValueError for a suffix other than .csv and .csv.gz.
+
+    Raise FileExistsError if ``path`` exists and ``overwrite`` is not set.
+    """
     if not path.name.endswith((".csv", ".csv.gz")):
         raise ValueError(f"{path}: the name must end in .csv or .csv.gz")
     if path.exists() and not overwrite:
         raise FileExistsError(f"{path} exists; pass overwrite=True to replace it")
-    content = _content(trace, path).encode()
+
+
+def write_csv(path: Path, content: bytes) -> None:
+    """Write ``content`` to ``path``, packed with gzip for ``.gz``; see ``write_file``."""
     if path.name.endswith(".gz"):
         packed = io.BytesIO()
-        # No name and no time in the gzip header: the bytes depend only on the trace.
+        # No name and no time in the gzip header: the bytes depend only on the content.
         with gzip.GzipFile("", mode="wb", fileobj=packed, mtime=0, compresslevel=6) as file:
             file.write(content)
         content = packed.getvalue()
@@ -55,7 +67,7 @@ def _content(trace: Trace, path: Path) -> str:
         raise fault_error(path, "times must be in the years 1 to 9999")
     times = [format_time(time, trace.clock) for time in trace.times.tolist()]
 
-    names = [_quoted(name) for name in trace.nodes]
+    names = [quoted(name) for name in trace.nodes]
     columns = [trace.arrivals.tolist()]
     if trace.capacity is not None:
         columns.append(trace.capacity.tolist())
@@ -66,7 +78,8 @@ def _content(trace: Trace, path: Path) -> str:
     return "\n".join(rows) + "\n"
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """Return a node name as a CSV field, in quotes if it needs them."""
     text = io.StringIO()
     csv.writer(text, lineterminator="").writerow([name])
     return text.getvalue()

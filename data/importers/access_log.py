@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 from corral.data.fields import parse_time
 from corral.data.importers.binning import Counted, Imported, Paths, file_list, finish, node_names
+from corral.data.importers.kept import KeptRequests
 from corral.data.read import trace_name
 from corral.data.source import MAX_BYTES, MAX_CELLS, Faults, fault_error, lines, weigh
 
@@ -35,6 +38,8 @@ def import_access_log(
     skip_malformed: bool = False,
     capacity: int | str | None = None,
     name: str | None = None,
+    keep_requests: str | Path | None = None,
+    overwrite: bool = False,
     max_bytes: int = MAX_BYTES,
     max_cells: int = MAX_CELLS,
 ) -> Imported:
@@ -51,14 +56,19 @@ def import_access_log(
         skip_malformed: skip malformed lines, however many.
         capacity: see ``Trace.with_capacity``.
         name: name of the trace; default: the file names joined by +.
+        keep_requests: file for the time and node of all requests in the trace: .csv or .csv.gz. See
+            ``read_request_log``. The times of an access log are whole seconds.
+        overwrite: replace an existing file of ``keep_requests``.
         max_bytes: maximum size of a file after unpacking, in bytes; default: 192 MiB.
         max_cells: maximum number of cells: rows times columns, at least 10 per row; default:
             25 million.
 
-    Raises TraceError for faults in the files, ValueError for options out of range.
+    Raises TraceError for faults in the files, ValueError for options out of range, FileExistsError
+    if the file of ``keep_requests`` exists and ``overwrite`` is not set.
     """
     if not 0 <= max_malformed <= 1:
         raise ValueError(f"max_malformed={max_malformed!r} must be between 0 and 1")
+    kept = None if keep_requests is None else KeptRequests(keep_requests, overwrite=overwrite)
     counted = Counted(step)
     notes: list[str] = []
     files = file_list(paths)
@@ -71,6 +81,8 @@ def import_access_log(
             seconds = _seconds(line)
             if seconds is not None:
                 counted.add(node, seconds)
+                if kept is not None:
+                    kept.add(node, seconds, 0, None)
                 continue
             malformed += 1
             if malformed == number == UNLIKE and not skip_malformed:
@@ -96,7 +108,10 @@ def import_access_log(
                 f"the first is line {bad[0][0]}"
             )
     loads = counted.loads(notes, together=False)
-    return finish(loads, capacity, name or "+".join(map(trace_name, files)), notes)
+    imported = finish(loads, capacity, name or "+".join(map(trace_name, files)), notes)
+    if kept is None:
+        return imported
+    return replace(imported, notes=(*imported.notes, *kept.write(imported.trace, step)))
 
 
 def _seconds(line: bytes) -> int | None:

@@ -102,7 +102,15 @@ def import_trace(files: Paths, *, guesses: list[Guess] | None = None, **options:
     guess_list.append(Guess("layout", layout.name))
     unsupported = [name for name in options if name not in layout.options]
     if unsupported:
-        supported = ", ".join(f"{name}=" for name in layout.options if name != "guesses")
+        if "keep_requests" in unsupported:
+            raise ValueError(
+                f"keep_requests= does not apply to {layout.name}, because only an access log has "
+                "the time of each request. For a table with one row per request, run corral trace "
+                "import requests FILE --step 60 --out LOADS.csv --keep-requests REQUESTS.csv"
+            )
+        supported = ", ".join(
+            f"{name}=" for name in layout.options if name not in ("guesses", "overwrite")
+        )
         raise ValueError(
             f"{unsupported[0]}= does not apply to {layout.name}; its options are {supported}"
         )
@@ -127,6 +135,8 @@ def _access_log(
     names: Sequence[str] | None = None,
     capacity: int | str | None = None,
     name: str | None = None,
+    keep_requests: str | Path | None = None,
+    overwrite: bool = False,
     max_bytes: int = MAX_BYTES,
     max_cells: int = MAX_CELLS,
     guesses: list[Guess],
@@ -139,6 +149,8 @@ def _access_log(
         names=names,
         capacity=capacity,
         name=name,
+        keep_requests=keep_requests,
+        overwrite=overwrite,
         max_bytes=max_bytes,
         max_cells=max_cells,
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.data import read_trace
+from corral.data import read_request_log, read_trace
 from support.command import within
 from support.messages import shown
 
@@ -148,3 +148,64 @@ def test_capacities_are_checked(tmp_path: Path) -> None:
     shown(said, "node,capacity")
     seen = " ".join(within("trace", "import", path, "--capacity", "a=1,b=1,c=1").split())
     shown(seen, "2 of 2", "300 s")
+
+
+ACCESS = '192.0.2.1 - - [10/Oct/2000:13:{}:36 -0700] "GET / HTTP/1.0" 200 2326\n'
+
+
+def test_requests_are_kept(tmp_path: Path) -> None:
+    path, out, kept = (tmp_path / name for name in ("export.csv", "loads.csv", "requests.csv"))
+    rows = [row for row in LOG.split() if row != "timestamp,host"]
+    path.write_text("time,host,tokens,more\n" + "".join(f"{row},7,1\n" for row in rows))
+    options = ["--step", "60", "--node-column", "host", "--out", out, "--keep-requests", kept]
+    seen = within("trace", "import", "requests", path, *options, "--work-column", "tokens+more")
+    shown(seen, kept, 6, out)
+    log = read_request_log(kept)
+    log.check_counts(read_trace(out))
+    assert log.work.tolist() == [8] * 6
+    out.unlink()
+    said = within("trace", "import", "requests", path, *options, code=2)
+    shown(said, kept, "--overwrite")
+    within("trace", "import", "requests", path, *options, "--overwrite")
+    assert read_request_log(kept).work is None
+    out.unlink()
+    options = [*options[:-2], "--work-column", "more"]
+    said = within("trace", "import", "requests", path, *options, code=2)
+    shown(said, "--work-column more", "--keep-requests")
+
+
+def test_requests_of_access_logs_are_kept(tmp_path: Path) -> None:
+    path, out, kept = (tmp_path / name for name in ("web.log", "loads.csv", "requests.csv.gz"))
+    path.write_text(ACCESS.format("55") + ACCESS.format("57"))
+    options = ["--out", out, "--keep-requests", kept]
+    within("trace", "import", "access-log", path, "--step", "60", *options)
+    read_request_log(kept).check_counts(read_trace(out))
+    said = within("trace", "import", path, *options, code=2)
+    shown(said, out, "--overwrite")
+    out.unlink()
+    said = within("trace", "import", path, *options, code=2)
+    shown(said, kept, "--overwrite")
+    assert not out.exists()
+    kept.unlink()
+    seen = within("trace", "import", path, *options)
+    read_request_log(kept).check_counts(read_trace(out))
+    again = f"  corral trace import {path} --keep-requests {kept} --capacity web=N --out {out}"
+    assert f"{again} --overwrite" in seen.splitlines()
+
+
+def test_requests_are_kept_with_a_trace_alone(tmp_path: Path) -> None:
+    path, out, kept = (tmp_path / name for name in ("web.log", "loads.csv", "requests.csv"))
+    path.write_text(ACCESS.format("55") + ACCESS.format("57"))
+    for options, values in (
+        (["--keep-requests", kept], ("--keep-requests", "--out")),
+        (["--out", out, "--keep-requests", out], ("--keep-requests", "--out", out)),
+        (["--out", out, "--keep-requests", tmp_path], ("--keep-requests", tmp_path)),
+        (["--out", out, "--keep-requests", tmp_path / "x.txt"], ("x.txt", ".csv")),
+        (["--out", tmp_path / "x.txt", "--keep-requests", kept], ("x.txt", ".csv")),
+    ):
+        shown(within("trace", "import", path, *options, code=2), *values)
+        assert list(tmp_path.iterdir()) == [path]
+    path.write_text("time,a,b\n2026-01-05T00:00Z,10,20\n2026-01-05T00:05Z,30,40\n")
+    said = within("trace", "import", path, "--out", out, "--keep-requests", kept, code=2)
+    shown(" ".join(said.split()), "--keep-requests", "corral trace import requests")
+    assert list(tmp_path.iterdir()) == [path]

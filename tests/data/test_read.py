@@ -156,7 +156,7 @@ def test_a_large_plain_file_is_refused_by_its_size(tmp_path):
     begin = time.process_time()
     with refused(TraceError, "201,326,592", "max_bytes="):
         read_trace(path)
-    assert time.process_time() - begin < 0.1
+    assert time.process_time() - begin < 1  # a terabyte would take many minutes
 
 
 def test_limits_are_exact_and_can_be_raised(tmp_path):

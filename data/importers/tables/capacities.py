@@ -12,7 +12,7 @@ import numpy as np
 from corral.data.importers.binning import Guess
 from corral.data.importers.tables.cells import Table, read_table
 from corral.data.importers.tables.numbers import decimal_of, looks_numeric, parse_number
-from corral.data.source import MAX_BYTES, MAX_CELLS, fault_error
+from corral.data.source import MAX_BYTES, MAX_CELLS, MAX_NODES, chunks, fault_error
 from corral.data.trace import Trace
 
 __all__ = ["columns_of_capacity", "set_capacities"]
@@ -24,6 +24,10 @@ FORMS = (
     "or one value per node, such as a=100,b=80. Multiply a rate per second by the seconds of a step"
 )
 """Accepted forms of a capacity."""
+
+MAX_ROWS = 10 * MAX_NODES
+"""Maximum number of rows of a capacity file, one for each node. A larger file is another file, and
+is refused before its rows are parsed."""
 
 _LEVEL = re.compile(r"[0-9]+|[0-9.]+x")
 
@@ -123,6 +127,9 @@ def _of_text(text: str) -> dict[str, int | str]:
 
 def _of_file(path: Path) -> dict[str, int | str]:
     """Return node -> capacity from the first two columns of a file."""
+    if sum(piece.count(b"\n") for piece in chunks(path, max_bytes=MAX_BYTES)) > MAX_ROWS:
+        rule = f"more than {MAX_ROWS:,} rows; a capacity file has a row for each node"
+        raise fault_error(path, rule)
     table = read_table(path, [], max_bytes=MAX_BYTES, max_cells=MAX_CELLS, has_times=False)
     if len(table.columns) < 2:
         raise fault_error(path, "a capacity file must have two columns, node and capacity")
