@@ -27,6 +27,7 @@ from corral.envs.core import (
     copy_rows,
     generator,
     identity_of,
+    keep_rows,
     plays_as_arrays,
     put_rows,
     stack_agents,
@@ -201,13 +202,18 @@ class Batch(Copies):
 
         terminated = truncated = np.zeros(outcome.terminated.shape, dtype=bool)
         reward, info, finished = outcome.reward, outcome.info, None
-        if self._clock >= self._alarm or np.count_nonzero(outcome.terminated):
+        if self._clock >= self._alarm or np.count_nonzero(outcome.ends):
             time_is_up = self._elapsed >= self._limit
             ended = outcome.terminated | self._ended
             terminated = ended & ~self._ended
-            truncated = time_is_up[:, None] & ~ended
-            self._ended = ended
-            over = np.flatnonzero(time_is_up | ended.all(axis=1))
+            cut = (
+                time_is_up[:, None]
+                if outcome.truncated is None
+                else (time_is_up[:, None] | outcome.truncated)
+            )
+            truncated = cut & ~ended
+            self._ended = outcome.ends | self._ended
+            over = np.flatnonzero(time_is_up | self._ended.all(axis=1))
             if len(over):
                 # Both may be views of the state, which new episodes overwrite.
                 reward = reward.copy()
@@ -318,6 +324,7 @@ class Batch(Copies):
         agents have ended their episode (bool [R, N]).
         """
         self._require_reset()
+        keep_rows(self.rules, self._state, rows)
         return copy_rows(self._state, rows), self._elapsed[rows], self._ended[rows]
 
     # --- Parts -----------------------------------------------------------------------------------

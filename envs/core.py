@@ -36,11 +36,21 @@ __all__ = [
     "Rules",
     "Split",
     "agent_views",
+    "best_returns_of",
     *("amounts_of", "any_number", "carried_by", "changed", "copy_rows", "for_copies"),
-    *("for_rendering", "future_of", "generator", "hides_chance", "identity_of", "places_of"),
-    *("plays_as_arrays", "put_rows", "redraw_of", "redrawing", "replays_data", "shares_of"),
-    *("split_of", "stack_agents", "starts_of", "state_arrays", "third_party", "windows_of"),
-    *("with_limit", "without_state"),
+    *("first_action_of", "for_rendering", "future_of", "generator", "hides_chance"),
+    *(
+        "identity_of",
+        "keep_rows",
+        "max_rows_of",
+        "places_of",
+        "plays_as_arrays",
+        "put_rows",
+        "redraw_of",
+        "redrawing",
+    ),
+    *("replays_data", "shares_of", "split_of", "stack_agents", "starts_of", "state_arrays"),
+    *("third_party", "windows_of", "with_limit", "without_state"),
 ]
 
 Array = npt.NDArray[Any]
@@ -84,6 +94,12 @@ class Outcome(Generic[StateT]):
     reward: Array  # float32 [B, N]
     terminated: Array  # bool [B, N]
     info: dict[str, Array]  # each [B, N], numeric
+    truncated: Array | None = None  # bool [B, N] by a time limit of the rules; None: no agent
+
+    @property
+    def ends(self) -> Array:
+        """Agents with an episode that has ended: bool [B, N]."""
+        return self.terminated if self.truncated is None else self.terminated | self.truncated
 
 
 class Rules(Protocol[StateT]):
@@ -224,6 +240,10 @@ class OptionalRules(Protocol):
         """Return the unit of the actions' amounts, and the amount of each action: float64 [A]."""
         ...
 
+    def first_action(self) -> int | None:
+        """Return the action that an untrained policy prefers; None: no preference."""
+        ...
+
     def redraw(self, state: Any, rngs: Sequence[np.random.Generator], told: bool = False) -> Any:
         """Redraw the randomness in ``state`` that no agent can have observed.
 
@@ -249,6 +269,16 @@ class OptionalRules(Protocol):
         """
         ...
 
+    def keep(self, state: Any, rows: Array) -> None:
+        """Prepare the rows of ``state`` for copies that are played on after its next step.
+
+        For rules with states that hold running environments. ``max_rows`` limits their number.
+        """
+        ...
+
+    max_rows: int
+    """Maximum number of rows that are played at the same time. Default: no limit."""
+
     def places(self, state: Any) -> list[str]:
         """Return the position of each row of ``state`` in the replayed data: "row 1,204"."""
         ...
@@ -263,6 +293,13 @@ class OptionalRules(Protocol):
 
     def starts(self) -> tuple[Any, Array]:
         """Return all start states of episodes, in K rows, and their probabilities [K]."""
+        ...
+
+    def best_returns(self, rngs: Sequence[np.random.Generator]) -> Array | None:
+        """Return the optimum of the team return in the episodes that ``start(rngs)`` begins: [B].
+
+        No policy has a higher return, even with future knowledge. None: it has no closed form.
+        """
         ...
 
     identity: str
@@ -382,6 +419,17 @@ def for_copies(rules: Rules[Any]) -> Rules[Any]:
     return redrawing(rules) or rules
 
 
+def keep_rows(rules: Rules[Any], state: Any, rows: Array) -> None:
+    """Call ``OptionalRules.keep``; rules of array code need nothing."""
+    getattr(rules, "keep", lambda state, rows: None)(state, rows)
+
+
+def max_rows_of(rules: Rules[Any]) -> int | None:
+    """Return ``OptionalRules.max_rows``; default: None."""
+    limit: int | None = getattr(rules, "max_rows", None)
+    return limit
+
+
 def places_of(rules: Rules[Any], state: Any) -> list[str] | None:
     """Return ``OptionalRules.places``; default: None."""
     places: list[str] | None = getattr(rules, "places", lambda state: None)(state)
@@ -403,6 +451,12 @@ def starts_of(rules: Rules[Any]) -> tuple[Any, Array] | None:
     return starts
 
 
+def best_returns_of(rules: Rules[Any], rngs: Sequence[np.random.Generator]) -> Array | None:
+    """Return ``OptionalRules.best_returns``; default: None."""
+    best: Array | None = getattr(rules, "best_returns", lambda rngs: None)(rngs)
+    return best
+
+
 def for_rendering(rules: Rules[Any]) -> Rules[Any]:
     """Return rules with states that keep all data for pictures; default: ``rules``."""
     pictured: Rules[Any] = getattr(rules, "for_rendering", lambda: rules)()
@@ -413,6 +467,12 @@ def amounts_of(rules: Rules[Any]) -> tuple[str | None, Array | None]:
     """Return ``OptionalRules.amounts``: a unit, and float64 [A]; default: None twice."""
     amounts: tuple[str | None, Array | None] = getattr(rules, "amounts", lambda: (None, None))()
     return amounts
+
+
+def first_action_of(rules: Rules[Any]) -> int | None:
+    """Return ``OptionalRules.first_action``; default: None."""
+    action: int | None = getattr(rules, "first_action", lambda: None)()
+    return action
 
 
 # --- The time limit ------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """Reference policies and teams by name: opponents for training, and baselines for comparison.
 
-The registry entry of an environment names the module with its reference policies. In this module,
-``players_of(rules, agent)`` maps the names of the policies that can play ``agent`` to functions
-that make them. The policy "random" can play any agent of any environment.
+``corral.registration`` names the module with the reference policies of an environment. In this
+module, ``players_of(rules, agent)`` maps the names of the policies that can play ``agent`` to
+functions that make them. The policy "random" can play any agent of any environment.
 
     player = reference_player("beat-last", make_rules("rps_v0"), "player_1")
     team = reference_team("nearest/still", make_rules("arena_v0"))
@@ -20,14 +20,13 @@ Their actions are a function of the observation, of ``Decision.state`` and of ``
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from corral.envs.core import Rules
 from corral.envs.policy import Policy, RandomPolicy
-from corral.envs.registry import REGISTERED
 from corral.errors import InfeasibleError, UnknownNameError
+from corral.extensions import extension
 
 __all__ = [
     "Makers",
@@ -143,7 +142,4 @@ def team_arguments(env: str, team: str) -> dict[str, Any]:
 
 def _module(env: str) -> Any:
     """Return the module with the reference policies of an environment; None if it has no module."""
-    spec = REGISTERED.get(env)
-    if spec is None or spec.players is None:
-        return None
-    return importlib.import_module(f"corral.envs.{spec.players}")
+    return extension(f"players.{env}")

@@ -57,8 +57,6 @@ class EnvSpec:
     """Name of the class of its rules in that module."""
     simultaneous: bool
     summary: str
-    players: str | None = None
-    """The module with its reference policies, see ``corral.envs.reference``."""
     zero_sum: bool = False
     """Whether it is a zero-sum game of two agents; evaluation then reports each agent."""
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -88,7 +86,6 @@ ENVIRONMENTS: dict[str, EnvSpec] = {
             rules="DfaasRules",
             simultaneous=True,
             summary="N edge servers serve, queue or forward the requests of a load trace",
-            players="dfaas_v0.baselines",
             # An action affects the rewards of this step and, through queues and reports, of the
             # next few steps. With a longer horizon, future load adds noise to every advantage,
             # although no action can change it: see "Discounting dfaas_v0" in benchmarks/LOG.md.
@@ -101,14 +98,12 @@ ENVIRONMENTS: dict[str, EnvSpec] = {
             rules="ArenaRules",
             simultaneous=True,
             summary="an explorer visits new fields of a grid, a blocker tries to collide with it",
-            players="arena_v0.baselines",
         ),
         EnvSpec(
             name="tictactoe_v0",
             rules="TicTacToeRules",
             simultaneous=False,
             summary="two players take turns: three in a row, or any m,n,k game",
-            players="tictactoe_v0.baselines",
             zero_sum=True,
         ),
         EnvSpec(
@@ -116,7 +111,6 @@ ENVIRONMENTS: dict[str, EnvSpec] = {
             rules="RpsRules",
             simultaneous=True,
             summary="repeated rock-paper-scissors against predictable opponents",
-            players="rps_v0.baselines",
             zero_sum=True,
         ),
         EnvSpec(
@@ -124,7 +118,6 @@ ENVIRONMENTS: dict[str, EnvSpec] = {
             rules="TilesRules",
             simultaneous=False,
             summary="one agent selects tiles of an image, one their resolution, under a budget",
-            players="tiles_v0.baselines",
         ),
         EnvSpec(
             name="two_step_v0",

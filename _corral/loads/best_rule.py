@@ -20,7 +20,7 @@ __all__ = ["BestRule", "best_of_others", "correlated", "rule_of"]
 CORRELATED, DOMINATED = 0.3, 0.15
 """Thresholds above which intervals are too narrow: the correlation of neighboring windows, and one
 window's part of the total cost (for few windows: two and a half times its share). How often they
-are exceeded, and the coverage of intervals then: benchmarks/loads/coverage.py."""
+are exceeded, and the coverage of intervals then: benchmarks/loads/interval_coverage.py."""
 
 
 @dataclass(frozen=True)

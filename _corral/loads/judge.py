@@ -14,7 +14,7 @@ from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.baselines import PAIRS, baseline_team
 from corral.errors import ScaleError
 from corral.loads.policy_picture import team_pictures
-from corral.loads.replay import OWN, Replay, replay
+from corral.loads.replay import OF_TEAMS, OWN, Replay, fitting_scales, replay
 from corral.loads.report import evaluation_of, write_report
 from corral.loads.scores import Score
 from corral.progress import Progress
@@ -33,10 +33,17 @@ __all__ = [
     "as_trained",
     "evaluate_loads",
     "learning_curves",
+    "on_other_nodes",
     "seen_rows",
     "trained_differently",
     "with_seen",
 ]
+
+MEASURED = (
+    "In a benchmark, teams of 3 nodes did not beat the fitted rule on 5, 20 or 200 nodes: see "
+    "benchmarks/results/transfer.md."
+)
+"""Result of benchmarks/loads/transfer.py."""
 
 MODES = ("greedy", "sampled")
 CURVE_LEVELS = ("random", "local", "overflow")
@@ -55,10 +62,11 @@ def evaluate_loads(
     trace: str | Path | Trace | None = None,
     rows: tuple[int, int] | None = None,
     window: int | None = None,
+    beyond: str | None = None,
     seed: int = 0,
     optimum_windows: int = 8,
     require: Sequence[Criterion] = (),
-    progress: Progress = lambda what, done, total: None,
+    progress: Progress = lambda part, done, total: None,
 ) -> Evaluation:
     """Replay the load of the first of ``runs`` (label -> Run) through the teams of all of them.
 
@@ -70,12 +78,15 @@ def evaluate_loads(
             stay.
         rows: (low, high), instead of the held-out rows.
         window: steps of a window; default: a day.
+        beyond: play of numbers above the scales of the runs, instead of their ``beyond``: "clip",
+            or "rule" for residual runs, see ``corral.envs.dfaas_v0``.
         seed: seed of random policies and sampled actions.
         optimum_windows: see ``corral.loads.replay.replay``.
         require: criteria; their columns are checked before the replay.
 
-    Raises the errors of ``replay``, ScaleError if the load exceeds the run's scales, and
-    ValueError for a different number of nodes or for runs trained in different games.
+    Raises the errors of ``replay``, ScaleError if the load exceeds the scales of the run and
+    ``beyond`` is None for both, and ValueError for a different number of nodes or for runs trained
+    in different games.
     """
     run = next(iter(runs.values()))
     env_config, rules = run.config.env_config, _rules_of(run)
@@ -93,7 +104,7 @@ def evaluate_loads(
     arguments = env_config.env_kwargs
     shared = ["neighbours"] if trace is None else []  # with a summary observation: it has no scale
     if not any_number(rules):
-        shared = [key for key in OWN if key in arguments and key not in ("observation", "route")]
+        shared = [key for key in OWN if key in arguments and key not in (*OF_TEAMS, "observation")]
     settings = _game_settings(run) | {key: arguments[key] for key in shared if key in arguments}
     capacity: dict[str, Any] = {
         key: arguments.get(key) if trace is None else None for key in CAPACITY
@@ -101,7 +112,8 @@ def evaluate_loads(
     settings |= capacity
     plain = DfaasRules(load, **capacity)
     if trace is not None and not any_number(rules):
-        _require_fit(run, rules, plain)
+        _require_fit(run, rules, plain, beyond or rules.beyond)
+    settings = fitting_scales(settings, plain.trace)
     for scale in ("load_scale", "capacity_scale"):
         if settings.get(scale) == getattr(plain, scale):
             del settings[scale]
@@ -116,6 +128,7 @@ def evaluate_loads(
         window=window,
         seed=seed,
         optimum_windows=optimum_windows,
+        beyond=beyond,
         best_rule=_best_rule(run, load, judged, references, window, but_defaults, progress),
         progress=progress,
         **but_defaults,
@@ -123,6 +136,8 @@ def evaluate_loads(
     seen = {label: seen_rows(label, run, load, judged) for label, run in runs.items()}
     result = with_seen(result, seen)
     notes = [sentence for sentence in seen.values() if sentence]
+    elsewhere = (on_other_nodes(label, run, load) for label, run in runs.items())
+    notes += [sentence for sentence in elsewhere if sentence]
     below = describe_gaps(_gaps(runs, result))
     notes += [gap["said"] for gap in below.get("greedy_below_sampled", ())]
     write_report(
@@ -192,7 +207,7 @@ def _gaps(runs: Mapping[str, Run], result: Replay) -> dict[str, tuple[Gap, RunCo
     return gaps
 
 
-def _require_fit(run: Run, rules: DfaasRules, other: DfaasRules) -> None:
+def _require_fit(run: Run, rules: DfaasRules, other: DfaasRules, beyond: str | None) -> None:
     """Raise ValueError if the team of ``run`` cannot play the load of ``other``."""
     if len(other.agents) != len(rules.agents):
         raise ValueError(
@@ -201,11 +216,12 @@ def _require_fit(run: Run, rules: DfaasRules, other: DfaasRules) -> None:
         )
     for scale in ("load_scale", "capacity_scale"):
         maximum, needed = getattr(rules, scale), getattr(other, scale)
-        if needed > maximum:
+        if needed > maximum and beyond is None:
             raise ScaleError(
                 f"{run.folder} was trained with {scale} {maximum:g}, but {other.trace.name} "
-                f"reaches {needed:g}: train again with --{scale.replace('_', '-')} {needed:g} "
-                "or more"
+                f"reaches {needed:g}: give beyond='clip', which lowers larger numbers to "
+                f"{maximum:g} in observations. Or train again with the argument beyond of "
+                f"dfaas_v0, or with {scale} {needed:g}"
             )
 
 
@@ -277,6 +293,18 @@ def trained_differently(label: str, run: Run, played: Mapping[str, Any]) -> str 
     return f"{label} was trained with {', '.join(trained_with)}; this replay has {played_text}."
 
 
+def on_other_nodes(label: str, run: Run, load: Trace) -> str | None:
+    """Return a sentence if the run was trained on another number of nodes than ``load`` has; else
+    None."""
+    trained = run.config.env_config.trace
+    assert trained is not None
+    if len(trained.nodes) == len(load.nodes):
+        return None
+    return (
+        f"{label} was trained on {len(trained.nodes)} nodes and plays {len(load.nodes)}. {MEASURED}"
+    )
+
+
 def _game_settings(run: Run) -> dict[str, Any]:
     """Return the run's arguments of dfaas_v0 that define the game: costs, queue, limits, ...
 
@@ -325,8 +353,8 @@ def _levels(runs: Mapping[str, Run]) -> dict[str, float]:
     curves; empty if the runs were trained in different episodes or with a custom reward."""
     if any(run.config.env_config.env_kwargs.get("reward_fn") for run in runs.values()):
         return {}
-    rules, *others = map(_rules_of, runs.values())
-    if any(other.identity != rules.identity for other in others):
+    rules, *more = map(_rules_of, runs.values())
+    if any(other.identity != rules.identity for other in more):
         return {}
     teams = {policy: Player(baseline_team(policy, rules)) for policy in CURVE_LEVELS}
     scores = evaluate_players(rules, teams, episodes=64, seed=0)

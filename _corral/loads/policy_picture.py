@@ -19,6 +19,7 @@ from corral.data import Trace
 from corral.envs.core import Array, generator
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.baselines import baseline_team
+from corral.envs.dfaas_v0.features import SUMMARIES
 from corral.envs.policy import PolicyLike, as_policy
 from corral.loads.replay import play_windows
 from corral.trainers.evaluation.episodes import Turn
@@ -119,13 +120,13 @@ def _forwarded(
     agent = grid.agents[index]
     state = grid.start_at(rows, [])
     observation = grid.observe(state)[agent]
-    count = 1 if grid.observation == "summary" else 2  # features of the arrivals and the capacity
+    count = 1 if grid.observation in SUMMARIES else 2  # features of the arrivals and the capacity
     features = np.tile(np.asarray(background, dtype=np.float32), (len(rows), 1))
     features[:, :count] = observation["observation"][:, :count]
     if grid.arrivals == "unknown":
         load, capacity, _ = grid.load.at(state, rows)
         scale = grid.load_scale
-        if grid.observation == "summary":
+        if grid.observation in SUMMARIES:
             scale = np.maximum(capacity[:, index], 1)
         features[:, 0] = np.minimum(load[:, index] / scale, grid.features.space().high[0])
     observation = {**observation, "observation": features}
@@ -208,7 +209,8 @@ def _grid(rules: DfaasRules, index: int, arrivals: Array, capacity: Array) -> Df
     agents = rules.agents
     settings = rules.carried()
     settings.pop("daily_mean", None)  # grid points have no time of day; the background has the mean
-    if settings["route"] != "choose":  # recipients do not matter; "two" would need generators
+    # Recipients do not matter, and "two" would need generators. A residual rule has its route.
+    if settings["route"] != "choose" and rules.residual is None:
         settings["route"] = "equal"
     settings["neighbours"] = {
         agent: [other for j, other in enumerate(agents) if rules.network.links[i, j]]

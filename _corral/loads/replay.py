@@ -21,8 +21,9 @@ import numpy as np
 import pandas as pd
 
 from corral.data import Trace, load_trace
-from corral.envs.core import Array, Observation
-from corral.envs.dfaas_v0 import DfaasRules
+from corral.envs.arguments import one_of
+from corral.envs.core import Array, Observation, Outcome
+from corral.envs.dfaas_v0 import DfaasRules, DfaasState
 from corral.envs.dfaas_v0.baselines import baseline_team
 from corral.envs.dfaas_v0.plain_rules import PlainRule
 from corral.envs.dfaas_v0.planned import (
@@ -44,8 +45,8 @@ from corral.trainers.evaluation.episodes import Changed, Turn, play
 from corral.trainers.evaluation.players import Player, as_player
 
 __all__ = [
-    *("OWN", "Entry", "Plays", "Replay", "Score", "Series", "TeamNote"),
-    *("binned", "plan_of", "play_windows", "ready", "replay", "with_team"),
+    *("OF_TEAMS", "OWN", "Entry", "Plays", "Replay", "Score", "Series", "TeamNote"),
+    *("binned", "fitting_scales", "plan_of", "play_windows", "ready", "replay", "with_team"),
 ]
 
 COUNTS = ("arrivals", "served_local", "served_remote", "lost", "forwarded", "waiting")
@@ -53,10 +54,13 @@ DEFAULT_WINDOW = 288
 SERIES_POINTS = 2016  # a week of five-minute steps
 
 OWN = (
-    *("amount", "arrivals", "capacity_scale", "daily_mean", "last_counts", "load_scale"),
-    *("max_level", "neighbours", "observation", "route"),
+    *("amount", "arrivals", "beyond", "capacity_scale", "daily_mean", "last_counts", "load_scale"),
+    *("max_level", "neighbours", "observation", "offsets", "residual", "route"),
 )
 """Arguments of dfaas_v0 that a team may bring: its observations and actions depend on them."""
+
+OF_TEAMS = ("beyond", "offsets", "residual", "route")
+"""Arguments in ``OWN`` that rules do not share with a team."""
 
 Entry = str | PlanPolicy | PolicyLike | Mapping[str, PolicyLike] | Player
 """Entries of a replay: a rule, a planning policy, a policy for all nodes, a team, or a Player."""
@@ -74,6 +78,7 @@ class Series:
     counts: dict[str, Array]  # float64 [P, N] mean requests per step
     served_after: Array | None = None
     """int64 [K] requests of all steps served after a wait of 0, 1, ...; None without a queue."""
+    exceeding: int = 0  # steps in which nodes observe a number above its scale
 
 
 @dataclass(frozen=True)
@@ -81,12 +86,14 @@ class TeamNote:
     """A replayed team: its mode, and the settings and links that it brought."""
 
     mode: str  # "greedy" or "sampled"
-    settings: dict[str, Any]  # those of ``OWN`` that it brought
+    settings: dict[str, Any]  # those of ``OWN`` that it brought, without ``beyond``
     unit: int  # largest difference between two action levels, in requests
     own_links: bool  # whether its nodes have other neighbors than in the replay
     on_levels: tuple[str, float, float] | None = None
     """If levels are coarser than a request: the best reference policy, its cost, and its cost on
     these levels, as shares of the arrivals."""
+    beyond: str | None = None  # its play of numbers above its scales, see ``DfaasRules``
+    exceeding: int = 0  # steps in which it observed such a number
 
 
 @dataclass(frozen=True)
@@ -147,7 +154,7 @@ def replay(
     seed: int = 0,
     optimum_windows: int = 8,
     best_rule: tuple[str, str] | None = None,
-    progress: Progress = lambda what, done, total: None,
+    progress: Progress = lambda part, done, total: None,
     **settings: Any,
 ) -> Replay:
     """Play every policy over the same load.
@@ -168,7 +175,8 @@ def replay(
             for all windows.
         best_rule: (label, description of rows): the pair among ``policies`` that was the best on
             other days, and these days; default: for each window the best of all other windows.
-        settings: further arguments of dfaas_v0, such as ``arrivals="unknown"``.
+        settings: further arguments of dfaas_v0, such as ``arrivals="unknown"``. ``beyond`` is for
+            all teams, in place of the value in their training.
 
     Returns of all policies are in units of the replay's load_scale, whatever scale a team was
     trained with. Rules forward to the request. If a team's levels are coarser, its ``TeamNote`` has
@@ -182,8 +190,11 @@ def replay(
     the trace, or the best rule is not a pair among ``policies``.
     """
     load = load_trace(trace)
-    route = settings.pop("route", "equal")
+    route, beyond = settings.pop("route", None), settings.pop("beyond", None)
     entries = _named(policies)
+    if beyond is not None:
+        one_of("beyond", beyond, ("rule", "clip"))
+        entries = {label: _with_beyond(label, entry, beyond) for label, entry in entries.items()}
     if best_rule is not None and not isinstance(entries.get(best_rule[0]), str):
         raise ValueError(f"best_rule={best_rule[0]!r}: pass the label of a pair among the policies")
     low, high = rows if rows is not None else (0, len(load))
@@ -202,7 +213,10 @@ def replay(
         rules, player = ready(base, *plan)  # one at a time: a long trace needs much memory
         if isinstance(player, Player):
             own_links = bool((rules.network.links != base.network.links).any())
-            teams[label] = TeamNote(player.mode, dict(player.settings), rules.unit, own_links)
+            brought = {key: value for key, value in player.settings.items() if key != "beyond"}
+            teams[label] = TeamNote(
+                player.mode, brought, rules.unit, own_links, beyond=rules.beyond
+            )
         elif isinstance(player, ViewPlanner):
             teams[label] = TeamNote("planned", {}, unit=1, own_links=False)
         show = functools.partial(progress, label)
@@ -213,6 +227,8 @@ def replay(
         except ActionError as error:
             raise type(error)(f"policy {label}: {error}") from error
         windows[label], series[label] = (played, rules.load_scale / base.load_scale), course
+        if course.exceeding:
+            teams[label] = dataclasses.replace(teams[label], exceeding=course.exceeding)
     best = best_of(base, length, optimum_windows, progress)
     whole = (high - low) // length
     sums = {label: WindowSums.of(played, base) for label, (played, _) in windows.items()}
@@ -263,7 +279,7 @@ def replay(
     )
 
 
-LEVELS = ("amount", "load_scale", "max_level")
+LEVELS = ("amount", "beyond", "load_scale", "max_level")
 
 
 def _on_levels(
@@ -274,8 +290,13 @@ def _on_levels(
     seed: int,
 ) -> dict[str, TeamNote]:
     """Return the notes of teams with levels coarser than a request, completed with the cost of
-    these levels for the best reference policy, which is played again on each set of levels."""
-    coarse = {label: note for label, note in teams.items() if note.unit > 1}
+    these levels for the best reference policy, which is played again on each set of levels.
+    Residual teams have no such note: their rule is exact."""
+    coarse = {
+        label: note
+        for label, note in teams.items()
+        if note.unit > 1 and plans[label][0].get("residual") is None
+    }
     references = [score for score in scores if score.policy not in teams]
     if not coarse or not references:
         return coarse
@@ -312,6 +333,31 @@ def _named(policies: Sequence[str] | Mapping[str, Entry]) -> dict[str, Entry]:
     return named
 
 
+def _with_beyond(label: str, entry: Entry, beyond: str) -> Entry:
+    """Return a player with another ``beyond``; an entry without scales of training unchanged."""
+    if not isinstance(entry, Player) or "load_scale" not in entry.settings:
+        return entry
+    if beyond == "rule" and entry.settings.get("residual") is None:
+        raise ValueError(
+            f"policy {label}: beyond='rule' needs a team trained with residual=RULE; pass "
+            "beyond='clip'"
+        )
+    return dataclasses.replace(entry, settings={**entry.settings, "beyond": beyond})
+
+
+def fitting_scales(settings: Mapping[str, Any], trace: Trace) -> dict[str, Any]:
+    """Return ``settings`` without the scales that a trace exceeds.
+
+    Rules observe no scaled number, so any scale fits them.
+    """
+    numbers = {"load_scale": trace.arrivals, "capacity_scale": trace.capacity}
+    return {
+        key: value
+        for key, value in settings.items()
+        if (largest := numbers.get(key)) is None or value is None or value >= largest.max()
+    }
+
+
 def plan_of(
     label: str, entry: Entry, base: DfaasRules, section: Mapping[str, Any]
 ) -> tuple[dict[str, Any], Plays]:
@@ -344,13 +390,16 @@ def plan_of(
             f"policy {label} was trained with arrivals {trained_arrivals}, but this replay has "
             f"arrivals {base.arrivals}; pass arrivals={trained_arrivals!r}"
         )
-    arguments = {**shared, "route": base.route, **player.settings}
+    arguments = {**shared, **player.settings}
+    if player.settings.get("residual") is None:  # its rule has a route
+        arguments.setdefault("route", base.route)
     try:
         DfaasRules(base.trace, **arguments)  # fails before the replay starts
     except ScaleError as error:
         raise ScaleError(
-            f"policy {label}: {error} when training the team; a replay uses the scales of the "
-            "training"
+            f"policy {label}: {error} or more in training, or train with the argument beyond of "
+            "dfaas_v0. To play this team, give beyond='clip': it then observes larger numbers as "
+            "its scale"
         ) from None
     return arguments, player
 
@@ -383,13 +432,20 @@ def play_windows(
     rest = length % window
     parts = [(np.arange(0, length - rest, window), window), (np.array([length - rest]), rest)]
     counts = np.zeros((length, len(COUNTS), len(rules.agents)), dtype=np.int64)  # [T, 6, N]
+    may_exceed = isinstance(player, Player) and _may_exceed(rules)
+    exceeding = 0
     ended: list[EndedEpisodes] = []
     done = 0
     for number, (first, steps) in enumerate(parts if rest else parts[:1]):
         window_rules, team = with_team(rules, player, seed + number)
         greedy = dict.fromkeys(rules.agents, team.deterministic)
+        counter = _Exceeding(window_rules)
+        changes = {"step": counter.step} if may_exceed else {}
         windows = Changed(
-            window_rules, max_cycles=steps, start=functools.partial(window_rules.start_at, first)
+            window_rules,
+            max_cycles=steps,
+            start=functools.partial(window_rules.start_at, first),
+            **changes,
         )
         once = np.ones(len(first), dtype=np.int64)
         for turn in play(windows, team.team, greedy, quota=once, seed=seed + number):
@@ -399,9 +455,10 @@ def play_windows(
             done += 1
             progress(done, window + rest)
         ended.append(turn.ended)  # all windows: they have the same length
+        exceeding += counter.steps
     width = -(-length // SERIES_POINTS)
     means = {key: binned(counts[:, i], width) for i, key in enumerate(COUNTS)}
-    course = Series(np.arange(*rules.rows, width), width, means)
+    course = Series(np.arange(*rules.rows, width), width, means, exceeding=exceeding)
     if rules.queue:
         node_counts = {key: counts[:, i] for i, key in enumerate(COUNTS)}
         waits = served_after(
@@ -412,6 +469,27 @@ def play_windows(
         )
         course = dataclasses.replace(course, served_after=waits)
     return EndedEpisodes.join(ended), course
+
+
+class _Exceeding:
+    """Counts the steps in which nodes observe a number above its scale."""
+
+    def __init__(self, rules: DfaasRules) -> None:
+        self.rules, self.steps = rules, 0
+
+    def step(self, state: DfaasState, action: Array) -> Outcome[DfaasState]:
+        """Play a step of all environments."""
+        self.steps += int(self.rules.exceeds(state).sum())  # before the step changes the state
+        return self.rules.step(state, action)
+
+
+def _may_exceed(rules: DfaasRules) -> bool:
+    """Whether nodes may observe numbers above their scales: they observe at most the arrivals and
+    capacities of the rows."""
+    played = rules.trace.section(*rules.rows)
+    assert played.capacity is not None  # checked by the rules
+    largest = played.arrivals.max(), played.capacity.max()
+    return any(number > scale for number, scale in zip(largest, rules.scales, strict=True))
 
 
 def with_team(

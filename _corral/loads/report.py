@@ -84,6 +84,7 @@ def write_report(
     notes: Sequence[str] = (),
     verdict: Sequence[str] = (),
     texts: Sequence[tuple[str, Sequence[str]]] = (),
+    parts: Sequence[tuple[str, str]] = (),
     title: str = "Replay of",
 ) -> dict[str, Path]:
     """Write the three files into ``folder`` (made if missing); return their paths by name.
@@ -99,9 +100,10 @@ def write_report(
         verdict: sentences at the top of the page, the first one in large letters; default: the
             sentences of ``paired`` about the teams and the rules.
         texts: headings, each with preformatted lines, below the tables of requests.
+        parts: headings, each with HTML, above all other sections.
         title: start of the page's title, before the name of the trace.
     """
-    text = _page(replay, learning, levels or {}, pictures, notes, verdict, texts, title)
+    text = _page(replay, learning, levels or {}, pictures, notes, verdict, texts, parts, title)
     path = write_file(folder / "report.html", text, folder=folder)
     return {"report.html": path, **evaluation_of(replay, notes).write(folder)}
 
@@ -157,6 +159,7 @@ def _page(
     notes: Sequence[str],
     verdict: Sequence[str],
     texts: Sequence[tuple[str, Sequence[str]]],
+    parts: Sequence[tuple[str, str]],
     title: str,
 ) -> str:
     scores = _of_all_windows(ordered(replay.scores), replay)
@@ -165,8 +168,9 @@ def _page(
     returns, lines = returns_table(replay)
     day = "a day" if replay.trace.steps_per_day else "a window"
     trace_note, *more = [*describe(replay), *notes]
+    first = "".join(f"<h2>{html.escape(heading)}</h2>{part}" for heading, part in parts)
     body = f"""{note(trace_note)}
-<h2>Requests {day}</h2>
+{first}<h2>Requests {day}</h2>
 {table(*request_lines(replay), kinds=kinds)}{controls()}{_bars(scores)}
 <h2>Served and lost by policy</h2>
 {_score_table(scores, replay, kinds)}

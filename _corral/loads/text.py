@@ -29,6 +29,7 @@ from corral.trainers.evaluation.tables import LEARNED, returns_by_agent, table_o
 
 __all__ = [
     "about_clock",
+    "about_exceeding",
     "about_knowledge",
     "compared_with_optimum",
     "counted",
@@ -181,6 +182,7 @@ def _about_teams(replay: Replay) -> list[str]:
                 f"{label} forwards along other links than the replay's: no optimum bounds it."
             )
     lines += _about_levels(replay)
+    lines += _about_scales(replay)
     illegal = {s.policy: s.illegal_actions for s in replay.scores if s.illegal_actions}
     if illegal:
         counts = "; ".join(f"{label} {number}" for label, number in illegal.items())
@@ -207,6 +209,26 @@ def _about_levels(replay: Replay) -> list[str]:
         f"Action levels are up to {unit} requests apart in {'; '.join(labels)}.{reference}"
         for (unit, reference), labels in lines_of.items()
     ]
+
+
+def _about_scales(replay: Replay) -> list[str]:
+    """Return the number of steps in which teams observed numbers above their scales."""
+    low, high = replay.rows
+    labels_of: dict[tuple[str | None, int], list[str]] = {}
+    for label, note in replay.teams.items():
+        if note.exceeding:
+            labels_of.setdefault((note.beyond, note.exceeding), []).append(label)
+    return [
+        f"{'; '.join(labels)}: {about_exceeding(beyond, exceeding, high - low)}"
+        for (beyond, exceeding), labels in labels_of.items()
+    ]
+
+
+def about_exceeding(beyond: str | None, exceeding: int, steps: int) -> str:
+    """Return a sentence on the steps with numbers above the scales of a team."""
+    played = "all nodes followed the rule" if beyond == "rule" else "observations were limited to 1"
+    verb = "has" if exceeding == 1 else "have"
+    return f"{exceeding:,} of {steps:,} steps {verb} a number above its scale; there {played}."
 
 
 def _words(settings: Mapping[str, Any]) -> str:

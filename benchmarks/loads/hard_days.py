@@ -75,16 +75,30 @@ def month() -> np.ndarray[Any, Any]:
     return load[: len(load) // DAY * DAY].reshape(-1, DAY)
 
 
-def draws(days: np.ndarray[Any, Any], count: int, seed: int) -> np.ndarray[Any, Any]:
-    """Return ``count`` days of three nodes, one after the other: int64 [count * 1440, 3]."""
+def drawn(days: int, count: int, seed: int) -> list[tuple[list[int], list[int]]]:
+    """Return ``count`` draws of three different days below ``days``, and a shift for each."""
     rng = np.random.default_rng(seed)
-    drawn = [
-        np.stack(
-            [np.roll(days[day], rng.integers(DAY)) for day in rng.choice(len(days), 3, False)], 1
-        )
-        for _ in range(count)
+    draws = []
+    for _ in range(count):
+        chosen = rng.choice(days, 3, False).tolist()
+        draws.append((chosen, [int(rng.integers(DAY)) for _ in chosen]))
+    return draws
+
+
+def joined(
+    days: np.ndarray[Any, Any], draws: list[tuple[list[int], list[int]]]
+) -> np.ndarray[Any, Any]:
+    """Return days of three nodes, one after the other: int64 [draws * 1440, 3]."""
+    turned = [
+        np.stack([np.roll(days[day], shift) for day, shift in zip(chosen, shifts, strict=True)], 1)
+        for chosen, shifts in draws
     ]
-    return np.concatenate(drawn)
+    return np.concatenate(turned)
+
+
+def draws(days: np.ndarray[Any, Any], count: int, seed: int) -> np.ndarray[Any, Any]:
+    """Return ``count`` drawn days of three nodes, one after the other: int64 [count * 1440, 3]."""
+    return joined(days, drawn(len(days), count, seed))
 
 
 def load() -> tuple[Trace, tuple[int, int]]:

@@ -4,8 +4,8 @@ What an operator has is its history: 21 to 90 days of loads and capacities. What
 judged on are the 200 days after it, of the same law. Servers, step, sizes, waves, bursts, capacity,
 queue, costs and delay are drawn from ``SEED`` and the operator's number alone.
 
-Loads are cut at ``TraceSpec.largest``, and a training is told so: nothing that comes later exceeds
-the scales that a team was trained with.
+Loads are cut at ``TraceSpec.largest``. Operators do not know this limit: later loads may exceed all
+loads of the history.
 """
 
 from __future__ import annotations
@@ -44,12 +44,6 @@ class Operator:
         whole = make_trace(self.spec, name=f"operator_{self.number}")
         cut = self.history_days * 86400 // self.spec.step
         return whole.section(0, cut), whole.section(cut, len(whole))
-
-    def scales(self, *traces: Trace) -> dict[str, float]:
-        """Return the scales to train with: the largest load that the law allows, and the largest
-        capacity, which an operator knows of its own servers."""
-        capacity = max(int(trace.capacity.max()) for trace in traces if trace.capacity is not None)
-        return {"load_scale": self.spec.largest, "capacity_scale": max(1, capacity)}
 
 
 def operator(number: int) -> Operator:

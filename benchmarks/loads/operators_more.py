@@ -49,10 +49,6 @@ class MoreOperator:
         """Return the history, and the later days after it."""
         return self._trace(0, self.history_days, 0), self._trace(self.history_days, FRESH_DAYS, 1)
 
-    def scales(self, *traces: Trace) -> dict[str, float]:
-        """Return the scales to train with: the largest load of the law, the largest capacity."""
-        return {"load_scale": self.largest, "capacity_scale": max(self.capacity)}
-
     def _trace(self, first_day: int, days: int, stream: int) -> Trace:
         rng = np.random.default_rng([SEED, self.number, stream])
         rows = np.arange(days * 86400 // self.step)

@@ -22,16 +22,11 @@ verdicts_rules.jsonl), and is not played again: a run that is stopped goes on wh
 from __future__ import annotations
 
 import argparse
-import json
 import re
-import resource
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,6 +37,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from common import RESULTS, append_row, kept_rows, machine
 from operators_laws import COUNT, FRESH_DAYS, describe, operator
 from operators_more import MORE, describe_more, more_operator
+from parallel import cpu_seconds, play
 from verdicts_report import report
 
 import corral
@@ -84,6 +80,9 @@ class Task(NamedTuple):
     later: int  # days
     rules: bool  # no team
 
+    def __str__(self) -> str:
+        return f"{self.number}_{self.arrivals}"
+
 
 # --- One operator --------------------------------------------------------------------------------
 
@@ -119,12 +118,12 @@ def played(task: Task, folder: Path) -> dict[str, Any]:
         arrivals=task.arrivals,
         steps=steps,
         train=not task.rules,
+        rehearse=False,
         seed=SEED,
         out=folder,
         overwrite=True,
         progress=False,
         **settings,
-        **each.scales(history, later),
     )
     advised = {"cpu_seconds": cpu_seconds(), "seconds": round(time.perf_counter() - began, 1)}
     law = describe(each) if task.number < COUNT else describe_more(each)
@@ -210,12 +209,6 @@ def shown(what: str, done: int, total: int) -> None:
         print(f"  {what} played", file=sys.stderr)
 
 
-def cpu_seconds() -> float:
-    """Return the CPU time of this process and of those that it has started."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return round(sum(each.ru_utime + each.ru_stime for each in used), 1)
-
-
 # --- The queue -----------------------------------------------------------------------------------
 
 
@@ -240,33 +233,19 @@ def missing(args: argparse.Namespace) -> Iterator[Task]:
 
 def work(tasks: list[Task], parallel: int, folder: Path | None) -> None:
     """Play tasks, each in a process of its own, and append each line as it is finished."""
-    lock, failed = threading.Lock(), []
-
-    def one(task: Task) -> None:
-        name = f"{task.number}_{task.arrivals}"
-        with tempfile.TemporaryDirectory() as temporary:
-            row = Path(temporary) / "row.json"
-            kept = (folder or Path(temporary)) / name
-            words = [sys.executable, __file__, "one", str(row), str(kept)]
-            code = subprocess.run([*words, json.dumps(task)], stdin=subprocess.DEVNULL).returncode
-            with lock:
-                if code:
-                    failed.append(name)
-                else:
-                    append_row(FILES[task.rules], json.loads(row.read_text()))
-                print(f"{name}: {'failed' if code else 'kept'}", file=sys.stderr, flush=True)
-
-    with ThreadPoolExecutor(parallel) as pool:
-        list(pool.map(one, tasks))
+    with tempfile.TemporaryDirectory() as temporary:
+        place = folder or Path(temporary)
+        failed = play(
+            tasks,
+            lambda task: played(task, place / str(task)),
+            lambda row: append_row(FILES[row["decisions"] is None], row),
+            parallel=parallel,
+        )
     if failed:
         sys.exit(f"failed: {', '.join(failed)}; see above, and start it again for them")
 
 
 def main() -> None:
-    if sys.argv[1:2] == ["one"]:  # a process of ``work``
-        _, _, row, folder, task = sys.argv
-        Path(row).write_text(json.dumps(played(Task(*json.loads(task)), Path(folder))))
-        return
     parser = argparse.ArgumentParser()
     parser.add_argument("what", choices=("run", "missing", "report"))
     parser.add_argument("--only", default="", help="numbers of operators, with commas")
@@ -282,7 +261,7 @@ def main() -> None:
         rows = kept_rows(FILES[args.rules])
         report(rows, FILES[args.rules].stem, len(NUMBERS))
     elif args.what == "missing":
-        print(*(f"{task.number}_{task.arrivals}" for task in missing(args)))
+        print(*missing(args))
     else:
         work(list(missing(args)), args.parallel, args.folder)
 

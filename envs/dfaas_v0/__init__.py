@@ -44,6 +44,27 @@ forwards min(requests[k], a). It is legal if k = 0 or requests[k - 1] < a.
   Q - q.
 - ``amount="share"``: level k forwards ceil(k a / max_level). All levels are legal.
 
+**Residual actions.** With ``residual``, a rule such as "backlog=0.75/least", actions are offsets to
+the number of requests that this rule keeps (``corral.envs.dfaas_v0.plain_rules``). Requests go by
+the route of the rule. Let R be ``offsets``, k the requests that the rule keeps, and u as for
+"keep". With a summary or neighborhood, u is relative to the node: its c of this step takes the
+place of capacity_scale in the formula of u. The actions 0, 1, 2, 3, 4, ... have the offsets o = 0,
+-1, +1, -2, +2, ..., -R, +R. Action 0 is the rule to the request and always legal. Any other action
+keeps min(max(0, k + o u), c + Q - q) arrivals. It is legal if this differs from the number kept by
+all actions before it. For the rule "local", k is c + Q - q in this formula. Caps of the rule, and
+the largest number that it forwards, stay. An illegal action forwards all arrivals within the caps.
+The number k is part of the observation, as the last feature: divided by capacity_scale + Q and at
+most 1, or in a summary divided by max(c, 1). An untrained policy of an on-policy trainer plays
+action 0 greedily. A rule without a fixed number of kept requests ("static", "random", "share")
+raises ValueError.
+
+**Beyond the scales.** A trace that exceeds ``load_scale`` or ``capacity_scale`` raises ScaleError.
+With ``beyond="clip"`` it is played, and observations are at most 1. ``beyond="rule"`` needs
+``residual``. Then also all nodes follow the rule in a step in which the team observes a number
+above its scale: arrivals that a node knows, its capacity, or what it reports. Action 0 is then the
+only legal one. Arrivals of the step that nodes do not know may exceed the scale. A summary has no
+scales.
+
 "keep" and "share" forward at most n * ``link_limit`` requests. The other arrivals stay at the node
 without forward_cost: they are served, queued or lost there.
 
@@ -157,6 +178,24 @@ same number. They stay legal, so that a level means the same share at every load
 "choose", d ranks the three neighbors with the most reported spare, and m = 3. The observation does
 not distinguish c = 0 from c = 1, nor loads above 4 c.
 
+**Neighborhood.** ``observation="neighborhood"`` is a summary with five more features. They follow
+feature 15, so the observation is float32 [21], plus any further features. Let n be the number of
+the node's neighbors:
+
+| feature | of its neighbors, from their reports; 0 without neighbors |
+|---|---|
+| 16 | n / (n + 8), not divided by c |
+| 17 - 19 | lower quartile, median and upper quartile of their spare |
+| 20 | their spare in total, divided by the number of possible senders |
+
+Quartile p = 1, 2, 3 is the smallest reported spare such that at least p n / 4 neighbors report no
+more: the value with number ceil(p n / 4) in ascending order. Possible senders are the node itself
+and its neighbors with a reported spare of 0. Actions and everything else are those of a summary.
+
+**Other numbers of nodes.** A team with a summary or neighborhood plays any trace. With
+``residual``, it takes its rule along. In a benchmark, residual teams of 3 nodes did not beat the
+fitted rule on 3, 5, 20 or 200 nodes (benchmarks/results/transfer.md, docs/training.md).
+
 **Augmented days.** ``augment`` changes the load of each episode at its start, to train on more days
 than the trace holds. It is a mapping or a text such as "shift=12,scale=0.2,noise=0.1,mix=0.5". A
 missing part is 0.
@@ -171,7 +210,8 @@ missing part is 0.
 Each z is standard normal. Draws are independent between nodes, except for scale: there z has
 correlation 1/2 between nodes, because forwarding helps least if all loads rise together. Rows come
 from the section ``rows`` and wrap in it. If the trace has no days, mix starts at any other row. If
-the section has no other day, mix has no effect. Loads are rounded and limited to load_scale.
+the section has no other day, mix has no effect. Loads are rounded and limited to load_scale, or
+with ``beyond`` to the largest load of the rows if that is more.
 Capacity is shifted and mixed together with the rows of its node. It is never scaled. A generator
 first draws the first row and the numbers of a random route. Then it draws three uniform numbers for
 each node (shift, whether to mix, which day), one normal number for all nodes and one for each

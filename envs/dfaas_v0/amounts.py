@@ -90,7 +90,7 @@ class Amounts(Levels):
     def highest(self, arrivals: Array) -> Array:
         if not self.known:
             return np.full_like(arrivals, self.count - 1)
-        return self.level(arrivals, arrivals)
+        return np.minimum(self.level(arrivals, arrivals), self.count - 1)
 
     def level(self, requests: Array, arrivals: Array) -> Array:
         return np.asarray(np.searchsorted(self.requests, requests))
@@ -151,7 +151,7 @@ class Keeps(Levels):
         self.count = math.ceil(most / self.unit) + 2
 
     def highest(self, arrivals: Array) -> Array:
-        return 1 + -(-arrivals // self.unit)
+        return np.asarray(np.minimum(1 + -(-arrivals // self.unit), self.count - 1))
 
     def level(self, requests: Array, arrivals: Array) -> Array:
         """Return the level that keeps the nearest number to arrivals - ``requests``.

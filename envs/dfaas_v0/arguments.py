@@ -8,22 +8,28 @@ from typing import Any
 import numpy as np
 
 from corral.data import Trace
-from corral.envs.arguments import nonnegative_float, nonnegative_int
+from corral.envs.arguments import nonnegative_float, nonnegative_int, one_of
 from corral.envs.core import Array
+from corral.envs.dfaas_v0.plain_rules import PlainRule
+from corral.envs.dfaas_v0.routes import Route, canonical_route
 from corral.envs.dfaas_v0.rows import Section, section
 from corral.errors import Fault, ScaleError, TraceError
 from corral.named import NamedFunction
 
 __all__ = [
+    "beyond",
     "built_in_reward",
     "cost_of",
     "last_counts",
     "measured_on",
     "reward_function",
     "reward_of",
+    "route_of",
     "scale",
     "with_capacity",
 ]
+
+DEFAULT_ROUTE, DEFAULT_OFFSETS = "equal", 6
 
 
 def with_capacity(trace: Trace, capacity: int | str | None, rows: Section | None) -> Trace:
@@ -56,17 +62,57 @@ def measured_on(
     return {"capacity_rows": rows, "capacity_scale": scaled}
 
 
-def scale(name: str, value: float | None, numbers: Array | None) -> float:
-    """Return the scale of ``numbers`` [T, N]. Raises ScaleError if they exceed ``value``."""
+def scale(name: str, value: float | None, numbers: Array | None, bounded: bool = True) -> float:
+    """Return the scale of ``numbers`` [T, N].
+
+    Raises ScaleError if they are ``bounded`` by it and exceed ``value``.
+    """
     assert numbers is not None
     largest = max(1, int(numbers.max()))
     if value is None:
         return largest
     if nonnegative_float(name, value) < 1:
         raise ValueError(f"{name}={value!r}: give a finite number, 1 or more")
-    if value < largest:
+    if bounded and value < largest:
         maximum = f"{name.removesuffix('_scale')} of {largest}"
         raise ScaleError(f"{name}={value:g}, but the trace has a {maximum}; pass {name}={largest}")
+    return value
+
+
+def route_of(route: str | None, residual: str | None) -> Route:
+    """Return the route of the environment; by default that of the rule of a residual policy.
+
+    Raises ValueError for another route and for "choose", and the errors of ``PlainRule.of``.
+    """
+    if residual is None:
+        return canonical_route(DEFAULT_ROUTE if route is None else route)
+    if not isinstance(residual, str):
+        raise ValueError(f"residual={residual!r:.80}: give a rule such as backlog=0.75/least")
+    rule = PlainRule.of(residual)
+    if rule.route == "choose":
+        raise ValueError(f"residual={residual!r}: a rule chooses no neighbor; give another route")
+    if route is not None and canonical_route(route) != rule.route:
+        raise ValueError(
+            f"route={route!r}: requests go by the route of residual={residual!r}; omit the route"
+        )
+    return rule.route
+
+
+def offsets(value: int | None, residual: str | None) -> int:
+    """Return the largest offset of a residual action. Raises ValueError."""
+    if value is None:
+        return DEFAULT_OFFSETS
+    if residual is None:
+        raise ValueError(f"offsets={value!r:.40} has no effect without residual=; give a rule")
+    return nonnegative_int("offsets", value, least=1)
+
+
+def beyond(value: str | None, residual: str | None) -> Any:
+    """Return the argument ``beyond``. Raises ValueError."""
+    if value is None:
+        return None
+    if one_of("beyond", value, ("rule", "clip")) == "rule" and residual is None:
+        raise ValueError('beyond="rule" needs the rule of residual; give beyond="clip"')
     return value
 
 

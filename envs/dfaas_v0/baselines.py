@@ -23,7 +23,8 @@ random number of requests. With ``route="choose"`` all requests go to the neighb
 reported spare, the first in cyclic order in a tie.
 
 With unknown arrivals, a rule that keeps a fixed number is exact only if levels keep requests
-(``amount="keep"``). Otherwise it uses the count of the last step instead of the current arrivals.
+(``amount="keep"``) or are offsets to this rule (``residual``). Otherwise it uses the count of the
+last step instead of the current arrivals.
 In a replay, rules are carried out exactly as plans, see ``corral.envs.dfaas_v0.plans``.
 
 A summary (``observation="summary"``) contains only ratios. A baseline for it also knows the mean
@@ -40,8 +41,10 @@ import numpy as np
 
 from corral.envs.core import Array, Observation
 from corral.envs.dfaas_v0.amounts import Choices, Keeps, Requests
+from corral.envs.dfaas_v0.features import SUMMARIES
 from corral.envs.dfaas_v0.plain_rules import AMOUNTS, PlainRule
 from corral.envs.dfaas_v0.plans import KEEP_ALL, shared
+from corral.envs.dfaas_v0.residual import Residual
 from corral.envs.dfaas_v0.routes import Route
 from corral.envs.dfaas_v0.rules import DfaasRules
 from corral.envs.masks import MASK, OBSERVATION, highest, sample_legal
@@ -161,7 +164,7 @@ class Baseline(Heuristic):
         self.levels = rules.levels_of
         self.choices = rules.actions if isinstance(rules.actions, Choices) else None
         self.read: _Every | _Summary = _Every(rules, agent)
-        if rules.observation == "summary":
+        if rules.observation in SUMMARIES:
             if agent is None:
                 raise ValueError("a baseline for a summary plays one node: give agent=")
             self.read = _Summary(rules, agent)
@@ -172,7 +175,7 @@ class Baseline(Heuristic):
         if self.amount == "random":
             if rng is None:
                 raise ValueError("the random policy draws actions: pass rng=, a numpy Generator")
-            if self.choices is not None:
+            if self.choices is not None or isinstance(self.levels, Residual):
                 return sample_legal(np.atleast_2d(mask), rng).reshape(mask.shape[:-1])
             return rng.integers(self._most(features, mask) + 1)
         level = self._level(features, mask)
@@ -183,8 +186,11 @@ class Baseline(Heuristic):
     def _level(self, features: Array, mask: Array) -> Array:
         """Return the level that forwards the amount, or the highest legal level.
 
-        For ``Keeps``, return the level that keeps the requests of the rule.
+        For ``Keeps``, return the level that keeps the requests of the rule, and for ``Residual``
+        the nearest offset.
         """
+        if isinstance(self.levels, Residual):
+            return self._offset(self.levels, features, mask)
         if isinstance(self.levels, Keeps):
             _, c, q = self.read.load(features)
             keep = self.rule.keep(c, q, self.queue)
@@ -193,6 +199,16 @@ class Baseline(Heuristic):
                 return np.minimum(level, self._most(features, mask))
         level = self.levels.level(self._forwarded(features), self.read.load(features)[0])
         return np.minimum(level, self._most(features, mask))
+
+    def _offset(self, offsets: Residual, features: Array, mask: Array) -> Array:
+        """Return the legal offset that keeps the number nearest to that of this rule."""
+        a, c, q = self.read.load(features)
+        of_rule, keep = (rule.keep(c, q, self.queue) for rule in (offsets.rule, self.rule))
+        assert of_rule is not None
+        if keep is None:
+            keep = a - self._forwarded(features)
+        unit = offsets.units(c + self.queue)
+        return offsets.nearest(keep, of_rule, c + self.queue - q, mask, unit)
 
     def _most(self, features: Array, mask: Array) -> Array:
         """Return the highest legal level."""
@@ -205,7 +221,8 @@ class Baseline(Heuristic):
         legal = np.asarray(observation[MASK]) != 0
         if self.amount == "random":
             return {"choices": legal}
-        if not self.read.repeats or self.choices is not None:
+        exact = self.choices is None and not isinstance(self.levels, Residual)
+        if not self.read.repeats or not exact:
             return {}
         # Levels that forward the same number of requests are equally good.
         arrivals = self.read.load(np.asarray(observation[OBSERVATION]))[0][..., None]
@@ -233,7 +250,7 @@ class _Every:
     repeats = False  # whether several levels may forward the same
 
     def __init__(self, rules: DfaasRules, agent: str | None) -> None:
-        self.scales = rules.load_scale, rules.capacity_scale, max(rules.queue, 1)
+        self.scales = *rules.scales, max(rules.queue, 1)
         node = 0 if agent is None else rules.agents.index(agent)
         self.other_features = slice(3, rules.features.plain)
         self.places = np.flatnonzero(rules.network.linked[node])  # of its neighbors
@@ -296,7 +313,7 @@ class _Summary:
 
 def baseline_team(amount: str, rules: DfaasRules) -> dict[str, Policy]:
     """Return a team in which every node plays the same baseline."""
-    if rules.route == "choose" or rules.observation == "summary":
+    if rules.route == "choose" or rules.observation in SUMMARIES:
         return {agent: Baseline(amount, rules, agent) for agent in rules.agents}
     return dict.fromkeys(rules.agents, Baseline(amount, rules))
 

@@ -1,16 +1,16 @@
 """Observations and decisions of nodes in dfaas_v0: features [B, N, F] and ``Deciding``.
 
 All observations begin with features of the node itself. ``Every``, the default, has a pair of
-features for each other node. ``Summary`` has the same size for any number of nodes. ``Deciding`` is
-the part of the rules that turns observations and actions into offers. It serves episodes and
-production.
+features for each other node. ``Summary`` and ``Neighborhood`` have the same size for any number of
+nodes. ``Deciding`` is the part of the rules that turns observations and actions into offers. It
+serves episodes and production.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -21,17 +21,29 @@ from corral.envs.dfaas_v0.amounts import Amounts, Choices, Keeps, Levels, Shares
 from corral.envs.dfaas_v0.load import Augmented, DfaasState, Recorded
 from corral.envs.dfaas_v0.network import Caps, Network
 from corral.envs.dfaas_v0.past import late_reports
-from corral.envs.dfaas_v0.routes import GOLDEN, Route, mixed
+from corral.envs.dfaas_v0.plain_rules import Seen
+from corral.envs.dfaas_v0.plans import Plans
+from corral.envs.dfaas_v0.residual import Residual
+from corral.envs.dfaas_v0.routes import GOLDEN, UNBOUNDED, Route, mixed
 
-__all__ = ["Deciding", "Every", "OwnLoad", "Summary", "ranked", "scaled_reports"]
+__all__ = [
+    *("SUMMARIES", "Deciding", "Every", "Neighborhood", "OwnLoad", "Summary", "ranked"),
+    "scaled_reports",
+]
 
 Load = Recorded | Augmented
+
+SUMMARIES = ("summary", "neighborhood")
+"""Observations of one size for any number of nodes; one policy plays all nodes."""
 
 RANKS = 3
 """Number of neighbors with separate features in a summary."""
 
 LARGEST = 4.0
 """Upper limit of the features of a summary, in multiples of the capacity."""
+
+HALFWAY = 8
+"""Number of neighbors at which the feature of this number in a neighborhood is 1/2."""
 
 BY_CAPACITY = ("capacity", "weighted")
 """Routes that use the capacity of neighbors. The other routes use reports, or neither."""
@@ -46,6 +58,7 @@ class OwnLoad:
 
     now: Array | None = None  # [B, N] in place of the current arrivals; None: these are known
     more: Sequence[Array] = ()  # [B, N] each, further counts and means
+    keep: Array | None = None  # [B, N] requests that the rule of a residual policy keeps
 
 
 KNOWN = OwnLoad()
@@ -55,19 +68,27 @@ class Every:
     """Features of every other node.
 
     The node's a, c and q; then spare and lost of every other node in cyclic order; then ``more``
-    features of the node's load. All are scaled.
+    features of the node's load; then the requests that its ``rule`` keeps. All are scaled.
     """
 
     ranks = None  # an action may name any neighbor
 
     def __init__(
-        self, network: Network, queue: int, scales: tuple[float, float], more: int = 0
+        self,
+        network: Network,
+        queue: int,
+        scales: tuple[float, float],
+        more: int = 0,
+        rule: Residual | None = None,
+        clipped: bool = False,
     ) -> None:
+        """``clipped``: numbers may exceed their scales; features are then at most 1."""
         self.network = network
         self.queue = max(queue, 1)
         self.scales = scales  # of arrivals, and of capacities
         self.plain = 3 + 2 * (len(network.links) - 1)
-        self.size = self.plain + more
+        self.size = self.plain + more + (rule is not None)
+        self.rule, self.clipped = rule, clipped
 
     def space(self) -> spaces.Box:
         return spaces.Box(0.0, 1.0, (self.size,), np.float32)
@@ -99,6 +120,11 @@ class Every:
             features[..., 0] = own.now / self.scales[0]
         for place, values in enumerate(own.more, self.plain):
             features[..., place] = values / self.scales[0]
+        if self.rule is not None:
+            assert own.keep is not None
+            features[..., -1] = self.rule.feature(own.keep)
+        if self.clipped:
+            np.minimum(features, 1, out=features)
         return features, highest
 
     def neighbour(self, rank: Array, spare: Array) -> Array:
@@ -111,15 +137,15 @@ class Summary:
 
     The node's a, q, spare and lost. Then, first of the neighbors' spare and then of their lost:
     mean, largest, smallest, and the values of the three neighbors with the most spare. Then
-    ``more`` features of the node's load.
+    ``more`` features of the node's load, and the requests that its ``rule`` keeps.
     """
 
     plain = 4 + 2 * (3 + RANKS)
     ranks = RANKS  # number of neighbors that an action can name
 
-    def __init__(self, network: Network, more: int = 0) -> None:
+    def __init__(self, network: Network, more: int = 0, rule: Residual | None = None) -> None:
         self.network = network
-        self.size = self.plain + more
+        self.size = self.plain + more + (rule is not None)
         self.degree = np.array(network.degree)  # [N]
         self.links = network.links.T.astype(
             np.float64
@@ -147,11 +173,15 @@ class Summary:
             features[..., i] = values
         for place, values in enumerate(own.more, self.plain):
             features[..., place] = values
+        if own.keep is not None:
+            features[..., -1] = own.keep
         for first, values in ((4, spare), (4 + 3 + RANKS, lost)):
             features[..., first] = values @ self.links / np.maximum(self.degree, 1)
             features[..., first + 1], features[..., first + 2] = self._ends(values)
             features[..., first + 3 : first + 3 + RANKS] = values.ravel()[flat] * (top >= 0)
+        self._add(features, spare)
         features /= np.maximum(capacity, 1)[..., None]
+        self._add_ratios(features)
         return np.minimum(features, LARGEST, out=features).astype(np.float32), highest
 
     def neighbour(self, rank: Array, spare: Array) -> Array:
@@ -161,6 +191,12 @@ class Summary:
         """
         place = rank % np.clip(self.degree, 1, RANKS)
         return np.take_along_axis(ranked(self.network, spare), place[..., None], -1)[..., 0]
+
+    def _add(self, features: Array, spare: Array) -> None:
+        """Set further features [B, N, F] in requests, from the reported ``spare`` [B, N]."""
+
+    def _add_ratios(self, features: Array) -> None:
+        """Set further features [B, N, F] that are not in requests."""
 
     def _ends(self, values: Array) -> tuple[Array, Array]:
         """Return the largest and the smallest value of each node's neighbors, or 0.
@@ -181,6 +217,56 @@ class Summary:
         ends = np.partition(values, last, axis=1)[:, [0, 1, n - 2, n - 1], None]  # [B, 4, 1]
         largest = np.where(values == ends[:, 3], ends[:, 2], ends[:, 3])
         return largest, np.where(values == ends[:, 0], ends[:, 1], ends[:, 0])
+
+
+class Neighborhood(Summary):
+    """A ``Summary`` with the number of neighbors and the distribution of their spare.
+
+    After the features of a summary follow the number n of neighbors, as n / (n + 8); the three
+    quartiles of their reported spare; and the sum of this spare divided by the possible senders:
+    the node itself and its neighbors with reported spare 0. Quartile p is the smallest spare such
+    that at least p n / 4 of the neighbors report no more.
+    """
+
+    plain = Summary.plain + 5
+
+    def __init__(self, network: Network, more: int = 0, rule: Residual | None = None) -> None:
+        super().__init__(network, more, rule)
+        # At most 1, not LARGEST: it is constant in many trainings, and their policies then play
+        # other numbers of nodes with a number that they have not seen.
+        self.crowd = self.degree / (self.degree + HALFWAY)  # [N]
+        places = (self.degree[:, None] * np.arange(1, 4) + 3) // 4 - 1
+        self.places = places.clip(min=0)  # [N, 3] of the quartiles, in order of spare
+
+    def _add(self, features: Array, spare: Array) -> None:
+        first = Summary.plain + 1
+        features[..., first : first + 3] = self._quartiles(spare)
+        idle = spare == 0
+        if self.network.complete:
+            total = spare.sum(axis=1, keepdims=True) - spare
+            senders = 1 + idle.sum(axis=1, keepdims=True) - idle
+        else:
+            total, senders = spare @ self.links, 1 + idle @ self.links
+        features[..., first + 3] = total / senders
+
+    def _add_ratios(self, features: Array) -> None:
+        features[..., Summary.plain] = self.crowd
+
+    def _quartiles(self, spare: Array) -> Array:
+        """Return the quartiles of the neighbors' spare, 0 without neighbors: [B, N, 3]."""
+        b, n = spare.shape
+        if not self.degree.any():
+            return np.zeros((b, n, 3), dtype=spare.dtype)
+        if self.network.complete:
+            # The order of all nodes. A node leaves out its own value: later places move by one.
+            order = np.sort(spare, axis=1)
+            ahead = order[:, self.places[0], None].swapaxes(1, 2)  # [B, 1, 3]
+            behind = order[:, self.places[0] + 1, None].swapaxes(1, 2)
+            return np.where(ahead < spare[..., None], ahead, behind)
+        padded = np.where(self.network.near, spare[:, self.network.nearest], UNBOUNDED)
+        order = np.sort(padded, axis=-1)  # [B, N, D] neighbors first
+        quartiles = np.take_along_axis(order, self.places[None], axis=-1)
+        return np.where(self.degree[:, None] > 0, quartiles, 0)
 
 
 def scaled_reports(spare: Array, lost: Array, scales: tuple[float, float]) -> Array:
@@ -284,6 +370,10 @@ class Deciding(ABC):
     arrivals: Literal["known", "unknown"]
     last_counts: int  # number of past arrivals that a node observes
     daily_mean: Array | None  # [slots of a day, N] mean load that a node observes
+    residual: Residual | None  # actions are offsets to this rule
+    beyond: Literal["rule", "clip"] | None  # for numbers above their scales; None: there are none
+    within_scales: bool = False  # whether no number of the load can exceed its scale
+    link_limit: int | None
     caps: Caps  # limits for the requests that actions forward
     _masks: Array  # all possible masks, see ``Levels.masks``
     _linked: Array  # bool [N] which nodes have neighbors
@@ -294,11 +384,11 @@ class Deciding(ABC):
         ``requests`` int64 [A] are the requests of the levels; or "keep" or "share" selects the kind
         of levels.
         """
+        self._prepare_features()
         known = self.arrivals == "known"
-        more = self.last_counts - (not known) + (self.daily_mean is not None)
-        self.features = Every(self.network, self.queue, self.scales, more)
-        if self.observation == "summary":
-            self.features = Summary(self.network, more)
+        if self.residual is not None:
+            self.levels_of = self.residual
+        elif self.observation in SUMMARIES:
             self.levels_of = Shares(max_level, known and not isinstance(requests, str))
         elif not isinstance(requests, str):
             self.levels_of = Amounts(requests, known)
@@ -311,10 +401,24 @@ class Deciding(ABC):
             degree, ranks = self.network.degree, self.features.ranks
             self.actions = Choices(self.levels_of.count, degree, ranks)
 
+    def _prepare_features(self) -> None:
+        unknown = self.arrivals == "unknown"
+        more = self.last_counts - unknown + (self.daily_mean is not None)
+        rule, clipped = self.residual, self.beyond is not None
+        self.features = Every(self.network, self.queue, self.scales, more, rule, clipped)
+        if self.observation in SUMMARIES:
+            kind = Neighborhood if self.observation == "neighborhood" else Summary
+            self.features = kind(self.network, more, rule)
+
     def seen(self, state: Any) -> tuple[Array, Array]:
         """Return features float32 [B, N, F] and masks int8 [B, N, A]."""
         row = self._row(state)
         own = self._own_load(state, row)
+        if self.residual is not None:
+            keep = self.residual.plans(self.inputs_of_rules(state)).keep
+            own = OwnLoad(own.now, own.more, keep)
+            features, _ = self.features.of(self.load, state, row, *self._reported(state), own)
+            return features, self._legal_offsets(state, keep)
         features, highest = self.features.of(self.load, state, row, *self._reported(state), own)
         if self.levels_of.by_room:
             highest = self._highest(self._room(state, self.load.at(state, row)[1]))
@@ -331,6 +435,62 @@ class Deciding(ABC):
         level, _, named = self._chosen(state, action, self._highest(room, highest))
         forwarded = self._within(self.levels_of.forwarded(level, arrivals, room))
         return self.network.offered(forwarded, self._basis(state, capacity), named, self.caps)
+
+    def inputs_of_rules(self, state: Any) -> Seen:
+        """Return the inputs of plain rules in the next step."""
+        arrivals, capacity, _ = self.load.at(state, self._row(state))
+        return Seen(
+            capacity=capacity,
+            queue=state.queue,
+            spare=self._reported(state)[0],
+            links=self.network.links,
+            queue_limit=self.queue,
+            link_limit=self.link_limit,
+            arrivals=arrivals if self.arrivals == "known" else None,
+        )
+
+    def residual_plans(self, state: Any, action: Array) -> tuple[Plans, Array]:
+        """Return the plans for offsets [B, N] to the rule, and which actions are illegal."""
+        assert self.residual is not None
+        seen = self.inputs_of_rules(state)
+        plans, room = self.residual.plans(seen), self._room(state, seen.capacity)
+        unit = self.residual.units(seen.capacity + self.queue)
+        legal = self.residual.legal(action, plans.keep, room, unit) & (self._linked | (action == 0))
+        if self.beyond == "rule" and (exceeds := self.exceeds(state)).any():
+            legal &= (action == 0) | ~exceeds[:, None]
+        keep = self.residual.kept(action, plans.keep, room, unit)
+        return replace(plans, keep=keep), ~legal
+
+    def _legal_offsets(self, state: Any, keep: Array) -> Array:
+        """Return masks int8 [B, N, A] of offsets, for a rule that keeps ``keep`` [B, N]."""
+        assert self.residual is not None
+        capacity = self.load.at(state, self._row(state))[1]
+        unit = self.residual.units(capacity + self.queue)
+        masks = self.residual.masks_of(keep, self._room(state, capacity), self._linked, unit)
+        if self.beyond == "rule" and (exceeds := self.exceeds(state)).any():
+            masks[exceeds, :, 1:] = 0
+        return masks
+
+    def exceeds(self, state: Any) -> Array:
+        """Return whether nodes observe a number above its scale in the next step: bool [B].
+
+        These numbers are the arrivals that they know, the capacity, and the reports. A summary has
+        no scales.
+        """
+        if self.within_scales or self.observation in SUMMARIES:
+            return np.zeros(len(state.queue), dtype=bool)
+        arrivals, capacity, _ = self.load.at(state, self._row(state))
+        spare, lost = self._reported(state)
+        counts = [
+            self.load.counted(state, self._row(state, back), back)
+            for back in range(1, self.last_counts + 1)
+        ]
+        if self.arrivals == "known":
+            counts.append(arrivals)
+        above = (capacity > self.scales[1]) | (spare > self.scales[1]) | (lost > self.scales[0])
+        for count in counts:
+            above |= count > self.scales[0]
+        return np.asarray(above.any(axis=1))
 
     @abstractmethod
     def _row(self, state: Any, back: int = 0) -> Array:

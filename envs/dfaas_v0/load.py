@@ -134,12 +134,17 @@ class Recorded:
     """The L rows of a ``section``, with precomputed values that depend only on the row.
 
     ``scales`` divide arrivals and capacities. ``levels`` are the levels of actions. ``linked``
-    (bool [N]) are the nodes with neighbors. In the methods, ``row`` int64 [B] is the row of the
-    next step.
+    (bool [N]) are the nodes with neighbors. With ``clipped``, scaled numbers are at most 1. In the
+    methods, ``row`` int64 [B] is the row of the next step.
     """
 
     def __init__(
-        self, section: Trace, scales: tuple[float, float], levels: Levels, linked: Array
+        self,
+        section: Trace,
+        scales: tuple[float, float],
+        levels: Levels,
+        linked: Array,
+        clipped: bool = False,
     ) -> None:
         assert section.capacity is not None  # with_capacity ensures it
         self.arrivals, self.capacity = section.arrivals, section.capacity  # [L, N]
@@ -150,6 +155,8 @@ class Recorded:
         self._rows = np.stack(parts)  # [3, L, N]
         shares = [part / scale for part, scale in zip(parts, scales, strict=False)]
         self._features = np.stack(shares, axis=-1).astype(np.float32)  # [L, N, 2]
+        if clipped:
+            np.minimum(self._features, 1, out=self._features)
 
     def highest(self, arrivals: Array) -> Array:
         """Return the highest legal levels for arrivals [..., N]."""
@@ -211,8 +218,10 @@ class Augmented:
         self.recorded = recorded
         self.arrivals = recorded.arrivals  # [L, N]
         self.augment = augment
-        largest = np.iinfo(np.int32).max
-        self._dtype = np.int32 if max(recorded.scales) <= largest else np.int64
+        # Recorded rows exceed the scale only with ``beyond``.
+        self._limit = max(int(recorded.scales[0]), int(self.arrivals.max()))
+        largest = max(self._limit, int(recorded.scales[1]), int(recorded.capacity.max()))
+        self._dtype = np.int32 if largest <= np.iinfo(np.int32).max else np.int64
         self._scales = np.reshape(recorded.scales, (2, 1, 1))
         self._nodes = np.arange(self.arrivals.shape[1])
 
@@ -287,8 +296,7 @@ class Augmented:
             scaled = arrivals * factor
             if self.augment.noise:
                 scaled *= np.exp(self.augment.noise * rng.standard_normal(scaled.shape))
-            limit = int(self.recorded.scales[0])
-            arrivals = np.minimum(np.rint(scaled), limit).astype(np.int64)
+            arrivals = np.minimum(np.rint(scaled), self._limit).astype(np.int64)
         load[:, 0], load[:, 1] = arrivals, self.recorded.capacity[at]
         load[:, 2] = self.recorded.highest(arrivals)
 

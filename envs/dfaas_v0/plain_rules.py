@@ -160,11 +160,17 @@ class PlainRule:
         """The amount as text, with its numbers."""
         if self.number is None:
             return self.amount
-        more = "" if self.margin is None else f"+margin={self.margin:g}"
-        return f"{self.amount}={self.number:g}{more}"
+        more = "" if self.margin is None else f"+margin={_digits(self.margin)}"
+        return f"{self.amount}={_digits(self.number)}{more}"
 
     def __str__(self) -> str:
         return f"{self.amount_text}/{shown_route(self.route)}"
+
+
+def _digits(number: float) -> str:
+    """Return the shortest text from which the number can be read again."""
+    short = f"{number:g}"
+    return short if float(short) == number else repr(number)
 
 
 def _number(rule: str, name: str, text: str, maximum: float) -> float:

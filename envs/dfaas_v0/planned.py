@@ -17,14 +17,14 @@ from gymnasium import spaces
 
 from corral.envs.core import Array, Observation, Outcome, agent_views, changed, generator
 from corral.envs.dfaas_v0.load import DfaasState
-from corral.envs.dfaas_v0.plain_rules import PlainRule, Seen, plans_of
+from corral.envs.dfaas_v0.plain_rules import PlainRule, plans_of
 from corral.envs.dfaas_v0.plans import Plan, Plans, neighbour_of
 from corral.envs.dfaas_v0.routes import Route
 from corral.envs.dfaas_v0.rules import DfaasRules
 from corral.envs.masks import masked_space
 from corral.errors import ActionError
 
-__all__ = ["PlanPolicy", "Planner", "RulePlanner", "View", "ViewPlanner", "by_plans", "seen_by"]
+__all__ = ["PlanPolicy", "Planner", "RulePlanner", "View", "ViewPlanner", "by_plans"]
 
 
 class Planner(Protocol):
@@ -76,20 +76,6 @@ def _observe(
 # --- Plain rules ---------------------------------------------------------------------------------
 
 
-def seen_by(rules: DfaasRules, state: DfaasState) -> Seen:
-    """Return the inputs of plain rules in the next step."""
-    arrivals, capacity, _ = rules.load.at(state, rules._row(state))
-    return Seen(
-        capacity=capacity,
-        queue=state.queue,
-        spare=rules._reported(state)[0],
-        links=rules.network.links,
-        queue_limit=rules.queue,
-        link_limit=rules.link_limit,
-        arrivals=arrivals if rules.arrivals == "known" else None,
-    )
-
-
 @dataclass(frozen=True)
 class RulePlanner:
     """Plain rules with one route, each for a block of environments."""
@@ -105,7 +91,7 @@ class RulePlanner:
         return RulePlanner(self.rules, [generator(seed, "policy", i) for i in range(nodes)])
 
     def plans(self, rules: DfaasRules, state: DfaasState) -> Plans:
-        return plans_of(self.rules, seen_by(rules, state), self.rngs)
+        return plans_of(self.rules, rules.inputs_of_rules(state), self.rngs)
 
 
 # --- Custom policies -----------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from corral.envs.arguments import nonnegative_float, nonnegative_int, one_of, ye
 from corral.envs.core import ENDLESS, Array, Observation, Outcome, Split, agent_views, changed
 from corral.envs.dfaas_v0 import arguments, past
 from corral.envs.dfaas_v0.amounts import Choices, Requests, levels_in
-from corral.envs.dfaas_v0.features import BY_CAPACITY, Deciding, scaled_reports
+from corral.envs.dfaas_v0.features import BY_CAPACITY, SUMMARIES, Deciding, scaled_reports
 from corral.envs.dfaas_v0.load import (
     Augment,
     Augmented,
@@ -28,9 +28,11 @@ from corral.envs.dfaas_v0.load import (
 )
 from corral.envs.dfaas_v0.means import means_by_row, table_of_means
 from corral.envs.dfaas_v0.network import Caps, Network, adjacency, no_choice
+from corral.envs.dfaas_v0.optimum import has_closed_form, optimum
 from corral.envs.dfaas_v0.plans import Plans
 from corral.envs.dfaas_v0.render import Frame, ansi, draw
-from corral.envs.dfaas_v0.routes import ROUTES, Route, canonical_route
+from corral.envs.dfaas_v0.residual import Residual
+from corral.envs.dfaas_v0.routes import ROUTES, Route
 from corral.envs.dfaas_v0.rows import Section, divide, section, start_row
 from corral.envs.masks import masked_space
 from corral.memory import require_memory
@@ -75,7 +77,8 @@ class DfaasRules(Deciding):
         wait_cost: cost of one request that waits for one step, in lost requests.
         route: how forwarded requests are split over the neighbors. By request: equal (round-robin),
             weighted, least, two-choices, fill. By step: capacity, spare, all-to-shortest,
-            all-to-two. "choose": the action names the neighbor.
+            all-to-two. "choose": the action names the neighbor. None: the route of residual, or
+            equal.
         second_offer: whether the sender offers refused requests once more.
         link_limit: requests that a directed link takes per step. None: no limit.
         neighbours: mapping of each agent to the agents that it can forward to. A missing agent has
@@ -96,17 +99,24 @@ class DfaasRules(Deciding):
         reward_fn: function that replaces the reward, see the manual; or its name as
             "module:function" or "file.py:function".
         observation: "every": features of every other node. "summary": features of all neighbors
-            together, with shares of the arrivals as actions. The spaces of a summary fit any trace.
+            together, with shares of the arrivals as actions. "neighborhood": the same, and the
+            number of neighbors with quartiles of their spare. The spaces of both fit any trace.
         arrivals: "known": nodes know the arrivals of a step before they choose. "unknown": nodes
             know them only after the step, like a gateway.
         last_counts: number of past steps for which a node observes its own arrivals. None: 0, or
             with unknown arrivals 1, in the place of the arrivals.
         daily_mean: whether a node observes its mean load at this time of day in the rows. A table
             [steps of a day][node] sets the means. Training takes them from its own rows.
+        residual: a rule such as "backlog=0.75/least"; actions are then offsets to the number of
+            requests that it keeps, and requests go by its route. None: no rule.
+        offsets: largest offset of a residual action, in units; only with residual. Default: 6.
+        beyond: play of numbers above load_scale or capacity_scale. "clip": observations are
+            limited to 1. "rule": also, in a step in which nodes observe such a number, all nodes
+            follow the rule of residual. None: such a trace is an error.
 
     Raises:
         TraceError: the trace cannot be read, or it has no capacity and ``capacity`` is missing.
-        ScaleError: the trace exceeds ``load_scale`` or ``capacity_scale``.
+        ScaleError: the trace exceeds ``load_scale`` or ``capacity_scale``, without ``beyond``.
         ValueError: any other argument is out of range.
     """
 
@@ -129,7 +139,7 @@ class DfaasRules(Deciding):
         queue: int = 0,
         forward_cost: float = 0.0,
         wait_cost: float = 0.0,
-        route: str = "equal",
+        route: str | None = None,
         second_offer: bool = True,
         link_limit: int | None = None,
         neighbours: Mapping[str, Sequence[str]] | None = None,
@@ -141,10 +151,13 @@ class DfaasRules(Deciding):
         keep_flow: bool = False,
         report_delay: int = 1,
         reward_fn: Callable[..., Any] | str | None = None,
-        observation: Literal["every", "summary"] = "every",
+        observation: Literal["every", "summary", "neighborhood"] = "every",
         arrivals: Literal["known", "unknown"] = "known",
         last_counts: int | None = None,
         daily_mean: bool | Sequence[Sequence[float]] = False,
+        residual: str | None = None,
+        offsets: int | None = None,
+        beyond: Literal["rule", "clip"] | None = None,
     ) -> None:
         self._recorded = load_trace(trace)
         self.trace = arguments.with_capacity(self._recorded, capacity, capacity_rows)
@@ -155,18 +168,20 @@ class DfaasRules(Deciding):
         self.link_limit = None if link_limit is None else nonnegative_int("link_limit", link_limit)
         self.forward_cost = nonnegative_float("forward_cost", forward_cost)
         self.wait_cost = nonnegative_float("wait_cost", wait_cost)
-        self.route = canonical_route(route)
+        self.route = arguments.route_of(route, residual)
         self.reward = one_of("reward", reward, ("own", "team"))
         self.illegal = one_of("illegal", illegal, ("penalise", "raise"))
         self.second_offer = yes_or_no("second_offer", second_offer)
         self.keep_flow = bool(keep_flow)
-        self.observation = one_of("observation", observation, ("every", "summary"))
+        self.observation = one_of("observation", observation, ("every", *SUMMARIES))
         self.neighbours = neighbours
         self.report_delay = nonnegative_int("report_delay", report_delay)
         self.arrivals = one_of("arrivals", arrivals, ("known", "unknown"))
         self.last_counts = arguments.last_counts(last_counts, self.arrivals, self.report_delay)
         self.reward_fn = arguments.reward_function(reward_fn, self.reward)
         self.augment = Augment.of(augment)
+        self.beyond = arguments.beyond(beyond, residual)
+        reach = arguments.offsets(offsets, residual)
 
         self.agents = tuple(f"node_{i}" for i in range(len(self.trace.nodes)))
         nodes = len(self.agents)
@@ -179,8 +194,9 @@ class DfaasRules(Deciding):
                 ),
             }
         )
-        self.load_scale = arguments.scale("load_scale", load_scale, self.trace.arrivals)
-        self.capacity_scale = arguments.scale("capacity_scale", capacity_scale, self.trace.capacity)
+        bounded, loads, capacities = beyond is None, self.trace.arrivals, self.trace.capacity
+        self.load_scale = arguments.scale("load_scale", load_scale, loads, bounded)
+        self.capacity_scale = arguments.scale("capacity_scale", capacity_scale, capacities, bounded)
         links = adjacency(self.agents, self.trace.nodes, neighbours)
         self.network = Network(links, self.route, self.second_offer, self.link_limit)
         self.scales = self.load_scale, self.capacity_scale
@@ -197,12 +213,20 @@ class DfaasRules(Deciding):
         self._means_given = None if isinstance(daily_mean, bool) else daily_mean
         self.daily_mean = table_of_means(daily_mean, self.trace, self.rows)
         planned = self.amount in ("keep", "share")
-        if self.amount == "keep" and self.observation == "summary":
+        summed = self.observation in SUMMARIES
+        if self.amount == "keep" and summed:
             raise ValueError(
-                'amount="keep" does not work with observation="summary"; give amount="share"'
+                f'amount="keep" does not work with observation="{self.observation}"; give '
+                'amount="share", or residual with a rule'
             )
-        shares = self.observation == "summary" and self.arrivals == "unknown"
+        shares = summed and self.arrivals == "unknown"
         self.caps = self.link_limit if planned or shares else None
+        self.residual = None
+        if residual is not None:
+            if self.amount != "unit":
+                raise ValueError(f"amount={amount!r:.80} has no effect with residual; omit it")
+            largest = self.capacity_scale + self.queue
+            self.residual = Residual(residual, reach, largest, self.max_level, summed)
         self._prepare_actions(self.amount if planned else requests, self.max_level)
         self._prepare_section()
 
@@ -210,7 +234,15 @@ class DfaasRules(Deciding):
         """Precompute the values that depend only on the row."""
         self._linked: Array = np.asarray(self.network.links.any(axis=1))
         section = self.trace.section(*self.rows)
-        recorded = Recorded(section, self.scales, self.levels_of, self._linked)
+        # Loads that are made from these rows are limited to the scales too.
+        self.within_scales = all(
+            numbers is not None and numbers.max() <= scale
+            for numbers, scale in zip(
+                (section.arrivals, section.capacity), self.scales, strict=True
+            )
+        )
+        clipped = self.beyond is not None
+        recorded = Recorded(section, self.scales, self.levels_of, self._linked, clipped)
         self.load = recorded if self.augment is None else Augmented(recorded, self.augment)
         if self.daily_mean is not None:
             self._means = means_by_row(self.daily_mean, section)
@@ -233,10 +265,12 @@ class DfaasRules(Deciding):
             *([f"reward_fn {self.reward_fn}"] * (self.reward_fn is not None)),
             *(() if self.augment is None else map(float, astuple(self.augment))),
             *([] if self.amount == "unit" else [self.amount]),
-            *(["summary"] * (self.observation == "summary")),
+            *([] if self.observation == "every" else [self.observation]),
             *([f"arrivals {self.arrivals}"] * (self.arrivals != "known")),
             *([f"last_counts {self.last_counts}"] * (self.last_counts != 0)),
             *([] if self.daily_mean is None else [self.daily_mean.tolist()]),
+            *([] if self.residual is None else [f"residual {self.residual}"]),
+            *([f"beyond {self.beyond}"] * (self.beyond is not None)),
         )
         return f"{self.name} {hashlib.sha256(repr(settings).encode()).hexdigest()}"
 
@@ -310,10 +344,14 @@ class DfaasRules(Deciding):
             values["last_counts"] = self.last_counts
         if self.daily_mean is not None:
             values["daily_mean"] = self.daily_mean.tolist()
+        if self.residual is not None:
+            values |= {"residual": str(self.residual.rule), "offsets": self.residual.reach}
+        if self.beyond is not None:
+            values["beyond"] = self.beyond
         return values
 
     def any_number(self) -> str | None:
-        return "observation='summary'" if self.observation == "summary" else None
+        return f"observation={self.observation!r}" if self.observation in SUMMARIES else None
 
     def amounts(self) -> tuple[str | None, Array | None]:
         """Return the unit and the amount of each level; None for actions that also name a neighbor.
@@ -322,13 +360,28 @@ class DfaasRules(Deciding):
         """
         return (None, None) if isinstance(self.actions, Choices) else self.actions.said()
 
+    def first_action(self) -> int | None:
+        """Return the action of the rule of a residual policy."""
+        return None if self.residual is None else 0
+
     def in_requests(self) -> DfaasRules:
         """Return rules with exact numbers of requests as actions, for reference policies.
 
         See ``Requests``. The actions do not depend on the levels of a learner.
         """
-        requests = Requests(self.load_scale)
-        rules = changed(self, levels_of=requests, actions=requests, illegal="penalise")
+        assert self.trace.capacity is not None  # with_capacity ensures it
+        largest = self.trace.arrivals.max(), self.trace.capacity.max()
+        loads, capacities = (max(pair) for pair in zip(self.scales, largest, strict=True))
+        requests = Requests(loads)
+        rules = changed(
+            self,
+            levels_of=requests,
+            actions=requests,
+            illegal="penalise",
+            residual=None,
+            scales=(float(loads), float(capacities)),
+        )
+        rules._prepare_features()
         rules._prepare_section()
         return rules
 
@@ -357,6 +410,29 @@ class DfaasRules(Deciding):
 
     def state_space(self) -> spaces.Box:
         return spaces.Box(0.0, 1.0, (6 * len(self.agents),), np.float32)
+
+    def best_returns(self, rngs: Sequence[np.random.Generator]) -> Array | None:
+        """Return the clairvoyant optimum of the team return of episodes: [B].
+
+        None if it has no closed form (``corral.envs.dfaas_v0.optimum``), with a ``reward_fn``, and
+        for episodes without a time limit.
+        """
+        limits: dict[str, Any] = {"queue": self.queue, "link_limit": self.link_limit}
+        limits["links"] = self.network.links
+        closed = has_closed_form(**limits) and self.reward_fn is None
+        if not closed or not self.max_cycles:
+            return None
+        state = self.start(rngs)
+        loads = []
+        for t in range(self.max_cycles):
+            state.t[:] = t
+            loads.append(self.load.at(state, self._row(state))[:2].copy())
+        windows = np.stack(loads)  # [T, 2, B, N]
+        costs = [
+            optimum(*windows[:, :, k].swapaxes(0, 1), forward_cost=self.forward_cost, **limits).cost
+            for k in range(len(rngs))
+        ]
+        return -np.array(costs) / self.load_scale
 
     # --- An episode ------------------------------------------------------------------------------
 
@@ -411,6 +487,9 @@ class DfaasRules(Deciding):
         return np.ones(state.queue.shape, dtype=bool)
 
     def step(self, state: DfaasState, action: Array) -> Outcome[DfaasState]:
+        if self.residual is not None:
+            plans, illegal = self.residual_plans(state, action)
+            return self.carry_out(state, plans, illegal)
         arrivals, capacity, highest = self.load.at(state, self._row(state))
         room = self._room(state, capacity) if self.levels_of.by_room else None
         if room is not None:
@@ -425,11 +504,14 @@ class DfaasRules(Deciding):
         sent = Sent(self.network, forwarded, basis, named, self.caps)
         return self._played(state, arrivals, capacity, sent, illegal.astype(np.int64))
 
-    def carry_out(self, state: DfaasState, plans: Plans) -> Outcome[DfaasState]:
+    def carry_out(
+        self, state: DfaasState, plans: Plans, illegal: Array | None = None
+    ) -> Outcome[DfaasState]:
         """Play a step in which nodes follow ``plans``, as ``step`` plays actions.
 
-        A plan by route "two" or "two-choices" needs random numbers from the start of the episode.
-        Begin such episodes with rules of this route.
+        ``illegal`` bool [B, N] are illegal actions: their nodes forward all arrivals, within the
+        caps. A plan by route "two" or "two-choices" needs random numbers from the start of the
+        episode. Begin such episodes with rules of this route.
         """
         arrivals, capacity, _ = self.load.at(state, self._row(state))
         network = self.network.by(plans.route)
@@ -438,8 +520,13 @@ class DfaasRules(Deciding):
             basis = capacity if plans.route in BY_CAPACITY else self._reported(state)[0]
         named = self._drawn(state, plans.route) if plans.offers is None else plans.offers
         forwarded = plans.forwarded(arrivals, network)
+        counted = np.zeros_like(arrivals)
+        if illegal is not None and illegal.any():
+            room = network.room(plans.caps)
+            most = arrivals if room is None else np.minimum(arrivals, room)
+            forwarded, counted = np.where(illegal, most, forwarded), illegal.astype(np.int64)
         sent = Sent(network, forwarded, basis, named, plans.caps)
-        return self._played(state, arrivals, capacity, sent, np.zeros_like(arrivals))
+        return self._played(state, arrivals, capacity, sent, counted)
 
     def _played(
         self, state: DfaasState, arrivals: Array, capacity: Array, sent: Sent, illegal: Array
@@ -478,6 +565,8 @@ class DfaasRules(Deciding):
         nodes[..., :2] = self.load.observed(state, self._row(state))[0]
         nodes[..., 2] = state.queue / max(self.queue, 1)
         nodes[..., 3:] = scaled_reports(state.spare, state.lost, self.scales)
+        if self.beyond is not None:
+            np.minimum(nodes, 1, out=nodes)
         turn = np.eye(n, dtype=np.float32)[state.t % n]
         return np.concatenate([nodes.reshape(b, 5 * n), turn], axis=1)  # [B, 6N]
 

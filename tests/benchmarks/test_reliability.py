@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import shutil
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +16,6 @@ pytest.importorskip("torch", reason="needs the extra mappo")
 pytest.importorskip("tensorboard", reason="needs the extra sb3")
 
 from support.mix_runs import run_of
-
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-
-
-@pytest.fixture(autouse=True)
-def importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    for folder in (BENCHMARKS / "core", BENCHMARKS / "loads", BENCHMARKS):
-        monkeypatch.syspath_prepend(str(folder))
-
-
-def module(name: str) -> Any:
-    return importlib.import_module(name)
-
 
 # --- Kills ---------------------------------------------------------------------------------------
 
@@ -58,7 +45,7 @@ def test_a_kill_strikes_before_the_file_call_of_its_number(
     tree = tmp_path / "tree"
     tree.mkdir()
     command = [sys.executable, "-c", WRITER, str(tree)]
-    with module("resume_kills").Watched(command, tree, tmp_path / "mark", at) as process:
+    with import_module("resume_kills").Watched(command, tree, tmp_path / "mark", at) as process:
         process.working()
         assert process.ended() == (at == 0)
         if not at:
@@ -67,7 +54,7 @@ def test_a_kill_strikes_before_the_file_call_of_its_number(
 
 
 def test_a_case_that_fails_is_an_error(tmp_path: Path) -> None:
-    kills = module("resume_kills")
+    kills = import_module("resume_kills")
     with (
         kills.Watched([sys.executable, "-c", "1 / 0"], tmp_path, tmp_path / "mark") as process,
         pytest.raises(kills.subprocess.CalledProcessError),
@@ -76,7 +63,7 @@ def test_a_case_that_fails_is_an_error(tmp_path: Path) -> None:
 
 
 def test_every_trainer_has_a_case_or_a_reason() -> None:
-    kills = module("resume_kills")
+    kills = import_module("resume_kills")
     assert kills.trainers().keys() <= kills.CASES.keys() | kills.NOT_EXACT.keys()
 
 
@@ -133,7 +120,7 @@ def event(run: Path) -> None:
 def test_a_difference_is_seen(
     tree: Path, tmp_path: Path, change: Callable[[Path], Any], name: str
 ) -> None:
-    values = module("resume_kills").values
+    values = import_module("resume_kills").values
     shutil.copytree(tree, tmp_path / "tree")
     before = values(tmp_path / "tree")
     change(tmp_path / "tree" / "run")
@@ -143,7 +130,7 @@ def test_a_difference_is_seen(
 
 
 def test_clocks_and_the_place_of_a_tree_are_no_difference(tree: Path, tmp_path: Path) -> None:
-    values = module("resume_kills").values
+    values = import_module("resume_kills").values
     run_of(tmp_path / "tree" / "run", seed=3)
     assert values(tmp_path / "tree") == values(tree)
 
@@ -152,7 +139,7 @@ def test_clocks_and_the_place_of_a_tree_are_no_difference(tree: Path, tmp_path: 
 
 
 def test_tests_are_counted_and_drawn() -> None:
-    reliability = module("reliability")
+    reliability = import_module("reliability")
     file = "trainers/callbacks/test_sinks.py::test_a_line_without_its_end_does_not_count"
     assert reliability.tests(file)(1.0) == reliability.Outcome(3, 3)
     assert reliability.tests(file)(0.05) == reliability.Outcome(1, 1)
@@ -163,8 +150,8 @@ def test_tests_are_counted_and_drawn() -> None:
 def test_a_benchmark_that_is_missing_or_fails_does_not_hold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reliability = module("reliability")
-    monkeypatch.setattr(module("common"), "HERE", tmp_path)
+    reliability = import_module("reliability")
+    monkeypatch.setattr(import_module("common"), "HERE", tmp_path)
     monkeypatch.setattr(reliability, "RESULTS", tmp_path)
     (tmp_path / "fails.py").write_text("1 / 0")
     rows = [{"what": "a", "tries": 3, "held": 2, "not_held": ["x"]}]
@@ -183,7 +170,7 @@ def test_a_benchmark_that_is_missing_or_fails_does_not_hold(
 
 
 def test_every_row_is_on_the_page_tried_or_not() -> None:
-    reliability = module("reliability")
+    reliability = import_module("reliability")
     first = reliability.ROWS[0]
     kept = {"tries": 7, "held": 6, "not_held": ["a|b"], "share": 0.5, "date": "d", "commit": "c"}
     page = reliability.page({first.what: kept})

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +13,6 @@ import pytest
 
 from support.messages import refused, shown
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-
-
-@pytest.fixture(autouse=True)
-def importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    for folder in (BENCHMARKS / "core", BENCHMARKS / "loads", BENCHMARKS):
-        monkeypatch.syspath_prepend(str(folder))
-
-
-def module(name: str) -> Any:
-    return importlib.import_module(name)
-
-
 # --- Ten more laws -------------------------------------------------------------------------------
 
 
@@ -33,7 +20,7 @@ def module(name: str) -> Any:
 def test_later_days_follow_the_history_from_a_stream_of_their_own(
     number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    more = module("operators_more")
+    more = import_module("operators_more")
     monkeypatch.setattr(more, "FRESH_DAYS", 7)
     each = more.more_operator(number)
     history, later = each.days()
@@ -43,13 +30,12 @@ def test_later_days_follow_the_history_from_a_stream_of_their_own(
     assert not np.array_equal(history.arrivals[: len(later)], later.arrivals)
     assert (history, later) == each.days()
     for trace in (history, later):
-        scales = each.scales(history, later)
-        assert trace.arrivals.max() <= scales["load_scale"]
-        assert trace.capacity.max() <= scales["capacity_scale"]
+        assert trace.arrivals.max() <= each.largest
+        assert trace.capacity.max() <= max(each.capacity)
 
 
 def test_ten_more_operators_differ_in_what_an_operator_may_have() -> None:
-    more = module("operators_more")
+    more = import_module("operators_more")
     told = [more.describe_more(more.more_operator(number)) for number in more.MORE]
     assert len({each["law"] for each in told}) == 10
     assert {each["report_delay"] for each in told} == {0, 1, 2}
@@ -67,7 +53,7 @@ def asked(**changed: Any) -> argparse.Namespace:
 
 
 def test_a_line_is_not_played_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    verdicts = module("verdicts")
+    verdicts = import_module("verdicts")
     file = tmp_path / "verdicts.jsonl"
     monkeypatch.setitem(verdicts.FILES, False, file)
     row = {"operator": 3, "arrivals": "known", "decisions": 100, "later_days": 200}
@@ -79,7 +65,7 @@ def test_a_line_is_not_played_again(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_rules_without_a_queue_are_not_played_twice() -> None:
-    verdicts = module("verdicts")
+    verdicts = import_module("verdicts")
     assert len(verdicts.BEFORE) == 31
     listed, one_line = verdicts.others(0)
     assert not [pair for pair in listed if pair.startswith("patient")]
@@ -136,7 +122,7 @@ def row(number: int, arrivals: str = "known", **changed: Any) -> dict[str, Any]:
 
 
 def test_a_stated_saving_holds_where_the_later_mean_is_in_its_interval() -> None:
-    page = module("verdicts_report")
+    page = import_module("verdicts_report")
     assert page.held(row(0), "team")
     assert page.held(row(0), "rule")
     assert page.held(row(0, team_saves=[1.2, 1.1, 1.3]), "team") is False
@@ -161,11 +147,12 @@ def test_a_stated_saving_holds_where_the_later_mean_is_in_its_interval() -> None
 def test_an_answer_is_judged_by_the_bar_of_its_advice(
     answer: str, worth: float, verdict: str
 ) -> None:
-    assert module("verdicts_report").judged_later(row(0, answer=answer, worth=worth)) == verdict
+    report = import_module("verdicts_report")
+    assert report.judged_later(row(0, answer=answer, worth=worth)) == verdict
 
 
 def test_the_sums_name_what_is_not_so() -> None:
-    page = module("verdicts_report")
+    page = import_module("verdicts_report")
     none = {"answer": None, "team_saves": None}
     rows = [
         row(0),
@@ -190,8 +177,8 @@ def test_the_sums_name_what_is_not_so() -> None:
 def test_the_page_has_one_line_for_each_operator(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = module("verdicts_report")
-    monkeypatch.setattr(module("common"), "RESULTS", tmp_path)
+    page = import_module("verdicts_report")
+    monkeypatch.setattr(import_module("common"), "RESULTS", tmp_path)
     page.report([row(0), row(0, "unknown"), row(3)], "verdicts", 30)
     lines = (tmp_path / "verdicts.md").read_text().splitlines()
     table = [line for line in lines if line.startswith("|")]

@@ -65,5 +65,5 @@ def test_many_nodes_are_refused_before_memory_is_taken() -> None:
         DfaasRules(trace)
     with refused(ValueError, "10,000 nodes", "800 MB", "1,000 nodes"):
         replay(trace, ["local"])
-    assert time.perf_counter() - began < 5
+    assert time.perf_counter() - began < 20
     assert DfaasRules(load(nodes=200, steps=2)).network.complete

@@ -217,7 +217,9 @@ def test_what_belongs_to_the_replay_is_refused_in_a_team() -> None:
     player = Player(
         {f"node_{i}": Fixed(0) for i in range(3)}, settings={"queue": 5, "route": "two"}
     )
-    with refused(ValueError, "policy mine", "['queue']", "amount, arrivals, capacity_scale"):
+    with refused(
+        ValueError, "policy mine", "['queue']", "amount, arrivals, beyond, capacity_scale"
+    ):
         replay(random_trace(), {"mine": player})
 
 

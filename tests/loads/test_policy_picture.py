@@ -57,12 +57,12 @@ def test_overflow_is_what_exceeds_the_capacity() -> None:
 
 
 @pytest.mark.parametrize("amount", ["unit", "keep"])
-@pytest.mark.parametrize("observation", ["every", "summary"])
+@pytest.mark.parametrize("observation", ["every", "summary", "neighborhood"])
 def test_with_unknown_arrivals_the_last_count_is_that_of_the_step(
-    observation: Literal["every", "summary"], amount: str
+    observation: Literal["every", "summary", "neighborhood"], amount: str
 ) -> None:
     """Whatever else a node observes: further counts, and the mean of the time of day."""
-    if observation == "summary" and amount == "keep":
+    if observation != "every" and amount == "keep":
         pytest.skip("no such rules")
     load = days(3)
     own: dict[str, Any] = {"observation": observation, "amount": amount, "last_counts": 3}
@@ -77,10 +77,10 @@ def test_with_unknown_arrivals_the_last_count_is_that_of_the_step(
         np.testing.assert_array_equal(picture.forwarded[at], np.maximum(0, a[0] - 14))
 
 
-@pytest.mark.parametrize("observation", ["every", "summary"])
+@pytest.mark.parametrize("observation", ["every", "summary", "neighborhood"])
 @pytest.mark.parametrize("report_delay", [0, 1, 2])
 def test_actions_that_name_a_neighbour_are_drawn_as_requests(
-    observation: Literal["every", "summary"], report_delay: int
+    observation: Literal["every", "summary", "neighborhood"], report_delay: int
 ) -> None:
     rules = DfaasRules(
         random_trace(),

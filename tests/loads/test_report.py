@@ -242,6 +242,8 @@ def test_results_hold_how_teams_played(tmp_path: Path) -> None:
         "unit": 1,
         "own_links": False,
         "on_levels": None,
+        "beyond": None,
+        "exceeding": 0,
     }
     with paths["results.csv"].open(newline="") as file:
         assert {row["policy"]: row["mode"] for row in csv.DictReader(file)} == modes

@@ -15,7 +15,9 @@ from corral.data import Trace, make_trace
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.baselines import baseline_team
 from corral.errors import RunError
+from corral.loads.judge import on_other_nodes
 from corral.loads.replay import play_windows, replay
+from corral.loads.textbook import play_rules
 from corral.trainers.evaluation import episodes
 from corral.trainers.evaluation.judge import run_players
 from corral.trainers.evaluation.players import Player, as_player
@@ -85,7 +87,42 @@ def test_it_is_evaluated_on_another_trace(run: Run, tmp_path: Path) -> None:
     rows = {row.policy: row for row in found.rows}
     assert len(rows["clone, greedy"].returns) == 5
     assert rows["clone, greedy"].lost < rows["local/equal"].lost
-    shown((tmp_path / "report.html").read_text(encoding="utf-8"), "observation summary")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    shown(page, "observation summary", "clone was trained on 3 nodes", "plays 5", "transfer.md")
+
+
+def test_a_sentence_about_other_nodes_only_where_they_are_others(run: Run) -> None:
+    assert on_other_nodes("mine", run, load(3)) is None
+    shown(on_other_nodes("mine", run, load(20)) or "", "mine", "3 nodes", "plays 20", "transfer.md")
+
+
+@pytest.mark.parametrize("observation", ["summary", "neighborhood"])
+@pytest.mark.parametrize("nodes", [3, 20])
+def test_an_untrained_residual_team_is_its_rule_everywhere(
+    tmp_path: Path, observation: str, nodes: int
+) -> None:
+    """It takes its rule along to other nodes, and prefers offset 0 with any number of them."""
+    pytest.importorskip("torch", reason="training needs torch: corral[mappo]")
+    rule = "backlog=0.75/least"
+    shared: dict[str, Any] = {"arrivals": "unknown", "queue": 9, "forward_cost": 0.1}
+    kwargs = {"observation": observation, "residual": rule, "max_cycles": 24, **shared}
+    team = corral.train(
+        "dfaas_v0",
+        trainer="mappo",
+        env_kwargs={"trace": load(3, days=10), **kwargs},
+        out=tmp_path / "run",
+        validation=0,
+        preset="none",
+        **{**SMALL, "steps": 256, "learning_rate": 1e-9},
+    )
+    assert set(team.config.policies.values()) == {"shared"}
+    rules = DfaasRules(load(nodes), **{**kwargs, "max_cycles": 24})
+    player = as_player(Player(team.policies), rules.agents)
+    ended, _ = play_windows(rules, player, 24)
+    expected = play_rules(load(nodes), [rule], window=24, **shared)[rule].cost
+    costs = -ended.returns.sum(axis=1) * rules.load_scale
+    np.testing.assert_allclose(costs, expected, rtol=1e-5)
+    assert expected.sum() > 0
 
 
 def test_references_of_its_replay_forward_single_requests(run: Run) -> None:

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
+from typing import Any
 
+import typer.main
 from typer.testing import CliRunner
 
 from support import forked
 from support.forked import ENVIRONMENT
 
-__all__ = ["ENVIRONMENT", "run", "stdout_of", "within"]
+__all__ = ["ENVIRONMENT", "command_line", "run", "stdout_of", "within"]
+
+
+@functools.cache
+def command_line() -> Any:
+    """Return what ``corral`` runs, made once from its signatures: that takes a tenth of a second
+    and more."""
+    from corral.cli.app import app
+
+    return typer.main.get_command(app)
 
 
 def run(

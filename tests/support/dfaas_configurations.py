@@ -54,7 +54,7 @@ def random_configuration(rng: np.random.Generator) -> dict[str, Any]:
         "reward": _one_of(rng, "own", "team"),
         "illegal": "penalise",
         "report_delay": _one_of(rng, 1, 1, 0, 2, 3, 7),
-        "observation": _one_of(rng, "every", "every", "summary"),
+        "observation": _one_of(rng, *["every"] * 4, "summary", "neighborhood"),
     }
 
 
@@ -66,7 +66,7 @@ def wider_configuration(rng: np.random.Generator) -> dict[str, Any]:
     if rng.random() < 0.5:
         kwargs |= {"arrivals": "unknown", "report_delay": max(1, kwargs["report_delay"])}
     if rng.random() < 0.4:
-        kwargs["amount"] = "share" if kwargs["observation"] == "summary" else "keep"
+        kwargs["amount"] = "keep" if kwargs["observation"] == "every" else "share"
     elif rng.random() < 0.3:
         kwargs["amount"] = "share"
     if rng.random() < 0.5:
@@ -82,6 +82,52 @@ def wider_configuration(rng: np.random.Generator) -> dict[str, Any]:
         largest = kwargs["load_scale"] or max(1, int(trace.arrivals.max()))
         kwargs["daily_mean"] = _one_of(rng, True, rng.random(shape) * largest)
     return kwargs
+
+
+RULES = (
+    "local",
+    "overflow",
+    "threshold",
+    "margin",
+    "patient",
+    "patient-margin",
+    "backlog=0",
+    "backlog=0.7",
+    "backlog=0.75+margin=1",
+    "backlog=1+margin=0.5",
+    "backlog=2",
+    "capacity=0",
+    "capacity=0.75",
+    "capacity=1+margin=1.5",
+    "capacity=1.5",
+    "capacity=1.5+margin=0",
+)
+"""Amounts of rules that keep a fixed number of requests."""
+
+
+def residual_configuration(rng: np.random.Generator) -> dict[str, Any]:
+    """A wider configuration in which actions are offsets to a rule; in most of them numbers may
+    exceed the scales."""
+    kwargs = wider_configuration(rng)
+    del kwargs["amount"]
+    routes = (*ROUTES, *NEW_ROUTES, *ALIASES)
+    route = _one_of(rng, *(each for each in routes if each not in ("choose", "two-choices")))
+    if kwargs["route"] == "two-choices":  # with few requests
+        route = "two-choices"
+    del kwargs["route"]
+    kwargs |= {
+        "residual": f"{_one_of(rng, *RULES)}/{route}",
+        "offsets": int(_one_of(rng, 1, 2, 6, 20)),
+    }
+    if rng.random() < 0.3:
+        return kwargs
+    loads = max(1, int(kwargs["trace"].arrivals.max()))
+    below = {each: int(rng.integers(1, loads + 1)) for each in ("load_scale", "capacity_scale")}
+    return (
+        kwargs
+        | {"beyond": _one_of(rng, "rule", "rule", "clip")}
+        | {each: scale for each, scale in below.items() if rng.random() < 0.7}
+    )
 
 
 def _with_days(rng: np.random.Generator, trace: Trace) -> Trace:

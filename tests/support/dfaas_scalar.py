@@ -15,6 +15,7 @@ import numpy as np
 from corral.data.trace import Trace
 from corral.errors import ActionError, IllegalActionError, ScaleError
 from support.dfaas_scalar_load import augmented, ceil_of, daily_means, quantiles, units
+from support.plan_scalar import Knows, PlainPlan, plan_of_rule
 from support.request_routes import IN_PROPORTION, HashedPairs, Sender, in_proportion, split
 
 INFO_KEYS = (
@@ -78,6 +79,9 @@ class ScalarDfaas:
         arrivals: str = "known",
         last_counts: int | None = None,
         daily_mean: bool | Sequence[Sequence[float]] = False,
+        residual: str | None = None,
+        offsets: int = 6,
+        beyond: str | None = None,
         draws: Any = None,
         rng: np.random.Generator | None = None,
     ) -> None:
@@ -90,12 +94,17 @@ class ScalarDfaas:
             trace = trace.with_capacity(capacity)
         if trace.capacity is None:
             raise ValueError("this trace has no capacity: pass capacity=")
+        # Actions that are offsets to what a rule keeps; its route is that of the environment.
+        self.rule, self.reach, self.beyond = None, offsets, beyond
+        if residual is not None:
+            self.rule, _, route = residual.replace("+", ",").partition("/")
+            route = route or "equal"
         route = ALIASES.get(route, route)
         if route not in ROUTES + NEW_ROUTES:
             raise ValueError(f"route {route!r} is not one of {ROUTES + NEW_ROUTES}")
         if arrivals == "unknown" and report_delay == 0:
             raise ValueError("reports of this step tell of its arrivals: report_delay=0")
-        if amount == "keep" and observation == "summary":
+        if amount == "keep" and observation != "every":
             raise ValueError("a summary does not tell what can be kept")
         self.max_cycles = max_cycles
         self.start = start
@@ -110,7 +119,8 @@ class ScalarDfaas:
         self.illegal = illegal
         self.report_delay = report_delay
         self.draws = draws
-        self.summary = observation == "summary"
+        self.summary = observation != "every"
+        self.neighborhood = observation == "neighborhood"
         self.unknown = arrivals == "unknown"
         self.last_counts = int(self.unknown) if last_counts is None else last_counts
         # Actions that stand for a plan within the links: to keep so many, or to send a share.
@@ -120,8 +130,9 @@ class ScalarDfaas:
         # The scales: the largest numbers of the whole trace, at least 1.
         load: list[list[int]] = trace.arrivals.tolist()
         served: list[list[int]] = trace.capacity.tolist()
-        self.load_scale = _scale("load_scale", load_scale, load)
-        self.capacity_scale = _scale("capacity_scale", capacity_scale, served)
+        bounded = beyond is None
+        self.load_scale = _scale("load_scale", load_scale, load, bounded)
+        self.capacity_scale = _scale("capacity_scale", capacity_scale, served, bounded)
 
         # The section: episodes see these rows only.
         low, high = (0, len(load)) if rows is None else rows
@@ -160,6 +171,13 @@ class ScalarDfaas:
     def _make_levels(self, amount: str | Sequence[int], max_level: int) -> None:
         # Levels of a summary and of "share" are shares of the arrivals, as many as actions but 0.
         self.shares = max_level if self.summary or amount == "share" else 0
+        if self.rule is not None:
+            # The rule itself, and so many units fewer or more, up to the largest offset.
+            self.unit = self._unit(self.capacity_scale, max_level)
+            self.max_level = max_level
+            self.requests = []
+            self.levels = 2 * self.reach + 1
+            return
         if self.keeps:
             # Level k keeps k - 1 units.
             most = self.capacity_scale + self.queue
@@ -198,6 +216,7 @@ class ScalarDfaas:
         """Play one action per node; return one reward per node."""
         illegal = self._check(actions)
         a = self.a
+        self.caps = [self._caps(i) for i in range(self.n)]
         # An illegal action forwards all arrivals.
         forwarded = [
             self._within(i, a[i] if illegal[i] else self._requests(i, self.meaning(k)[0]))
@@ -229,6 +248,8 @@ class ScalarDfaas:
     def _requests(self, i: int, k: int) -> int:
         """What a legal level k of node i forwards."""
         a = self.a[i]
+        if self.rule is not None:
+            return self._beyond_kept(i, k)
         if self.keeps:
             # Level 0 keeps all, level k so many units, but no more than there is room for.
             return max(0, a - min((k - 1) * self.unit, self._room(i))) if k else 0
@@ -236,10 +257,78 @@ class ScalarDfaas:
         return ceil_of(k * a, self.shares) if self.shares else min(self.requests[k], a)
 
     def _within(self, i: int, f: int) -> int:
-        # Plans within the links send no more than these carry.
+        # Plans within the links send no more than these carry, and no more than their caps.
+        caps = self.caps[i]
+        return f if caps is None else min(f, sum(caps))
+
+    def _caps(self, i: int) -> list[int] | None:
+        # What node i sends at most to each of its neighbours; None: no limit.
+        near = self.neighbours[i]
+        if self.rule is not None:
+            caps = self._rule(i).caps
+            return None if caps is None else [caps[j] for j in near]
         if self.within_links and self.link_limit is not None:
-            return min(f, len(self.neighbours[i]) * self.link_limit)
-        return f
+            return [self.link_limit] * len(near)
+        return None
+
+    # -- offsets to a rule ------------------------------------------------------------------------
+
+    def _rule(self, i: int) -> PlainPlan:
+        """What the rule of the offsets does at node i in the next step."""
+        assert self.rule is not None
+        knows = Knows(
+            t=self.t,
+            node=i,
+            capacity=self.c[i],
+            waiting=self.queues[i],
+            queue=self.queue,
+            neighbours=self.neighbours[i],
+            spare=[self.reported_spare[j] for j in self.neighbours[i]],
+            link_limit=self.link_limit,
+        )
+        return plan_of_rule(self.rule, self.route, knows)
+
+    def kept(self, i: int, action: int) -> int | None:
+        """How many arrivals node i keeps before it forwards any; None: all."""
+        return self._kept_by_actions[i][action]
+
+    def _unit(self, capacity: float, max_level: int) -> int:
+        return max(1, math.ceil((capacity + self.queue) / max_level))
+
+    def _find_kept(self, i: int) -> list[int | None]:
+        keep, room = self._rule(i).keep, self._room(i)
+        # In a summary there are no scales: a unit is one of the node itself.
+        unit = self._unit(self.c[i], self.max_level) if self.summary else self.unit
+        start = room if keep is None else keep
+        kept = [keep]
+        for distance in range(1, self.reach + 1):
+            for offset in (-distance, distance):
+                kept.append(min(max(0, start + offset * unit), room))
+        return kept
+
+    def _beyond_kept(self, i: int, action: int) -> int:
+        # What a legal offset forwards.
+        kept, most = self.kept(i, action), self._rule(i).most
+        goes = 0 if kept is None or not self.neighbours[i] else max(0, self.a[i] - kept)
+        return goes if most is None else min(goes, most)
+
+    def _legal_offset(self, i: int, action: int) -> bool:
+        if action == 0:
+            return True
+        if not self.neighbours[i] or self._by_rule:
+            return False
+        return self.kept(i, action) not in self._kept_by_actions[i][:action]
+
+    def above_scales(self) -> bool:
+        """Whether a number that the team is given before the step is larger than its scale."""
+        if self.summary:
+            return False  # it has no scales
+        loads, capacities = [*self.reported_lost], [*self.reported_spare, *self.c]
+        for i in range(self.n):
+            loads += self._counts(i)
+        if not self.unknown:
+            loads += self.a
+        return max(loads) > self.load_scale or max(capacities) > self.capacity_scale
 
     def _room(self, i: int) -> int:
         # What node i can serve or hold of new arrivals.
@@ -263,6 +352,9 @@ class ScalarDfaas:
         elif self.t >= self.report_delay:
             self.reported_spare, self.reported_lost = self.past[self.t - self.report_delay]
         self._shown = self._scale(self.reported_spare, self.reported_lost)
+        if self.rule is not None:
+            self._kept_by_actions = [self._find_kept(i) for i in range(self.n)]
+            self._by_rule = self.beyond == "rule" and self.above_scales()
 
     def _check(self, actions: Sequence[int]) -> list[int]:
         illegal = []
@@ -345,6 +437,9 @@ class ScalarDfaas:
         taken = offered if offered < room else room
         if self.link_limit is not None:
             taken = min(taken, self.link_limit - self.flows[i][j])
+        if (caps := self.caps[i]) is not None:
+            cap = caps[self.neighbours[i].index(j)]
+            taken = min(taken, cap - self.flows[i][j])
         spare[j] -= taken
         self.flows[i][j] += taken
         return taken
@@ -353,7 +448,7 @@ class ScalarDfaas:
 
     def _shares(self, i: int, f: int) -> list[int]:
         near = self.neighbours[i]
-        if self.within_links or self.route in NEW_ROUTES:
+        if self.caps[i] is not None or self.route in NEW_ROUTES:
             return self._within_caps(i, f)
         if self.route == "capacity":
             return _by_weight(f, [self.c[j] for j in near])
@@ -371,7 +466,7 @@ class ScalarDfaas:
         """The same for plans within the links, and for routes that send request by request."""
         near = self.neighbours[i]
         spare, capacity = [self.reported_spare[j] for j in near], [self.c[j] for j in near]
-        caps = [self.link_limit if self.within_links else None] * len(near)
+        caps = [None] * len(near) if self.caps[i] is None else self.caps[i]
         if self.route in IN_PROPORTION:
             return in_proportion(f, capacity if self.route == "capacity" else spare, caps)
         target = {
@@ -434,6 +529,8 @@ class ScalarDfaas:
     def _find_highest(self, i: int) -> int:
         if not self.neighbours[i]:
             return 0
+        if self.rule is not None:
+            return self.levels - 1
         if self.keeps:
             room = self._room(i)
             return max(k for k in range(self.levels) if k <= 1 or (k - 2) * self.unit < room)
@@ -441,10 +538,13 @@ class ScalarDfaas:
             return self.levels - 1
         if self.summary:
             return self.shares if self.a[i] else 0
-        return next(k for k, requests in enumerate(self.requests) if requests >= self.a[i])
+        enough = [k for k, requests in enumerate(self.requests) if requests >= self.a[i]]
+        return enough[0] if enough else self.levels - 1
 
     def legal(self, i: int, action: int) -> bool:
         """Whether an action of node i is legal."""
+        if self.rule is not None:
+            return self._legal_offset(i, action)
         level, neighbour = self.meaning(action)
         named = self.route != "choose" or level == 0 or neighbour < len(self.neighbours[i])
         return level <= self.highest_legal(i) and named
@@ -454,21 +554,38 @@ class ScalarDfaas:
         return np.array([self.legal(i, action) for action in range(self.actions)], np.int8)
 
     def observation(self, i: int) -> np.ndarray:
-        """What node i sees: float32 [3 + 2 * (N - 1)], of a summary [16], and what is appended."""
+        """What node i sees: float32 [3 + 2 * (N - 1)], of a summary [16] or [21]; and more."""
         counts = self._counts(i)
         appended = [*counts[self.unknown :], *self._usual(i)]
         arrivals = self.a[i]
         if self.unknown:
             arrivals = counts[0] if counts else 0
         if self.summary:
-            values = [*self._summed(i, arrivals), *appended]
-            return np.array([min(4.0, x / max(self.c[i], 1)) for x in values], np.float32)
+            values = [*self._summed(i, arrivals), *self._spread(i), *appended]
+            values += self._keep_of_rule(i)
+            shares = [min(4.0, x / max(self.c[i], 1)) for x in values]
+            if self.neighborhood:  # how many neighbours: no share of the capacity
+                n = len(self.neighbours[i])
+                shares.insert(16, n / (n + 8))
+            return np.array(shares, np.float32)
         values = [arrivals / self.load_scale, *self._own(i)[1:]]
         for j, seen in zip(self.others[i], self.visible[i], strict=True):
             # Of each other node its reported spare and loss; of non-neighbours nothing.
             values += self._shown[j] if seen else (0.0, 0.0)
         values += [min(1.0, x / self.load_scale) for x in appended]
-        return np.array(values, np.float32)
+        values += [min(1.0, x / (self.capacity_scale + self.queue)) for x in self._keep_of_rule(i)]
+        return np.array(self._cut(values), np.float32)
+
+    def _keep_of_rule(self, i: int) -> list[float]:
+        """What the rule of the offsets keeps, if there is one; all is more than any number."""
+        if self.rule is None:
+            return []
+        keep = self._rule(i).keep
+        return [math.inf if keep is None else keep]
+
+    def _cut(self, values: list[float]) -> list[float]:
+        # Where numbers may exceed their scales, none that is observed exceeds 1.
+        return values if self.beyond is None else [min(1.0, x) for x in values]
 
     def _counts(self, i: int) -> list[int]:
         """How many came to node i in the last steps, newest first; 0 before the first step."""
@@ -499,6 +616,21 @@ class ScalarDfaas:
             *padding,
         ]
 
+    def _spread(self, i: int) -> list[float]:
+        """How the spare of the neighbours of node i is spread, in requests."""
+        if not self.neighborhood:
+            return []
+        spare = [self.reported_spare[j] for j in self.neighbours[i]]
+        values: list[float] = []
+        for quarters in (1, 2, 3):
+            # The first that so many quarters of them do not exceed.
+            enough = (
+                x for x in sorted(spare) if 4 * sum(y <= x for y in spare) >= quarters * len(spare)
+            )
+            values.append(next(enough, 0))
+        # Nodes without spare send, as does the node itself.
+        return [*values, sum(spare) / (1 + spare.count(0))]
+
     def global_state(self) -> np.ndarray:
         """Everything, node by node, then whose turn it is to send first: float32 [5 * N + N]."""
         values: list[float] = []
@@ -507,7 +639,7 @@ class ScalarDfaas:
             values += self._own(i)
             values += last[i]
         values += [float(i == self.t % self.n) for i in range(self.n)]
-        return np.array(values, np.float32)
+        return np.array(self._cut(values), np.float32)
 
     def _own(self, i: int) -> list[float]:
         return [
@@ -528,11 +660,11 @@ def _mean(values: list[int]) -> float:
     return sum(values) / max(1, len(values))
 
 
-def _scale(name: str, given: int | None, values: list[list[int]]) -> int:
+def _scale(name: str, given: int | None, values: list[list[int]], bounded: bool) -> int:
     largest = max(1, max(max(row) for row in values))
     if given is None:
         return largest
-    if given < largest:
+    if bounded and given < largest:
         raise ScaleError(f"{name}={given} is below the trace's largest value: pass {largest}")
     return given
 

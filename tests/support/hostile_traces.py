@@ -159,6 +159,7 @@ bomb("gzip of one row of a trace with days", TRACE, b"2026-01-05T00:00:00Z,a,1\n
 bomb("gzip of one row of a series", b"time,value\n", b"2026-01-05T00:00:00Z,1\n")
 bomb("gzip of one request", b"time,server,path\n", b"1767571200,a,/\n")
 bomb("gzip of one request, one column", b"time\n", b"1767571200\n")
+bomb("gzip of one row of a request log", b"time,node,work\n", b"1767571200,a,1\n")
 bomb(
     "gzip of a wide row",
     b"time" + b",n%d" * 500 % tuple(range(500)) + b"\n",
@@ -403,6 +404,7 @@ def readers() -> dict[str, Callable[[str], Any]]:
         "import_series": data.import_series,
         "import_requests": lambda path: data.import_requests(path, step=60),
         "import_access_log": lambda path: data.import_access_log(path, step=60),
+        "read_request_log": data.read_request_log,
         "import_prometheus": data.import_prometheus,
         "import_azure_functions": lambda path: data.import_azure_functions(path, nodes=4),
         "capacity": lambda path: data.import_table(
@@ -433,6 +435,7 @@ READERS = (
     "import_series",
     "import_requests",
     "import_access_log",
+    "read_request_log",
     "import_prometheus",
     "import_azure_functions",
     "capacity",

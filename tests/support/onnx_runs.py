@@ -27,9 +27,12 @@ from support.loads import days, small_trace
 LINE = {"node_0": ["node_1", "node_3"], "node_1": ["node_2"], "node_3": ["node_0"]}
 """Neighbours of four nodes, of which node_2 has none."""
 
+TWO = {f"node_{i}": f"node_{i % 2}" for i in range(4)}
+"""Two policies, of two nodes: it takes seconds to write a graph."""
+
 CONFIGURATIONS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "shared": ("mappo", {}, {"policies": "shared"}),
-    "units": ("ippo", {"max_level": 4, "queue": 3}, {"policies": "separate"}),
+    "units": ("ippo", {"max_level": 4, "queue": 3}, {"policies": TWO}),
     "quantiles": (
         "mappo",
         {"amount": "quantile", "max_level": 5, "report_delay": 0, "neighbours": LINE},
@@ -51,6 +54,7 @@ CONFIGURATIONS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         {"observation": "summary", "route": "choose", "neighbours": LINE, "max_level": 7},
         {"memory": 4},
     ),
+    "neighborhood": ("mappo", {"observation": "neighborhood", "neighbours": LINE}, {}),
     "own network": ("ippo", {"queue": 1}, {"model": own_networks.make}),
     "keep": ("mappo", {"amount": "keep", "queue": 6, "link_limit": 2, "neighbours": LINE}, {}),
     "unknown": (
@@ -61,7 +65,7 @@ CONFIGURATIONS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "unknown, counts": (
         "ippo",
         {"arrivals": "unknown", "amount": "share", "last_counts": 3, "daily_mean": True},
-        {"policies": "separate", "memory": 4},
+        {"policies": TWO, "memory": 4},
     ),
     "unknown, choose": (
         "mappo",
@@ -134,11 +138,11 @@ class Moments:
             given["last_arrivals"] = counts[0] if len(counts) == 1 else np.stack(counts, axis=1)
         given |= {name: self.numbers[name][:, number] for name in own}
         spare, lost = self.numbers["spare"], self.numbers["lost"]
-        if rules.daily_mean is not None and rules.observation == "summary":
+        if rules.daily_mean is not None and rules.observation != "every":
             given["daily_mean"] = rules.daily_mean[self.time // 3600 % 24, number]
         elif rules.daily_mean is not None:
             given["time"] = self.time
-        if rules.observation == "summary":
+        if rules.observation != "every":
             own = {"spare": spare[:, number], "lost": lost[:, number]}
             linked = rules.network.linked[number]
             near = rules.network.others[number][linked]  # in cyclic order
@@ -297,7 +301,7 @@ def _otherwise(moments: Moments, number: int, found: dict[str, Array]) -> Array:
     wrong = forwarded != _carried_out(found, arrivals[:, number], rules, number)
     if "target" in found:
         meant = rules.features.neighbour(neighbour, numbers["spare"])[:, number]
-        if rules.observation == "summary":  # which of the neighbours that were given
+        if rules.observation != "every":  # which of the neighbours that were given
             others = rules.network.others[number][rules.network.linked[number]]
             place = np.append(others, -1)[found["target"]]
         else:

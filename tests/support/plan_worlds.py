@@ -3,15 +3,17 @@ of them."""
 
 from __future__ import annotations
 
+import dataclasses
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from corral.data.trace import Trace
+from corral.envs.core import generator
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.plans import Plan
-from support.plan_scalar import PlainPlan, World
+from support.plan_scalar import PlainPlan, Play, StepCounts, World
 
 ROUTES = ("equal", "weighted", "least", "fill", "shortest", "two", "capacity", "spare")
 """Routes that draw nothing for a request."""
@@ -125,6 +127,28 @@ def settings_of(world: World) -> dict[str, Any]:
 def rules_of(world: World, **others: Any) -> DfaasRules:
     """The rules of dfaas_v0 that play a world."""
     return DfaasRules(trace_of(world), **settings_of(world), keep_flow=True, **others)
+
+
+def begin(rules: DfaasRules, world: World, starts: Any, seed: int) -> tuple[list[Play], Any]:
+    """The plays and the state of the same episodes."""
+    state = rules.start_at(starts, [generator(seed, "env", copy) for copy in range(len(starts))])
+    draws = state.draws if rules.route == "two" else [None] * len(starts)
+    plays = [
+        Play(dataclasses.replace(world, start=int(start)), draws=draws[copy])
+        for copy, start in enumerate(starts)
+    ]
+    return plays, state
+
+
+def assert_same(rules: DfaasRules, outcome: Any, copy: int, counts: StepCounts) -> None:
+    for key in ("forwarded", "served_local", "served_remote", "lost", "waiting"):
+        assert outcome.info[key][copy].tolist() == getattr(counts, key), key
+    assert not outcome.info["illegal_actions"].any()
+    assert outcome.state.spare[copy].tolist() == counts.spare
+    assert outcome.state.queue[copy].tolist() == counts.waiting
+    assert outcome.state.flow[copy].tolist() == counts.flows
+    cost = -outcome.reward[copy] * rules.load_scale
+    np.testing.assert_allclose(cost, counts.cost, rtol=1e-5, atol=1e-5)
 
 
 def _name(i: int) -> str:

@@ -109,12 +109,12 @@ def planted(values: Any, place: tuple[Any, ...], text: Any) -> Any:
 
 def typed(words: list[str]) -> str:
     """Run a command as if it had been typed, and return what ended it, "" where it succeeded."""
-    from corral.cli.app import app
+    from support.command import command_line
 
     said = io.StringIO()
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
         try:
-            code = app(words, standalone_mode=False)
+            code = command_line()(words, standalone_mode=False)
         except BaseException as error:  # a refusal of any kind is an answer
             return repr(error)
     return f"exit {code}: {said.getvalue()}" if code else ""

@@ -15,11 +15,14 @@ from corral.envs.dfaas_v0.baselines import meaning
 from corral.files import require_no_links
 from corral.loads.advise.bound import Bound
 from corral.loads.advise.chosen import Chosen, Textbook
+from corral.loads.advise.rehearsed import Rehearsed, by_work
 from corral.loads.advise.sentences import knowledge
 from corral.loads.advise.team import Team
 from corral.loads.advise.trend import Trend
 from corral.loads.advise.verdict import Decision, Worth
 from corral.loads.advise.what_ifs import WhatIf
+from corral.loads.ladder.picture import picture_of
+from corral.loads.ladder.result import Ladder
 from corral.loads.paired import has_costs, paired_headings, paired_lines
 from corral.loads.replay import Replay
 from corral.loads.report import evaluation_of, write_report
@@ -31,10 +34,16 @@ from corral.trainers.evaluation.intervals import FEWEST_WINDOWS
 from corral.trainers.evaluation.tables import COLUMNS, table_of
 from corral.trainers.runs.run_config import versions
 
-__all__ = ["ADVICE", "FORMAT", "Advice", "written"]
+__all__ = ["ADVICE", "FORMAT", "LADDER", "Advice", "written"]
 
 ADVICE = "advice.json"
 FORMAT = 1
+
+BALANCER_CODE = 2
+"""Index of the sentence of the verdict that the pseudo-code of a balancer follows."""
+
+LADDER = "What each step of knowledge saves"
+"""Heading of the ladder. Its lines are a table, to be printed unchanged."""
 
 HEADINGS = {"post_mortem": "The costliest day", "rule_of_thumb": "A rule of thumb"}
 
@@ -54,6 +63,13 @@ class Advice(Result):
     team: Team | None = None
     decision: Decision | None = None  # about a team; None: undecided
     no_team: str = ""  # reason for a missing team
+    rehearsed: Rehearsed | None = None
+    no_rehearsal: str = ""  # reason for a missing rehearsal
+    capacity: tuple[int, ...] | None = None  # of each node, if it replaced that of the trace
+    route: str | None = None  # the only route of its rules; None: all were tried
+    ladder: Ladder | None = None
+    no_ladder: str = ""  # reason for a missing ladder
+    code_after: int = 2  # index of the sentence of the verdict that the pseudo-code follows
     bound: Bound | None = None
     trend: Trend | None = None
     what_ifs: Sequence[WhatIf] = ()
@@ -66,7 +82,20 @@ class Advice(Result):
 
     @property
     def run(self) -> str:
-        """The kind of policy to run: "team" or "rule"."""
+        """The kind of policy to run: "balancer", "team" or "rule"."""
+        better = self.rehearsed is not None and self.rehearsed.better is not None
+        return "balancer" if better else self.plan
+
+    def code_below(self, place: int) -> Sequence[str]:
+        """Return the pseudo-code below a sentence of the verdict, by its index."""
+        better = None if self.rehearsed is None else self.rehearsed.better
+        if better is not None and place == BALANCER_CODE:
+            return better.pseudo_code
+        return self.pseudo_code if place == self.code_after else ()
+
+    @property
+    def plan(self) -> str:
+        """The best plan for each step, which ``corral serve`` serves: "team" or "rule"."""
         worth_it = self.decision is not None and self.decision.answer == "worth it"
         return "team" if worth_it else "rule"
 
@@ -81,38 +110,79 @@ class Advice(Result):
         return knowledge(self.replay.settings)
 
     def table(self) -> Table:
-        """Return the shortlist of rules on all days, and the team on the held-out days, for 80
-        columns."""
+        """Return the shortlist of rules on all days, then the team and the rehearsed policies on
+        the held-out days, for 80 columns."""
         tried = self.book.tried
         title = f"arrivals {self.arrivals}\nbest of {tried:,} rule{'s' * (tried != 1)}"
         if self.replay.best_rule is None:  # one window
-            table = table_of(title, ["cost %", "lost %", "forwarded %"])
+            table = table_of(title, ["cost %", "lost %", "forwarded %", *self._heading()])
             for score in ordered(self.replay.scores):
                 shares = score.cost, score.lost, score.forwarded
                 table.add_row(score.policy, *(f"{100 * share:.2f}" for share in shares))
+            self._add_rehearsal(table, 3)
             return table
-        places = [*range(len(paired_headings(self.replay)))]
-        table = self._paired(title, places)
-        while len(places) > 1 and _width(table) > COLUMNS:
+        wide = paired_headings(self.replay)
+        narrow = [heading.replace("% of arrivals", "% of\narrivals") for heading in wide]
+        places = [*range(len(wide))]
+        while True:
+            for headings in (wide, narrow):
+                table = self._paired(title, headings, places)
+                if _width(table) <= COLUMNS:
+                    return table
+            if len(places) == 1:
+                return table
             del places[1 if len(places) > 3 else -1]  # the lost column first, then the interval
-            table = self._paired(title, places)
-        return table
 
-    def _paired(self, title: str, places: Sequence[int]) -> Table:
+    def _paired(self, title: str, headings: Sequence[str], places: Sequence[int]) -> Table:
         """Return the table of rules and the team, with the columns ``places`` only."""
-        headings = paired_headings(self.replay)
-        table = table_of(title, [headings[k] for k in places])
+        table = table_of(title, [*(headings[k] for k in places), *self._heading()])
         for policy, *cells in paired_lines(self.replay):
             table.add_row(policy, *(cells[k] for k in places))
-        if self.team is not None:
-            unit = "day" if self.replay.days else "window"
-            table.add_section()
-            table.add_row("on the days held out:")
-            for policy, *cells in paired_lines(self.team.replay):
-                if policy in ("team", self.team.rule, self.chosen.today):
-                    few = f"needs {FEWEST_WINDOWS} {unit}s"  # instead of an interval
-                    table.add_row(policy, *((*cells, few)[min(k, len(cells))] for k in places))
+        if self.team is None:
+            self._add_rehearsal(table, len(places))
+            return table
+        unit = "day" if self.replay.days else "window"
+        shown = ["team", self.team.rule, self.chosen.today]
+        same = self.rehearsed is not None and self.rehearsed.covers(self.team.replay)
+        if same:
+            shown.append(self.chosen.rule)
+        table.add_section()
+        table.add_row("on the days held out:")
+        for policy, *cells in paired_lines(self.team.replay):
+            if policy in shown:
+                few = f"needs {FEWEST_WINDOWS} {unit}s"  # instead of an interval
+                cells = [(*cells, few)[min(k, len(cells))] for k in places]
+                table.add_row(policy, *cells, *([self._cell(policy)] if same else []))
+        if self.rehearsed is not None and same:
+            for balancer in self.rehearsed.balancers():
+                table.add_row(balancer, *[""] * len(places), self._cell(balancer))
+        else:
+            self._add_rehearsal(table, len(places))
         return table
+
+    def _heading(self) -> list[str]:
+        """Return the heading of the column with rehearsed costs, if there was a rehearsal."""
+        if self.rehearsed is None:
+            return []
+        return [f"rehearsed\n{self.rehearsed.played.a_day}"]
+
+    def _cell(self, policy: str) -> str:
+        cost = None if self.rehearsed is None else self.rehearsed.cost(policy)
+        return "" if cost is None else f"{cost:,.0f}"
+
+    def _add_rehearsal(self, table: Table, columns: int) -> None:
+        """Add the rehearsed policies to a table with ``columns`` before their column. The first one
+        has the cost that a replay promises for the same days."""
+        if self.rehearsed is None:
+            return
+        played = self.rehearsed.played
+        table.add_section()
+        table.add_row(f"on {played.days()}:")
+        for policy in (*self.rehearsed.plans(), *self.rehearsed.balancers()):
+            cells = [""] * columns
+            if policy in played.promised and self.replay.best_rule is not None:
+                cells[0] = f"{played.daily(played.promised[policy]):,.0f}"
+            table.add_row(policy, *cells, self._cell(policy))
 
     def to_dataframe(self) -> pd.DataFrame:
         """Return one row for each rule of the shortlist, on all days."""
@@ -130,6 +200,8 @@ class Advice(Result):
             yield "What if", [line for what_if in self.what_ifs for line in what_if.lines()]
         yield "How it was judged", list(self.notes)
         yield "Not considered", list(self.not_considered)
+        if self.ladder is not None:
+            yield LADDER, self.ladder.lines()
         yield "Verdict", list(self.verdict)
 
     def files(self) -> list[str]:
@@ -140,7 +212,8 @@ class Advice(Result):
             folder = pasted(self.team.run.folder)
             lines.append(f"The team: {folder} (corral evaluate {folder}@best)")
         if len(self.replay.trace.nodes) > 1:
-            lines.append(f"To deploy it: corral serve {pasted(self.folder)}")
+            what = "the second choice" if self.run == "balancer" else "it"
+            lines.append(f"To deploy {what}: corral serve {pasted(self.folder)}")
         return lines
 
     def to_json(self) -> dict[str, Any]:
@@ -149,14 +222,18 @@ class Advice(Result):
         decision, parts = self.decision, {"bound": self.bound, "trend": self.trend}
         team = None if self.team is None or decision is None else self.team.to_json()
         if team is not None and decision is not None:
-            team |= {"more_windows": decision.more, "leans": decision.leans}
-            team["too_short"] = decision.reason
+            short = None if decision.reason == "rehearsal" else decision.reason
+            team |= {"more_windows": decision.more, "leans": decision.leans, "too_short": short}
+            savings = None if self.rehearsed is None else self.rehearsed.team
+            team |= {"reason": decision.reason, "rehearsed": savings and by_work(savings)}
         season = 7 if self.replay.days else 1
         forwarded = {score.policy: score.forwarded for score in self.replay.scores}
         values = {
             "format": FORMAT,
             "verdict": list(self.verdict),
             "run": self.run,
+            "plan": self.plan,
+            "balancer": self._balancer(),
             "answer": None if decision is None else decision.answer,
             "arrivals": self.arrivals,
             "rule": self.chosen.to_json(),
@@ -164,6 +241,10 @@ class Advice(Result):
             "pseudo_code": list(self.pseudo_code),
             "team": team,
             "no_team": self.no_team,
+            "rehearsal": None if self.rehearsed is None else self.rehearsed.to_json(),
+            "no_rehearsal": self.no_rehearsal,
+            "ladder": None if self.ladder is None else self.ladder.to_json(),
+            "no_ladder": self.no_ladder,
             "worth": self.must_save.points,
             "worth_from": self.must_save.source,
             **{name: None if part is None else part.to_json() for name, part in parts.items()},
@@ -187,11 +268,18 @@ class Advice(Result):
                 "from": trace.clock_text(low),
                 "to": trace.clock_text(high - 1),
             },
+            "capacity": self.capacity,
+            "route": self.route,
             "settings": {k: v for k, v in self.replay.settings.items() if k != "trace"},
             "versions": versions(learning=self.team is not None),
         }
         plain_values: dict[str, Any] = plain(values)
         return plain_values
+
+    def _balancer(self) -> dict[str, Any] | None:
+        """Return the recommended balancer as JSON values."""
+        better = None if self.rehearsed is None else self.rehearsed.better
+        return None if better is None else better.to_json()
 
     def write(self, folder: str | Path | None = None) -> dict[str, Path]:
         """Write advice.json into a folder (default: the advice's folder); return {name: path}."""
@@ -209,7 +297,13 @@ def written(advice: Advice) -> Advice:
     notes = [line for line in advice.notes if line != knowledge_line]
     notes += [f"Not considered: {line}" for line in advice.not_considered]
     texts = [("The rule as pseudo-code", list(advice.pseudo_code))] * bool(advice.pseudo_code)
+    if advice.rehearsed is not None and advice.rehearsed.better is not None:
+        better = advice.rehearsed.better
+        texts.insert(0, (f"{better.name} as pseudo-code", better.pseudo_code))
+    if advice.rehearsed is not None:
+        texts.append(("Promise and rehearsal", advice.rehearsed.lines()))
     texts += [(HEADINGS[name], part.lines()) for name, part in advice.more.items()]
+    parts = [] if advice.ladder is None else [(LADDER, picture_of(advice.ladder))]
     team, days = advice.team, advice.replay.windows
     unit = "day" if advice.replay.days else "window"
     some = f"the best of {advice.book.tried:,} rules on all {days} {unit}s"
@@ -220,6 +314,7 @@ def written(advice: Advice) -> Advice:
             verdict=[*advice.verdict, *what_if_lines],
             notes=notes,
             texts=texts,
+            parts=parts,
             title="Advice for",
         )
     else:
@@ -243,6 +338,7 @@ def written(advice: Advice) -> Advice:
             ],
             notes=notes,
             texts=texts,
+            parts=parts,
             title="Advice for",
             learning=learning_curves({"team": team.run}),
             pictures=team_pictures(rules_of_it, team.run.policies, label="team"),

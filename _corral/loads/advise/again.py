@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -92,6 +93,9 @@ def again(result: Replay, label: str, entry: Entry | Run | None = None, **change
         entry = label
     if isinstance(entry, Run):
         entry = player_of(entry, result.teams[label].mode if label in result.teams else "greedy")
+    if label in result.teams and isinstance(entry, Player) and result.teams[label].beyond:
+        played = {**entry.settings, "beyond": result.teams[label].beyond}
+        entry = dataclasses.replace(entry, settings=played)
     return Again(label, *ready(base, *plan_of(label, entry, base, section)), result.seed)
 
 

@@ -21,6 +21,8 @@ from corral.envs.dfaas_v0.routes import ROUTE_NAMES, canonical_route
 from corral.errors import UnknownNameError
 from corral.hints import hint
 from corral.loads import replay as engine
+from corral.loads.advise.question import Question
+from corral.loads.advise.team import divide
 from corral.loads.advise.verdict import LOCAL, Saving, both, saving
 from corral.loads.best_rule import best_of_others
 from corral.loads.replay import Replay
@@ -36,6 +38,7 @@ __all__ = [
     "familiar",
     "read_textbook",
     "replayed",
+    "textbook_of",
     "today_rule",
     "without_choice",
 ]
@@ -162,6 +165,18 @@ def read_textbook(
         lost = {k: np.concatenate([losses, later[k].lost]) for k, losses in lost.items()}
         arrivals = np.concatenate([arrivals, next(iter(later.values())).arrivals])
     return Textbook(str(fitted.rule), (0, cut), fitted.tried, costs, lost, arrivals)
+
+
+def textbook_of(question: Question, show: Progress) -> Textbook:
+    """Return the textbook, fitted to the days that are not held out; to all, if there are too few
+    days to hold some out."""
+    load, plan, route = question.load, question.plan(), question.settings.get("route")
+    always = [*familiar(int(plan.get("queue") or 0), route), question.today]
+    division = divide(len(load), question.steps)
+    cut = len(load) if division is None else division.held_out[0]
+    return read_textbook(
+        load, cut, always=list(dict.fromkeys(always)), route=route, show=show, **plan
+    )
 
 
 def _goes_by(label: str, route: str | None) -> bool:

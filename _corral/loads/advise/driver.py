@@ -7,9 +7,12 @@
    all days; the figures for each day are those of the best rule of the other days.
 2. A few rules are replayed for figures, and the recommended one under what-ifs: a server down, more
    load, ...
-3. A team is trained (``corral.from_rule``), unless it cannot win. It is judged on the held-out
-   days, day by day, compared with the rule that was fitted without these days.
-4. The verdict. Everything is in the folder: report.html, advice.json, the team's run.
+3. The rule, that of today and balancers of practice are rehearsed on the held-out days: request by
+   request (``corral.rehearse``). The saving may not hold, or a balancer may cost less.
+4. A team is trained (``corral.from_rule``), unless it cannot win. It is judged on the held-out
+   days, day by day, compared with the rule that was fitted without these days, and rehearsed.
+5. The ladder: the saving of each step of knowledge, up to the optimum, on the held-out days.
+6. The verdict. Everything is in the folder: report.html, advice.json, the team's run.
 """
 
 from __future__ import annotations
@@ -26,36 +29,54 @@ from corral.data.trace import about_capacity
 from corral.envs.arguments import one_of
 from corral.envs.dfaas_v0.arguments import with_capacity
 from corral.envs.dfaas_v0.plain_rules import PlainRule
-from corral.errors import ArgumentError, MissingExtraError
+from corral.errors import ActionError, ArgumentError, MissingExtraError
 from corral.loads.advise.advice import ADVICE, Advice, written
 from corral.loads.advise.bound import Bound, bound_of
 from corral.loads.advise.chosen import (
     Chosen,
     Textbook,
     choose,
-    familiar,
-    read_textbook,
     replayed,
+    textbook_of,
     today_rule,
     without_choice,
 )
 from corral.loads.advise.notes import not_considered, notes_of
 from corral.loads.advise.post_mortem import post_mortem
 from corral.loads.advise.question import Question
+from corral.loads.advise.rehearsed import (
+    BALANCERS,
+    Rehearsed,
+    Stage,
+    confirmed,
+    rehearsed,
+    stage_of,
+)
 from corral.loads.advise.rule_of_thumb import rule_of_thumb
 from corral.loads.advise.sentences import (
     TEAM_RUNS,
     about_costs,
     asks_of_rule,
     asks_of_team,
+    balancer_sentences,
     baseline_sentence,
     capacity_sentence,
+    rehearsal_sentences,
     run_sentence,
     saves_sentence,
+    second_choice,
     team_sentences,
     trend_sentences,
 )
-from corral.loads.advise.team import FEWEST, Team, divide, judge, require_the_same, trained
+from corral.loads.advise.team import (
+    FEWEST,
+    Division,
+    Team,
+    divide,
+    judge,
+    require_the_same,
+    trained,
+)
 from corral.loads.advise.trend import Trend, trend_of
 from corral.loads.advise.verdict import (
     LOCAL,
@@ -68,8 +89,10 @@ from corral.loads.advise.verdict import (
 from corral.loads.advise.what_ifs import WhatIf, capacity_saving, what_ifs
 from corral.loads.advise.words import percent
 from corral.loads.from_rule.plan import plan_of
-from corral.loads.from_rule.preset import MINUTES
+from corral.loads.from_rule.preset import FROM_RULE, MINUTES
+from corral.loads.ladder.climb import ladder_of
 from corral.loads.paired import a_day, has_costs, per_day
+from corral.loads.rehearsal.policies import Entry
 from corral.loads.replay import Replay
 from corral.loads.text import counted
 from corral.loads.textbook import pseudo_code_of
@@ -93,6 +116,7 @@ def advise(
     steps: int | None = None,
     worth: float | None = None,
     train: bool = True,
+    rehearse: bool = True,
     out: str | Path | None = None,
     overwrite: bool = False,
     seed: int = 0,
@@ -117,13 +141,16 @@ def advise(
             weighted, least or two-choices (local first; only the overflow is forwarded, in turn, by
             capacity, to the most reported spare, or to the better of two); or a rule such as
             share=0.8333/equal (six nodes share all requests evenly).
-        minutes: time budget for training a team; default: 5, or none if even the optimum, which
-            knows the future, would not be worth it.
-        steps: env steps of training, instead of ``minutes``; the result is reproducible.
-        worth: least saving of a team worth running, compared with the best plain rule, in % of
-            the requests; default: 0.1, or a tenth of the saving of 20 % more capacity if that is
-            more.
+        minutes: longest time of training a team; default: 5, or no limit with ``steps``. No team is
+            trained if even the optimum, which knows the future, would not be worth it.
+        steps: env steps of training; default: by the number of nodes. If no limit of time ends it
+            earlier, the result is reproducible.
+        worth: least saving of a team compared with the best plain rule, or of a balancer compared
+            with the best plan, in % of the requests; default: 0.1, or a tenth of the saving of 20 %
+            more capacity if that is more.
         train: whether a team may be trained.
+        rehearse: whether the held-out days are also played request by request, with balancers of
+            practice.
         out: a folder; default: a new one, runs/advice.
         overwrite: replace an existing advice in the folder.
         seed: seed of training, and of routes that draw.
@@ -151,19 +178,26 @@ def advise(
             f"today={today!r}: {rule} divides the requests of a step, so it must know their number "
             "before the step. Pass arrivals='known', or today='overflow/weighted'"
         )
-    question = Question(load, arrivals, rule, window, seed, worth, late, settings)
-    lasts = {"minutes": None if steps else minutes or MINUTES, "steps": steps}
+    assert load.capacity is not None  # with_capacity ensures it
+    replaced = None if capacity is None else tuple(load.capacity[0].tolist())
+    question = Question(load, arrivals, rule, window, seed, worth, late, settings, replaced)
+    lasts = {"minutes": minutes, "steps": steps}
     if out is not None:
         _require_room(Path(out), train, overwrite, question)
     train_requested = minutes is not None or steps is not None
-    trains = counted(steps, "env step") if steps else _minutes(lasts["minutes"] or MINUTES)
+    trains = counted(steps or FROM_RULE.steps(len(load.nodes)), "env step")
+    if minutes is not None or steps is None:
+        trains = f"{trains}, at most {_minutes(minutes or MINUTES)}"
     question.require_valid()
     if minutes is not None and not (math.isfinite(minutes) and minutes > 0):
         raise ValueError(f"minutes={minutes:g}: give a number above 0")
-    if steps is not None and minutes is not None:
-        raise ValueError(f"minutes={minutes:g}: pass minutes or steps, not both")
     begins(question.beginning(_of_team(out, trains, train_requested) if train else ""))
     results = _of_rules(question, show, begins)
+    division = divide(len(load), question.steps)
+    stage: Stage | str = "No rehearsal was requested."
+    if rehearse:
+        stage = stage_of(question, division, show)
+    results = _rehearsed(results, stage, begins)
     why, decision = _no_team(question, train), None
     if not why:
         cost = results.base.sums[results.chosen.rule].cost
@@ -178,12 +212,12 @@ def advise(
                 why = f"No learned team was trained. {_cannot_win(results, results.bound)}"
                 decision = Decision("not worth it")
     folder = new_folder("advice")[0] if out is None else Path(out)
-    division = divide(len(load), question.steps)
     if why or division is None:
         advice = results.advice(folder, why, decision)
         rule = results.chosen.rule
         if question.nothing:
             return written(advice)
+        advice = _with_ladder(advice, question, division, show)
         return written(_explained(advice, results.base, rule, None, show))
     written(results.advice(folder, "A learned team is in training: only plain rules so far."))
     begins(f"a team trains for {trains}")
@@ -203,8 +237,21 @@ def advise(
     decision = decide(team.saving, results.worth.share, team.training)
     if results.out_of_reach and decision.answer != "worth it":
         decision = Decision("not worth it")
+    results, decision = _with_team(results, team, decision)
     advice = results.advice(folder, "", decision, team)
+    advice = _with_ladder(advice, question, division, show)
     return written(_explained(advice, team.replay, "team", team.run, show))
+
+
+def _with_ladder(
+    advice: Advice, question: Question, division: Division | None, show: Progress
+) -> Advice:
+    """Return the advice with the ladder of its load."""
+    if division is None:
+        few = f"{counted(question.windows, question.unit)}; {FEWEST} are needed"
+        return dataclasses.replace(advice, no_ladder=f"No ladder: {few} to hold some out.")
+    ladder = ladder_of(question, advice.book, division.held_out, advice.team, show=show)
+    return dataclasses.replace(advice, ladder=ladder)
 
 
 def _of_team(out: str | Path | None, trains: str, train_requested: bool) -> str:
@@ -243,6 +290,9 @@ class RuleResults:
     left_out: list[str]  # what-ifs that cannot be played
     trend: Trend | None
     bound: Bound | None = None
+    stage: Stage | None = None  # windows of the rehearsal
+    rehearsed: Rehearsed | None = None
+    no_rehearsal: str = ""
 
     @property
     def out_of_reach(self) -> bool:
@@ -256,8 +306,11 @@ class RuleResults:
         runs = team is not None and decision is not None and decision.answer == "worth it"
         rule, settings = self.chosen.rule, self.base.settings
         code = [] if runs else pseudo_code_of(PlainRule.of(rule), settings).splitlines()
+        plan = self._plan(team if runs else None, code)
+        first, second = self._balancer(), self._rehearsal()
+        verdict = [*first, *plan[:2], *second, *plan[2:]]
         return Advice(
-            verdict=tuple(self._verdict(no_team, decision, team, runs, code)),
+            verdict=(*verdict, *self._trend_and_team(no_team, decision, team, runs)),
             pseudo_code=() if self.question.nothing else tuple(code),
             chosen=self.chosen,
             book=self.book,
@@ -266,6 +319,11 @@ class RuleResults:
             team=team,
             decision=decision,
             no_team=no_team,
+            capacity=self.question.capacity,
+            route=self.question.settings.get("route"),
+            rehearsed=self.rehearsed,
+            no_rehearsal=self.no_rehearsal,
+            code_after=len(verdict) - 1,
             bound=self.bound,
             trend=self.trend,
             what_ifs=self.what_ifs,
@@ -274,43 +332,68 @@ class RuleResults:
             folder=folder,
         )
 
-    def _verdict(
-        self,
-        no_team: str,
-        decision: Decision | None,
-        team: Team | None,
-        runs: bool,
-        code: Sequence[str],
-    ) -> list[str]:
+    def _balancer(self) -> list[str]:
+        """Return the sentences about a recommended balancer."""
+        if self.rehearsed is None or self.rehearsed.better is None:
+            return []
+        costs = has_costs(self.base)
+        return balancer_sentences(self.rehearsed.better, self.rehearsed, costs=costs)
+
+    def _rehearsal(self) -> list[str]:
+        """Return the sentence about the best plan in the rehearsal."""
+        if self.rehearsed is None:
+            return []
+        return [rehearsal_sentences(self.rehearsed, costs=has_costs(self.base))]
+
+    def _plan(self, team: Team | None, code: Sequence[str]) -> list[str]:
+        """Return sentences on the best plan: its meaning, its saving and its needs.
+
+        ``team``: if the best plan is a team. ``code``: pseudo-code of the rule.
+        """
         chosen, base = self.chosen, self.base
         costs, more = has_costs(base), capacity_saving(self.what_ifs)
-        if runs:
-            assert team is not None
+        second = bool(self._balancer())
+        if team is not None:
             days = f", on the {counted(team.saving.windows, self.question.unit)} held out"
             saves = saves_sentence(
                 team.lost, chosen.today, team.beside_today, costs=costs, days=days
             )
             told = baseline_sentence(chosen.today, team.beside_today)
             capacity = capacity_sentence(more, chosen.rule)
-            sentences = [TEAM_RUNS, _joined(saves, told, about_costs(base.settings), capacity)]
-            sentences.append(asks_of_team(base.settings))
-        else:
-            saves = saves_sentence(chosen.lost, chosen.today, chosen.beside_today, costs=costs)
-            told = baseline_sentence(chosen.today, chosen.beside_today)
-            capacity = capacity_sentence(more, None)
-            sentences = [
-                run_sentence(chosen.rule, base.settings),
+            return [
+                second_choice(None, base.settings) if second else TEAM_RUNS,
                 _joined(saves, told, about_costs(base.settings), capacity),
+                asks_of_team(base.settings),
             ]
-            sentences.append(asks_of_rule(chosen.rule, base.settings, code))
+        saves = saves_sentence(chosen.lost, chosen.today, chosen.beside_today, costs=costs)
+        told = baseline_sentence(chosen.today, chosen.beside_today)
+        capacity = capacity_sentence(more, None)
+        first = second_choice if second else run_sentence
+        return [
+            first(chosen.rule, base.settings),
+            _joined(saves, told, about_costs(base.settings), capacity),
+            asks_of_rule(chosen.rule, base.settings, code),
+        ]
+
+    def _trend_and_team(
+        self, no_team: str, decision: Decision | None, team: Team | None, runs: bool
+    ) -> list[str]:
+        chosen, base, sentences = self.chosen, self.base, []
         if self.trend is not None:
-            what = f"the saving of {chosen.rule}" if runs else "the saving above"
+            simple = not runs and not self._balancer()
+            what = "the saving above" if simple else f"the saving of {chosen.rule}"
             what_of = None if chosen.beside_today is None else what
             sentences.append(trend_sentences(self.trend, a_day(base), what_of))
         if team is not None and decision is not None:
             sentences.append(
                 team_sentences(
-                    team.saving, decision, self.worth, team.rule, team.training, costs=costs
+                    team.saving,
+                    decision,
+                    self.worth,
+                    team.rule,
+                    team.training,
+                    costs=has_costs(base),
+                    rehearsal=None if self.rehearsed is None else self.rehearsed.team,
                 )
             )
             if self.out_of_reach:
@@ -321,7 +404,56 @@ class RuleResults:
     def _doubts(self) -> list[str]:
         late = "Arrivals are unknown, so reports are one step old: report_delay 0 is played as 1."
         doubts = [*self.left_out, *([late] if self.question.late else [])]
+        doubts += [self.no_rehearsal] if self.no_rehearsal else []
+        doubts += [] if self.rehearsed is None else self.rehearsed.notes()
         return [*doubts, *about_capacity(self.question.load)]
+
+
+def _rehearsed(
+    results: RuleResults, stage: Stage | str, begins: Callable[[str], None]
+) -> RuleResults:
+    """Return the results with a rehearsal; ``stage`` may be the reason for none."""
+    if isinstance(stage, str):
+        return dataclasses.replace(results, no_rehearsal=stage)
+    chosen = results.chosen
+    days = counted(stage.windows, results.question.unit)
+    begins(f"rehearsal of plans and balancers, request by request, for {days}")
+    labels = dict.fromkeys([chosen.today, chosen.rule, *BALANCERS])
+    try:
+        played = stage.play({label: label for label in labels})
+    except ActionError as error:  # a rule that cannot be carried out request by request
+        return dataclasses.replace(results, no_rehearsal=f"No rehearsal: {error}")
+    worth, again = results.worth.share, stage.again
+    follows = rehearsed(played, plan=chosen.rule, today=chosen.today, worth=worth, again=again)
+    return dataclasses.replace(results, stage=stage, rehearsed=follows)
+
+
+def _with_team(
+    results: RuleResults, team: Team, decision: Decision
+) -> tuple[RuleResults, Decision]:
+    """Return the results with the rehearsal of a team, and the decision if it is confirmed."""
+    stage, rules = results.stage, results.rehearsed
+    if stage is None or rules is None:
+        return results, decision
+    policies: dict[str, Entry] = {"team": team.run}
+    if team.rule not in rules.played.promised:
+        policies[team.rule] = team.rule
+    try:
+        played = rules.played.merged(stage.play(policies))
+    except ActionError as error:  # a team that decides too slowly
+        why = f"No rehearsal: {error}"
+        return dataclasses.replace(results, rehearsed=None, no_rehearsal=why), decision
+    savings = played.savings(team.rule, "team")
+    decision = confirmed(decision, savings)
+    follows = rehearsed(
+        played,
+        plan="team" if decision.answer == "worth it" else results.chosen.rule,
+        today=results.chosen.today,
+        worth=results.worth.share,
+        again=stage.again,
+        team=savings,
+    )
+    return dataclasses.replace(results, rehearsed=follows), decision
 
 
 def _joined(*sentences: str) -> str:
@@ -331,16 +463,11 @@ def _joined(*sentences: str) -> str:
 def _of_rules(question: Question, show: Progress, begins: Callable[[str], None]) -> RuleResults:
     """Return the results of plain rules."""
     load, plan, nothing = question.load, question.plan(), question.nothing
-    route, today = question.settings.get("route"), question.today
+    today = question.today
     if nothing:
         book = without_choice(load, list(dict.fromkeys([LOCAL, today])), **plan)
     else:
-        always = [*familiar(int(plan.get("queue") or 0), route), today]
-        division = divide(len(load), question.steps)
-        cut = len(load) if division is None else division.held_out[0]
-        book = read_textbook(
-            load, cut, always=list(dict.fromkeys(always)), route=route, show=show, **plan
-        )
+        book = textbook_of(question, show)
     base = replayed(load, book, book.shortlist(today, LOCAL), show=show, **plan)
     book = book.with_replay(base)
     chosen = choose(base, book, today, not nothing)

@@ -28,7 +28,9 @@ FALLING_LEVEL = 0.95
 LONGER = 10
 """A fall counts if this many further falls of its size would make the team worth it."""
 
-Reason = Literal["updates", "falling"]
+Reason = Literal["minutes", "updates", "falling", "rehearsal"]
+"""Why a team is not worth it, or not yet: training that ended before its steps, too few updates,
+validation costs that still fall, or no saving in a rehearsal."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +41,15 @@ class Training:
     env_steps: int
     fall: float | None  # over the last third, a share of the arrivals; None: too few checkpoints
     falls: bool  # whether the fall is statistically significant
+    planned: int = 0  # env steps that it should have had, if it was stopped before them
 
     def too_short(self, missing: float) -> Reason | None:
         """Return the reason why the training was too short; None if it was long enough.
 
         ``missing``: additional saving that the team needs, as a share of the arrivals.
         """
+        if self.env_steps < self.planned:
+            return "minutes"
         if self.updates < FEWEST_UPDATES:
             return "updates"
         if self.falls and self.fall is not None and LONGER * self.fall > missing:
@@ -63,7 +68,9 @@ def training_of(run: Run) -> Training:
     if (run.folder / HISTORY).is_file():
         history = History.read(run.folder)
         fall, falls = fall_of(history.costs, sum(history.arrivals))
-    return Training(len(progress), int(progress["env_steps"].iloc[-1]), fall, falls)
+    steps = int(progress["env_steps"].iloc[-1])
+    planned = run.config.steps if run.stopped else steps
+    return Training(len(progress), steps, fall, falls, planned)
 
 
 def fall_of(costs: Mapping[int, Sequence[float]], arrivals: float) -> tuple[float | None, bool]:

@@ -31,6 +31,7 @@ class Question:
     worth: float | None  # points; None: default
     late: bool  # whether the caller wanted reports of the same step, but arrivals are unknown
     settings: Mapping[str, Any]  # further arguments of dfaas_v0
+    capacity: tuple[int, ...] | None = None  # of each node, if it replaced that of the trace
 
     @property
     def steps(self) -> int:

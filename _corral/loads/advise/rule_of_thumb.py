@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from corral.envs.core import Array
+from corral.envs.dfaas_v0.features import SUMMARIES
 from corral.envs.masks import MASK, OBSERVATION
 from corral.loads.advise.again import Again, again, require_label
 from corral.loads.advise.thumb_tree import (
@@ -125,7 +126,7 @@ class RuleOfThumb:
             lines.append(
                 f"Cost: rule of thumb {thumb}; team {team}; best rule, {self.rule}, {best}."
             )
-        if self.policy.settings["observation"] == "summary":
+        if self.policy.settings["observation"] in SUMMARIES:
             lines.append(
                 "The observation is a summary of ratios: numbers of requests here assume mean "
                 "capacities."
@@ -316,7 +317,10 @@ def _decisions(
         for agent in members
     }
     rules, place = entry.rules, {agent: i for i, agent in enumerate(entry.rules.agents)}
-    within = None if rules.caps is None else int(rules.caps * max(rules.network.degree))
+    cap = rules.caps
+    if rules.residual is not None and rules.residual.rule.within_links:
+        cap = rules.link_limit
+    within = None if cap is None else int(cap * max(rules.network.degree))
     carried = Carried(rules.levels_of, rules.queue, within)
     # A summary is excluded: its numbers of requests assume the mean capacity.
     after = rules.arrivals == "unknown" and rules.observation == "every"

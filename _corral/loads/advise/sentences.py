@@ -1,10 +1,11 @@
 """The sentences of a verdict, in their order. Each states a computed result and nothing else.
 
-1. The policy to run.
-2. Its saving compared with the rule of today, and the saving of more capacity.
-3. The requirements of the policy.
-4. The trend of the load, if there is one.
-5. The answer about a learned team.
+1. The policy to run. If it is a balancer: its saving and its requirements, then the best plan.
+2. The saving of the best plan compared with the rule of today, and the saving of more capacity.
+3. The cost of the best plan in a rehearsal, and whether its saving holds there.
+4. The requirements of the best plan.
+5. The trend of the load, if there is one.
+6. The answer about a learned team.
 """
 
 from __future__ import annotations
@@ -15,6 +16,14 @@ from typing import Any
 
 from corral.envs.dfaas_v0.plain_rules import PlainRule
 from corral.loads.advise.enough import FEWEST_UPDATES, Training
+from corral.loads.advise.rehearsed import (
+    DEPENDS,
+    Better,
+    Played,
+    Promised,
+    Rehearsed,
+    age_of,
+)
 from corral.loads.advise.trend import Trend
 from corral.loads.advise.verdict import LOCAL, PLENTY, Decision, Saving, Worth, between
 from corral.loads.advise.words import percent, requests
@@ -28,20 +37,23 @@ __all__ = [
     "about_costs",
     "asks_of_rule",
     "asks_of_team",
+    "balancer_sentences",
     "baseline_sentence",
     "capacity_sentence",
     "knowledge",
     "refused",
+    "rehearsal_sentences",
     "run_sentence",
     "saves_sentence",
+    "second_choice",
     "team_sentences",
     "trend_sentences",
 ]
 
-TEAM_RUNS = (
-    "Run the learned team: in each step it sets how many requests each node keeps and which nodes "
-    "get the rest."
+TEAM_DECIDES = (
+    "in each step it sets how many requests each node keeps and which nodes get the rest."
 )
+TEAM_RUNS = f"Run the learned team: {TEAM_DECIDES}"
 
 
 def knowledge(settings: Mapping[str, Any]) -> str:
@@ -56,6 +68,13 @@ def run_sentence(rule: str, settings: Mapping[str, Any]) -> str:
     """Return the sentence that recommends a plain rule and explains it."""
     sentence = sentence_of(PlainRule.of(rule), settings)
     return f"Run {rule}: {sentence[0].lower()}{sentence[1:]}"
+
+
+def second_choice(rule: str | None, settings: Mapping[str, Any]) -> str:
+    """Return the sentence about the best plan below a better balancer; None: the learned team."""
+    if rule is None:
+        return f"Second choice, the best rule: the learned team. {TEAM_DECIDES.capitalize()}"
+    return f"Second choice, the best rule: {rule}. {sentence_of(PlainRule.of(rule), settings)}"
 
 
 def saves_sentence(
@@ -158,6 +177,94 @@ def refused(settings: Mapping[str, Any]) -> str:
     return "A refused request is lost."
 
 
+# --- Rehearsal -----------------------------------------------------------------------------------
+
+
+def balancer_sentences(better: Better, rehearsed: Rehearsed, *, costs: bool) -> list[str]:
+    """Return sentences on a recommended balancer: its meaning, its saving and its needs."""
+    played, plan, today = rehearsed.played, rehearsed.plan, rehearsed.today
+    plan_name = "the learned team" if plan == "team" else plan
+    equal, exponential = better.deterministic, better.exponential
+    text = f"Request by request, on {played.days()}, it {_change(equal, costs)} than {plan_name}"
+    text += _interval(equal)
+    numbers = requests(exponential.requests)
+    if plan != today:
+        over_today = better.over_today
+        text += f", and {_more_or_fewer(over_today[0])} than {_today(today)}"
+        text += _interval(over_today[0])
+        numbers += f" and {requests(over_today[1].requests)}"
+    saves = f"{text}. With exponential work of requests, {numbers}."
+    return [f"Run {better.name}: a node {better.balancer.meaning}.", saves, _asks(better, played)]
+
+
+def _asks(better: Better, played: Played) -> str:
+    """Return the knowledge that a balancer needs, and how fresh reports must be."""
+    text = f"Each proxy must know {better.balancer.needs}"
+    if better.period is None:
+        return f"{text}."
+    fresh = {report.period: report.deterministic for report in better.fresh}
+    saving = fresh[better.period]
+    text = (
+        f"These savings need backlogs of the moment. {text}, at least by a report of each node "
+        f"every {age_of(better.period, played.step)}, without delay: then it costs "
+        f"{_more_or_fewer(saving)} than the second choice{_interval(saving)}"
+    )
+    older = [period for period in fresh if period > better.period]
+    if not older:
+        return f"{text}; a longer time was not rehearsed."
+    beyond = age_of(older[0], played.step)
+    return f"{text}; with one every {beyond}, {_more_or_fewer(fresh[older[0]])}."
+
+
+def rehearsal_sentences(rehearsed: Rehearsed, *, costs: bool) -> str:
+    """Return the cost of the best plan in replay and rehearsal, and whether its saving holds."""
+    played, plan = rehearsed.played, rehearsed.plan
+    promise, verb = played.daily(played.promised[plan]), "costs" if costs else "loses"
+    cost = played.daily(played.deterministic[plan].cost)
+    parts = {part: played.daily(values) for part, values in played.parts[plan].items()}
+    before, after, texts = _adding_up(promise, cost, parts)
+    text = (
+        f"Request by request, on {played.days()}, it {verb} {after} requests {played.a_day}; the "
+        f"replay promises {before}. The difference: times within the step {texts['times']}, "
+        f"competition for spare capacity {texts['competition']}, latency {texts['latency']}."
+    )
+    if rehearsed.promise is None:
+        return text
+    return f"{text} {_holds(rehearsed.promise, rehearsed.today)}"
+
+
+def _holds(promise: Promised, today: str) -> str:
+    """Return whether a saving has the same sign in the replay and in both rehearsals."""
+    numbers = (
+        f"{requests(promise.promised.requests)} requests {promise.promised.unit} promised, "
+        f"{requests(promise.deterministic.requests)} rehearsed with equal work, "
+        f"{requests(promise.exponential.requests)} with exponential work"
+    )
+    saving = f"Its saving over {_today(today)}"
+    if promise.answer == DEPENDS:
+        return f"{saving} depends on what your servers are like: {numbers}."
+    return f"{saving} holds in sign: {numbers}."
+
+
+def _adding_up(
+    promise: float, cost: float, parts: Mapping[str, float]
+) -> tuple[str, str, dict[str, str]]:
+    """Return promise, cost and parts as text, rounded so that they add up."""
+    largest = max(abs(promise), abs(cost))
+    digits = 0 if largest >= 100 else 1 if largest >= 10 else 2
+    scale = 10**digits
+    before, after = round(promise * scale), round(cost * scale)
+    whole = {part: round(value * scale) for part, value in parts.items()}
+    gap = after - before - sum(whole.values())
+    while gap:  # the number with the largest rounding error in this direction
+        sign = 1 if gap > 0 else -1
+        part = max(whole, key=lambda part: sign * (parts[part] * scale - whole[part]))
+        whole[part] += sign
+        gap -= sign
+    signed = {k: f"{n / scale:+,.{digits}f}" if n else "0" for k, n in whole.items()}
+    return f"{before / scale:,.{digits}f}", f"{after / scale:,.{digits}f}", signed
+
+
 # --- Trend ---------------------------------------------------------------------------------------
 
 
@@ -192,8 +299,12 @@ def team_sentences(
     training: Training | None,
     *,
     costs: bool,
+    rehearsal: tuple[Saving, Saving] | None = None,
 ) -> str:
-    """Return the saving of a learned team compared with the best plain rule, and the answer."""
+    """Return the saving of a learned team compared with the best plain rule, and the answer.
+
+    ``rehearsal``: its saving in rehearsals with deterministic and exponential work.
+    """
     days = saving.unit.removeprefix("a ")
     on = f"on {saving.windows} held-out {days}{'s' * (saving.windows != 1)}"
     if saving.same:
@@ -201,6 +312,9 @@ def team_sentences(
     else:
         text = f"A learned team {_change(saving, costs)} than {rule}{_interval(saving)} {on}"
     answer = decision.answer + " to tell" * (decision.answer == "too few days")
+    if decision.reason == "rehearsal":
+        assert rehearsal is not None
+        return f"{text}: {answer}. {_not_confirmed(rehearsal)}"
     return f"{text}: {answer}.{_because(saving, decision, worth, training, days)}"
 
 
@@ -230,15 +344,34 @@ def _because(
     return f"{leans} About {more} would decide it."
 
 
+def _not_confirmed(rehearsal: tuple[Saving, Saving]) -> str:
+    """Return the savings of a team in rehearsals that do not confirm it."""
+    amounts = []
+    for saving in rehearsal:
+        ends = ""
+        if saving.low is not None and saving.high is not None:
+            low, high = (requests(end * saving.arrivals) for end in (saving.low, saving.high))
+            ends = f" (95 %: {low} to {high})"
+        amounts.append(f"{requests(saving.requests)}{ends}")
+    return (
+        f"Request by request it saves {amounts[0]} requests {rehearsal[0].unit} with equal work, "
+        f"and {amounts[1]} with exponential work; both must lie above 0."
+    )
+
+
 def _longer(decision: Decision, training: Training | None) -> str:
     assert training is not None
     if decision.reason == "updates":
         made = f"{training.updates} update{'s' * (training.updates != 1)}"
         why = f"It was trained with {made}; at least {FEWEST_UPDATES} are needed"
+    elif decision.reason == "minutes":
+        made, planned = f"{training.env_steps:,}", f"{training.planned:,}"
+        why = f"Time ended its training after {made} of {planned} env steps"
+        return f" {why}: give it more time (--minutes), in a new folder."
     else:
         fell = percent(training.fall or 0.0).removesuffix(" %")
         why = f"In the last third of training its cost still fell by {fell} percentage points"
-    return f" {why}: train it longer (--minutes)."
+    return f" {why}: train it longer (--steps)."
 
 
 # --- Parts of sentences --------------------------------------------------------------------------
@@ -246,9 +379,14 @@ def _longer(decision: Decision, training: Training | None) -> str:
 
 def _change(saving: Saving, costs: bool) -> str:
     """Return "costs 41,200 fewer requests a day", "loses 3 more requests a window", ..."""
-    sign = "fewer" if saving.share > 0 else "more"
     verb = "costs" if costs else "loses"
+    sign = "fewer" if saving.share > 0 else "more"
     return f"{verb} {requests(abs(saving.requests))} {sign} requests {saving.unit}"
+
+
+def _more_or_fewer(saving: Saving) -> str:
+    """Return "930 fewer" or "3 more"."""
+    return f"{requests(abs(saving.requests))} {'fewer' if saving.share > 0 else 'more'}"
 
 
 def _interval(saving: Saving) -> str:

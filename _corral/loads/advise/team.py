@@ -9,25 +9,38 @@ from pathlib import Path
 from typing import Any
 
 from corral.data import Trace
+from corral.envs.core import Array
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.rows import HELD_OUT
 from corral.loads.advise.enough import Training, training_of
 from corral.loads.advise.verdict import PLENTY, Saving, both, saving
 from corral.loads.from_rule.days import game_of
-from corral.loads.from_rule.plan import clone_folder, plan_of
+from corral.loads.from_rule.plan import plan_of
 from corral.loads.replay import Replay, replay
 from corral.progress import Progress, without_setup_messages
 from corral.trainers.evaluation.intervals import FEWEST_WINDOWS
 from corral.trainers.evaluation.judge import players
 from corral.trainers.runs.run import Run, load_run
 
-__all__ = ["FEWEST", "Division", "Team", "divide", "judge", "require_the_same", "trained"]
+__all__ = [
+    "FEWEST",
+    "Division",
+    "Team",
+    "costs_on",
+    "divide",
+    "judge",
+    "require_the_same",
+    "trained",
+]
 
 FEWEST = 4
 """The fewest days that can be divided into training, validation and held-out days."""
 
 
-OF_TEAM = ("amount", "daily_mean", "last_counts", "max_level", "observation")
+OF_TEAM = (
+    *("amount", "beyond", "capacity_scale", "daily_mean", "last_counts", "load_scale"),
+    *("max_level", "observation", "offsets", "residual"),
+)
 """Arguments of dfaas_v0 that the team brings and rules do not use."""
 
 
@@ -131,8 +144,7 @@ def trained(
 
 def require_the_same(folder: Path, load: Trace, settings: Mapping[str, Any]) -> None:
     """Raise ValueError if the team in ``folder`` plays another load or other settings."""
-    begun = folder if (folder / "config.json").is_file() else clone_folder(folder)
-    config = load_run(begun).config.env_config
+    config = load_run(folder).config.env_config
     defaults = {
         k: parameter.default for k, parameter in inspect.signature(DfaasRules).parameters.items()
     }
@@ -177,3 +189,19 @@ def judge(run: Run, rules: Sequence[str], today: str, show: Progress) -> Team:
         replay=result,
         beside_today=beside(today),
     )
+
+
+def costs_on(team: Team, rows: tuple[int, int], show: Progress) -> Array:
+    """Return the cost of a team in each window of other rows of its load, float64 [W] requests."""
+    config = team.run.config.env_config
+    assert config.trace is not None
+    result = replay(
+        config.trace,
+        {"team": players(team.run)[0]},
+        rows=rows,
+        window=config.env_kwargs["max_cycles"],
+        optimum_windows=0,
+        progress=show,
+        **{key: value for key, value in game_of(config).items() if key not in OF_TEAM},
+    )
+    return result.sums["team"].cost

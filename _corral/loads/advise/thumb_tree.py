@@ -26,6 +26,7 @@ from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.amounts import Keeps, Levels, Shares
 from corral.envs.dfaas_v0.baselines import Baseline
 from corral.envs.dfaas_v0.plans import KEEP_ALL
+from corral.envs.dfaas_v0.residual import Residual
 from corral.extras import require
 
 __all__ = ["CAME", "INPUTS", "Amount", "Carried", "Split", "Thumb", "Tree", "fitted", "tree_lines"]
@@ -148,6 +149,13 @@ class Thumb(Baseline):
         return amount_of(self.tree, self.inputs(features), self.queue)
 
     def _level(self, features: Array, mask: Array) -> Array:
+        if isinstance(self.levels, Residual):
+            _, c, q = self.read.load(features)
+            of_rule = self.levels.rule.keep(c, q, self.queue)
+            assert of_rule is not None
+            keep = keep_of(self.tree, self.inputs(features), self.queue)
+            unit = self.levels.units(c + self.queue)
+            return self.levels.nearest(keep, of_rule, c + self.queue - q, mask, unit)
         if not isinstance(self.levels, Keeps):
             return super()._level(features, mask)
         keep = keep_of(self.tree, self.inputs(features), self.queue)
@@ -167,12 +175,30 @@ class Carried:
         """Return the requests that a level forwards: int64, shaped like ``level``."""
         came = inputs.get(CAME, inputs["arrivals"])
         room = inputs["capacity"] + self.queue - inputs["queue"]
-        count = self.levels.forwarded(level, came, room)
-        return count if self.within is None else np.minimum(count, self.within)
+        if isinstance(self.levels, Residual):
+            unit = self.levels.units(inputs["capacity"] + self.queue)
+            keep = self.levels.kept(level, self._of_rule(inputs), room, unit)
+            count = np.maximum(came - keep, 0)
+        else:
+            count = self.levels.forwarded(level, came, room)
+        return np.asarray(count if self.within is None else np.minimum(count, self.within))
+
+    def _of_rule(self, inputs: Mapping[str, Array]) -> Array:
+        """Return the requests that the rule of a residual team keeps."""
+        assert isinstance(self.levels, Residual)
+        keep = self.levels.rule.keep(inputs["capacity"], inputs["queue"], self.queue)
+        assert keep is not None
+        return keep
 
     def tree(self, tree: Tree, inputs: Mapping[str, Array]) -> Array:
         """Return the requests that a tree or an amount forwards after rounding to a level: up to
         the next one, or to the nearest one if levels set the requests to keep."""
+        if isinstance(self.levels, Residual):
+            keep, of_rule = keep_of(tree, inputs, self.queue), self._of_rule(inputs)
+            room = inputs["capacity"] + self.queue - inputs["queue"]
+            every = np.ones((*np.shape(keep), self.levels.count), dtype=np.int8)
+            unit = self.levels.units(inputs["capacity"] + self.queue)
+            return self.forwarded(self.levels.nearest(keep, of_rule, room, every, unit), inputs)
         if isinstance(self.levels, Keeps):
             keep = keep_of(tree, inputs, self.queue)
             room = inputs["capacity"] + self.queue - inputs["queue"]
@@ -230,7 +256,7 @@ def fitted(inputs: Mapping[str, Array], forwarded: Array, carried: Carried, dept
     Raises MissingExtraError without scikit-learn.
     """
     learner: Any = require("sklearn.tree", extra="advise", purpose="fit a rule of thumb")
-    if isinstance(carried.levels, Keeps):
+    if isinstance(carried.levels, Keeps | Residual):
         came = inputs.get(CAME, inputs["arrivals"])
         amounts = _keep_amounts((came - forwarded)[forwarded > 0], carried.queue)
     else:  # shares imply a summary observation, which has no numbers of requests

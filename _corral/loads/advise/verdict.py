@@ -30,6 +30,7 @@ __all__ = [
     "Worth",
     "between",
     "both",
+    "compared",
     "decide",
     "saving",
     "worth_of",
@@ -103,19 +104,36 @@ def saving(
     Both are (cost [W], lost [W]): requests in each window of ``replay``, with arrivals ``load``
     [W].
     """
-    season = 7 if replay.days else 1
+    low, high = replay.rows
+    arrivals = max(1.0, float(load.sum())) * replay.window / (high - low) * per_day(replay)
     less, fewer = other[0] - own[0], other[1] - own[1]
+    season = 7 if replay.days else 1
+    return compared(less, fewer, load, arrivals=arrivals, unit=a_day(replay), season=season)
+
+
+def compared(
+    less: Array, fewer: Array, load: Array, *, arrivals: float, unit: str, season: int
+) -> Saving:
+    """Return the saving of a policy in W windows.
+
+    Args:
+        less: [W] requests by which the policy costs less than the other one.
+        fewer: [W] requests by which it loses fewer.
+        load: [W] arrivals.
+        arrivals: mean requests a day, or in a window if the clock has no days.
+        unit: "a day" or "a window".
+        season: windows so far apart are of one kind; 7 for days.
+    """
     interval = difference_interval(less, load, season=season)
     every = max(1.0, float(load.sum()))
-    low, high = replay.rows
     return Saving(
         share=float(less.sum()) / every,
         low=interval.low,
         high=interval.high,
         lost=float(fewer.sum()) / every,
         windows=len(load),
-        arrivals=every * replay.window / (high - low) * per_day(replay),
-        unit=a_day(replay),
+        arrivals=arrivals,
+        unit=unit,
         alike=len(load) >= FEWEST_WINDOWS and correlated(lag_1(less, season)),
     )
 
@@ -174,7 +192,7 @@ class Decision:
     answer: Answer
     more: int | None = None  # windows that would settle it; None: settled, or unlikely to be
     leans: Literal["team", "rule"] | None = None  # the cheaper one so far; None: settled
-    reason: Reason | None = None  # why the training was too short
+    reason: Reason | None = None  # why the training was too short, or a rehearsal refuses it
 
 
 def decide(team_saving: Saving, worth: float, training: Training | None = None) -> Decision:

@@ -10,6 +10,7 @@ import numpy as np
 
 from corral.data import Trace
 from corral.data.trace import MAX_VALUE
+from corral.envs.core import Array
 from corral.loads.advise.verdict import Saving, between, both, saving
 from corral.loads.advise.words import percent, requests
 from corral.loads.best_rule import best_of_others
@@ -19,7 +20,17 @@ from corral.loads.scores import WindowSums
 from corral.loads.textbook import play_rules
 from corral.progress import Progress
 
-__all__ = ["LOAD", "MORE_CAPACITY", "WhatIf", "capacity_saving", "how_many", "what_ifs"]
+__all__ = [
+    "LOAD",
+    "MORE_CAPACITY",
+    "SCALES",
+    "WhatIf",
+    "capacity_saving",
+    "freshest",
+    "how_many",
+    "more_capacity",
+    "what_ifs",
+]
 
 LOAD, MORE_CAPACITY = 1.5, 1.2
 """Factors on the load and on the capacity."""
@@ -123,11 +134,11 @@ def _changes(
         (f"{trace.nodes[largest]} down, the largest server", replace(trace, capacity=down), {})
     ]
     more = np.rint(LOAD * trace.arrivals).astype(np.int64)
-    room = np.rint(MORE_CAPACITY * trace.capacity).astype(np.int64)
-    for name, what, values in (
+    scaled: list[tuple[str, str, Any]] = [
         (f"Load x {LOAD:g}", "arrivals", more),
-        (CAPACITY, "capacity", room),
-    ):
+        (CAPACITY, "capacity", more_capacity(trace)),
+    ]
+    for name, what, values in scaled:
         beyond = f"not played: a node would have more than {MAX_VALUE:,} {what} in a step"
         fits = values.max() <= MAX_VALUE
         changes.append((name, replace(trace, **{what: values}) if fits else beyond, {}))
@@ -136,6 +147,12 @@ def _changes(
         late = "of this step" if fresh == 0 else "of the last step"
         changes.append((f"Spare capacity reported {late}", trace, {"report_delay": fresh}))
     return changes
+
+
+def more_capacity(trace: Trace) -> Array:
+    """Return ``MORE_CAPACITY`` times the capacity, int64 [T, N]; it may exceed ``MAX_VALUE``."""
+    assert trace.capacity is not None
+    return np.asarray(np.rint(MORE_CAPACITY * trace.capacity).astype(np.int64))
 
 
 def freshest(settings: Mapping[str, Any]) -> int:

@@ -17,12 +17,13 @@ import numpy as np
 
 from corral.envs.core import Array
 from corral.envs.dfaas_v0.amounts import Amounts, Keeps, Shares
-from corral.envs.dfaas_v0.features import BY_CAPACITY, Deciding
+from corral.envs.dfaas_v0.features import BY_CAPACITY, SUMMARIES, Deciding
 from corral.envs.dfaas_v0.load import Recorded
 from corral.envs.dfaas_v0.network import Network
 from corral.envs.dfaas_v0.past import keep_reports
-from corral.envs.dfaas_v0.plain_rules import PlainRule, Seen, plans_of
+from corral.envs.dfaas_v0.plain_rules import PlainRule, plans_of
 from corral.envs.dfaas_v0.plans import KEEP_ALL, Plans
+from corral.envs.dfaas_v0.residual import Residual
 from corral.envs.dfaas_v0.routes import UNBOUNDED
 from corral.loads.export.inputs import (
     DecisionError,
@@ -44,6 +45,9 @@ __all__ = [
     "limits_of",
 ]
 
+
+OF_NETWORKS = ("team", "networks", "residual", "offsets", "beyond")
+"""Keys of ``about`` that do not concern a rule."""
 
 LOG = logging.getLogger("corral")
 MAX_LINES = 100
@@ -67,6 +71,7 @@ class State:
     draws: Array | None = None  # int32 [1, 1, N, 2] random numbers of route "two-choices"
     team: str = ""  # digest of the team; "" for a team without memory
     restarted: bool = False  # whether the last decision received another team's state
+    exceeds: bool = False  # whether it received a number above its scale, see ``Deciding.exceeds``
 
 
 class NodeDecider(Deciding):
@@ -92,6 +97,15 @@ class NodeDecider(Deciding):
         table = about.get("daily_mean")
         self.daily_mean = None if table is None else np.array(table, dtype=np.float64)
         self.caps = about.get("caps")
+        self.link_limit = about.get("link_limit")
+        self.beyond = about.get("beyond")
+        self.residual = None
+        if about.get("residual") is not None:
+            most = self.capacity_scale + self.queue
+            relative = self.observation in SUMMARIES
+            self.residual = Residual(
+                about["residual"], int(about["offsets"]), most, int(about["max_level"]), relative
+            )
         links = np.array(about["links"], dtype=bool).reshape(len(self.nodes), len(self.nodes))
         self.network = Network(links, self.route, second_offer=False, link_limit=None)
         self._linked = np.asarray(links.any(axis=1))
@@ -194,6 +208,7 @@ class NodeDecider(Deciding):
         moment = self._moment(load, spare, lost, state)
         moment.mean = None if self.daily_mean is None else self.daily_mean[slot][None]
         moment.nodes, moment.time = nodes, time
+        state.exceeds = self.beyond is not None and bool(self.exceeds(moment)[0])
         decision, hidden = self._decided(moment, state)
         keep_reports(state.reports, moment.t, spare, lost)
         state.t, state.hidden = state.t + 1, hidden
@@ -259,6 +274,9 @@ class NodeDecider(Deciding):
         else:
             features, masks = self.seen(moment)
             actions, hidden = self.actor.act(features[0], masks[0], state.hidden, state.rng)
+            if self.residual is not None and self.arrivals == "known":
+                offers = self._offered_by(moment, self.planned(moment, actions[None]))
+                return self._as_numbers(offers[0]), hidden
             if self.arrivals == "unknown":
                 return self._as_plans(moment, self.planned(moment, actions[None])), hidden
             offers = self.offered(moment, actions[None])
@@ -266,6 +284,8 @@ class NodeDecider(Deciding):
 
     def planned(self, moment: Any, action: Array) -> Plans:
         """Return the plans for legal actions int64 [1, N]."""
+        if self.residual is not None:
+            return self.residual_plans(moment, action)[0]
         capacity, highest = self.load.at(moment, FIRST)[1:]
         room = self._room(moment, capacity)
         level, _, named = self._chosen(moment, action, self._highest(room, highest))
@@ -282,17 +302,7 @@ class NodeDecider(Deciding):
 
     def _by_rule(self, moment: Any) -> Plans:
         assert self.rule is not None
-        arrivals, capacity, _ = self.load.at(moment, FIRST)
-        seen = Seen(
-            capacity=capacity,
-            queue=moment.queue,
-            spare=self._reported(moment)[0],
-            links=self.network.links,
-            queue_limit=self.queue,
-            link_limit=self.about.get("link_limit"),
-            arrivals=arrivals if self.arrivals == "known" else None,
-        )
-        return plans_of([self.rule], seen)
+        return plans_of([self.rule], self.inputs_of_rules(moment))
 
     def _offered_by(self, moment: Any, plans: Plans) -> Array:
         """Return the requests that i offers to j by ``plans`` with known arrivals: int64 [1, N, N].
@@ -403,7 +413,7 @@ def about_rule(about: Mapping[str, Any], rule: str, arrivals: str | None = None)
         raise ValueError(f"{rule}: this export has no link limit; export it again")
     default_arrivals = about.get("arrivals", "known")
     return {
-        **{key: value for key, value in about.items() if key not in ("team", "networks")},
+        **{key: value for key, value in about.items() if key not in OF_NETWORKS},
         "rule": parsed.amount_text,
         "route": parsed.route,
         "observation": "every",

@@ -122,6 +122,11 @@ class PolicyActor:
 def about_rules(rules: DfaasRules) -> dict[str, Any]:
     """Return the observations and actions under ``rules``, as JSON values."""
     table = getattr(rules.levels_of, "requests", None)
+    newer: dict[str, Any] = {}  # absent without these arguments, as in earlier exports
+    if rules.residual is not None:
+        newer = {"residual": str(rules.residual.rule), "offsets": rules.residual.reach}
+    if rules.beyond is not None:
+        newer["beyond"] = rules.beyond
     return {
         "nodes": list(rules.trace.nodes),
         "links": rules.network.links.astype(int).tolist(),
@@ -140,6 +145,7 @@ def about_rules(rules: DfaasRules) -> dict[str, Any]:
         "link_limit": rules.link_limit,
         "caps": rules.caps,
         "seen": seen_in(rules),
+        **newer,
     }
 
 
@@ -172,21 +178,29 @@ def seen_in(rules: DfaasRules) -> dict[str, dict[str, tuple[float, float]]]:
     return ranges
 
 
-def rules_of(run: Any) -> DfaasRules:
-    """Return the rules with which a run was trained. Raises RunError for other environments."""
+def rules_of(run: Any, **changes: Any) -> DfaasRules:
+    """Return the rules with which a run was trained, with ``changes`` of their arguments.
+
+    Raises RunError for other environments.
+    """
     config = run.config.env_config
     if config.env != DfaasRules.name:
         raise RunError(
             f"{run.folder} was trained in {config.env}: only runs of dfaas_v0 decide about "
             "forwarding; use run.policies for other environments"
         )
-    rules: Any = config.rules()
+    rules: Any = config.rules(**changes)
     return rules  # type: ignore[no-any-return]
 
 
-def decider_of(run: Any) -> Decider:
-    """Return the decider of a run's policies. Raises RunError, CheckpointError."""
-    return Decider(rules_of(run), run.policies, _checkpoint_digest(run))
+def decider_of(run: Any, beyond: str | None = None) -> Decider:
+    """Return the decider of a run's policies.
+
+    ``beyond``: instead of the value in training, see ``DfaasRules``. Raises RunError,
+    CheckpointError; ValueError for "rule" without a residual run.
+    """
+    changes = {} if beyond is None else {"beyond": beyond}
+    return Decider(rules_of(run, **changes), run.policies, _checkpoint_digest(run))
 
 
 def _checkpoint_digest(run: Any) -> str:

@@ -196,14 +196,15 @@ def wrong_form(unknown: bool) -> str:
 
 def limits_of(about: Mapping[str, Any]) -> dict[str, int]:
     """Return the maximum arrivals, capacity and queue of a ``NodeDecider`` with ``about``."""
+    draws = about["route"] == "two-choices" and about.get("arrivals", "known") == "known"
     if about["requests"] is None:
         limits = dict.fromkeys(("arrivals", "capacity", "queue"), MOST)
-        if about["route"] == "two-choices" and about.get("arrivals", "known") == "known":
+        if draws:
             limits["arrivals"] = MAX_DRAWN
         return limits
     loads, capacities = int(about["load_scale"]), int(about["capacity_scale"])
-    if about["observation"] != "every":
-        loads = capacities = MOST
+    if about["observation"] != "every" or about.get("beyond") is not None:
+        loads, capacities = max(loads, MAX_DRAWN) if draws else MOST, MOST
     return {"arrivals": loads, "capacity": capacities, "queue": int(about["queue"])}
 
 

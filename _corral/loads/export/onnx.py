@@ -21,6 +21,7 @@ import corral
 from corral.data.trace import MAX_VALUE
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.amounts import Amounts, Keeps
+from corral.envs.dfaas_v0.residual import Residual
 from corral.errors import RunError
 from corral.extras import require
 from corral.files import write_file
@@ -45,6 +46,9 @@ SIZES = {"batch": 7, "neighbours": 5}
 FORMAT = "corral dfaas_v0 1"
 NEWER = "corral dfaas_v0 2"
 """Format of graphs with unknown arrivals, past counts, the time, or levels of requests to keep."""
+
+OF_OFFSETS = "corral dfaas_v0 3"
+"""Format of graphs whose actions are offsets to a rule, or whose inputs may exceed the scales."""
 
 REALS = {"state": torch.float32, "daily_mean": torch.float64}
 """Dtypes of inputs other than int64."""
@@ -176,6 +180,7 @@ def _about(
     links = rules.network.links
     every = rules.observation == "every"
     levels = rules.levels_of
+    bounded = every and rules.beyond is None
     about: dict[str, Any] = {
         "format": FORMAT,
         "sha256": UNSIGNED,  # replaced when the file is written
@@ -198,23 +203,30 @@ def _about(
         "report_delay": rules.report_delay,
         "queue": rules.queue,
         "largest": {
-            "arrivals": int(rules.load_scale) if every else MAX_VALUE,
-            "capacity": int(rules.capacity_scale) if every else MAX_VALUE,
-            "queue": rules.queue if every else MAX_VALUE,
+            "arrivals": int(rules.load_scale) if bounded else MAX_VALUE,
+            "capacity": int(rules.capacity_scale) if bounded else MAX_VALUE,
+            "queue": rules.queue if every or rules.residual is not None else MAX_VALUE,
         },
     }
     if isinstance(levels, Amounts):
         about["requests"] = levels.requests.tolist()
     elif isinstance(levels, Keeps):
         about["unit"] = levels.unit
+    elif isinstance(levels, Residual):
+        about["residual"] = str(levels.rule)
+        about["offsets"] = (levels.offsets * (1 if levels.relative else levels.unit)).tolist()
+        about["max_level"] = levels.max_level if levels.relative else None
+        about["link_limit"] = rules.link_limit
     else:
         about["shares"] = levels.count - 1
-    newer = isinstance(levels, Keeps) or rules.caps is not None
+    newer = isinstance(levels, Keeps | Residual) or rules.caps is not None
     if newer or rules.arrivals == "unknown" or rules.last_counts or rules.daily_mean is not None:
         about |= {"format": NEWER, "arrivals": rules.arrivals, "last_counts": rules.last_counts}
         about["caps"] = rules.caps
         if rules.daily_mean is not None:
             about["daily_mean"] = rules.daily_mean.tolist()
+    if rules.residual is not None or rules.beyond is not None:
+        about |= {"format": OF_OFFSETS, "beyond": rules.beyond}
     return about
 
 

@@ -19,7 +19,9 @@ from corral.data.trace import MAX_VALUE
 from corral.envs.core import Array
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.amounts import Amounts, Choices, Keeps, Shares
-from corral.envs.dfaas_v0.features import LARGEST, RANKS, Summary
+from corral.envs.dfaas_v0.features import HALFWAY, LARGEST, RANKS, Neighborhood, Summary
+from corral.envs.dfaas_v0.plain_rules import ROUNDING, PlainRule
+from corral.envs.dfaas_v0.plans import KEEP_ALL
 from corral.trainers.policies import NetworkPolicy
 
 __all__ = ["TAG", "DecisionGraph", "Inputs"]
@@ -48,6 +50,11 @@ class Reading(NamedTuple):
     named: torch.Tensor | None  # int64 [R, m] the d-th neighbor of an action, under route "choose"
     node: torch.Tensor | None  # int64 [R] the node that decides; None: not an input
     in_range: torch.Tensor  # bool [R]
+    spare: torch.Tensor  # int64 [R, D] reported by the neighbors; 0 for other nodes
+    linked: torch.Tensor  # bool [R, D] which of these are neighbors
+    limit: torch.Tensor  # int64 [R] the most requests that the node can serve or hold
+    keep: torch.Tensor | None = None  # int64 [R] requests that the rule of offsets keeps
+    above: torch.Tensor | None = None  # bool [R] whether a number is above its scale
 
 
 # --- From requests to features -------------------------------------------------------------------
@@ -84,6 +91,42 @@ class OwnCounts:
         return list(counts), in_range
 
 
+class OwnRule:
+    """The rule of residual actions: the requests that it keeps."""
+
+    def __init__(self, rules: DfaasRules) -> None:
+        assert rules.residual is not None
+        self.rule: PlainRule = rules.residual.rule
+        self.queue, self.scale = rules.queue, rules.residual.most
+
+    def keep(self, capacity: torch.Tensor, queue: torch.Tensor) -> torch.Tensor:
+        """Return the requests that the rule keeps: int64 [R], like ``PlainRule.keep``."""
+        amount, number = self.rule.amount, self.rule.number
+        if amount == "local":
+            return torch.full_like(capacity, KEEP_ALL)
+        if amount in ("overflow", "margin"):
+            return capacity
+        if amount == "threshold":
+            return _divided(capacity * 4, 5)
+        if amount.startswith("patient"):
+            return capacity + self.queue - queue
+        assert number is not None
+        if amount == "backlog":
+            kept = _floor(capacity.double() + _real(number * self.queue)) - queue
+            return kept.clamp(min=0)
+        assert amount == "capacity"
+        return _floor(_real(number) * capacity.double())
+
+
+def _floor(values: torch.Tensor) -> torch.Tensor:
+    return (values + _real(ROUNDING)).floor().long()
+
+
+def _real(number: float) -> torch.Tensor:
+    """Return a number as float64: the exporter writes Python's numbers as float32."""
+    return torch.tensor(number, dtype=torch.float64)
+
+
 class ReadEvery(nn.Module):
     """The features ``Every``: a node's numbers, and the reports of all nodes in trace order."""
 
@@ -94,7 +137,10 @@ class ReadEvery(nn.Module):
         self.nodes = list(nodes)
         self.scales = [float(scale) for scale in rules.scales]
         self.queue = rules.queue
-        self.most = [int(scale) for scale in rules.scales]  # of arrivals, and of capacities
+        bounded = rules.beyond is None  # the scales bound arrivals and capacities
+        self.most = [int(scale) if bounded else MAX_VALUE for scale in rules.scales]
+        self.clipped, self.by_rule = rules.beyond is not None, rules.beyond == "rule"
+        self.rule = None if rules.residual is None else OwnRule(rules)
         self.size = len(rules.agents)
         self.own = OwnCounts(rules)
         self.timed = rules.daily_mean is not None
@@ -142,29 +188,51 @@ class ReadEvery(nn.Module):
             time, time_valid = _clipped(given["time"], LATEST)
             valid = valid & time_valid
             steps = tables.means.shape[0]
-            slot = torch.div(time % SECONDS_PER_DAY * steps, SECONDS_PER_DAY, rounding_mode="trunc")
+            slot = _divided(time % SECONDS_PER_DAY * steps, SECONDS_PER_DAY)
             mean = tables.means[slot, node]
             features.append((mean / self.scales[0]).float()[:, None])
+        keep = above = None
+        if self.rule is not None:
+            keep = self.rule.keep(capacity, queue)
+            features.append(_share(keep, self.rule.scale).clamp(max=1)[:, None])
+        if self.by_rule:
+            reports_of_node = [given[key].gather(1, node[:, None]) for key in ("spare", "lost")]
+            loads_seen = [arrivals[:, None], *(count[:, None] for count in more)]
+            loads_seen.append(reports_of_node[1])
+            loads_seen.append(torch.where(linked, lost, 0))
+            capacities_seen = [capacity[:, None], reports_of_node[0], torch.where(linked, spare, 0)]
+            above = (torch.cat(loads_seen, dim=1) > self.scales[0]).any(dim=1)
+            above = above | (torch.cat(capacities_seen, dim=1) > self.scales[1]).any(dim=1)
         reports_valid = ((spare_valid & lost_valid) | ~linked).all(dim=1)
+        whole = torch.cat(features, dim=1)
         return Reading(
-            features=torch.cat(features, dim=1),
+            features=whole.clamp(max=1) if self.clipped else whole,
             arrivals=arrivals,
             room=capacity + self.queue - queue,
             degree=tables.degree[node],
             named=tables.nearest[node],
             node=node,
             in_range=valid & arrivals_valid & capacity_valid & queue_valid & reports_valid,
+            spare=torch.where(linked, spare, 0),
+            linked=linked,
+            limit=capacity + self.queue,
+            keep=keep,
+            above=above,
         )
 
 
 class ReadSummary(nn.Module):
-    """The features ``Summary``: a node's numbers, and the reports of its D neighbors in cyclic
-    order. Spare -1 is padding, for a node with fewer neighbors than others of the batch."""
+    """The features ``Summary`` or ``Neighborhood``: a node's numbers, and the reports of its D
+    neighbors in cyclic order. Spare -1 is padding, for a node with fewer neighbors than others of
+    the batch."""
 
     def __init__(self, rules: DfaasRules) -> None:
         super().__init__()
         self.own = OwnCounts(rules)
         self.timed = rules.daily_mean is not None
+        self.wide = isinstance(rules.features, Neighborhood)
+        self.rule = None if rules.residual is None else OwnRule(rules)
+        self.queue = MAX_VALUE if self.rule is None else self.rule.queue
 
     def inputs(self) -> dict[str, tuple[int | str, ...]]:
         """Return the names and shapes of the inputs, with names for axes of variable size."""
@@ -175,8 +243,10 @@ class ReadSummary(nn.Module):
         return {**rows, **dict.fromkeys(reports, ("batch", "neighbours"))}
 
     def forward(self, given: Inputs) -> Reading:
-        names = "queue", "spare", "lost", "capacity"
-        numbers, valid = zip(*(_clipped(given[name], MAX_VALUE) for name in names), strict=True)
+        limits = dict.fromkeys(("queue", "spare", "lost", "capacity"), MAX_VALUE)
+        limits["queue"] = self.queue
+        read = [_clipped(given[name], limit) for name, limit in limits.items()]
+        numbers, valid = zip(*read, strict=True)
         (arrivals, *counts), arrivals_valid = self.own.read(given, MAX_VALUE)
         numbers, valid = (arrivals, *numbers), (arrivals_valid, *valid)
         spare, spare_valid = _clipped(given["neighbours_spare"], MAX_VALUE, least=-1)
@@ -199,31 +269,64 @@ class ReadSummary(nn.Module):
             features += [mean[:, None], values.amax(dim=1).double()[:, None]]
             features += [torch.where(degree > 0, smallest, 0).double()[:, None]]
             features += [values.gather(1, top).double()]
+        if self.wide:
+            features += _distribution(spare, degree)
         features += [count.double()[:, None] for count in counts]
         if self.timed:
             mean = given["daily_mean"]
             mean_valid = (mean >= 0) & (mean <= MAX_VALUE)  # False for NaN
             features.append(torch.where(mean_valid, mean, 0.0)[:, None])
             valid = (*valid, mean_valid)
+        keep = None
+        if self.rule is not None:
+            keep = self.rule.keep(numbers[4], numbers[1])
+            features.append(keep.double()[:, None])
         shares = torch.cat(features, dim=1) / numbers[4].clamp(min=1).double()[:, None]
+        if self.wide:
+            crowd = degree.double() / (degree + HALFWAY)
+            before, after = shares[:, : Summary.plain], shares[:, Summary.plain :]
+            shares = torch.cat([before, crowd[:, None], after], dim=1)
         in_range = reports_valid
         for flags in valid:
             in_range = in_range & flags
         return Reading(
             features=shares.clamp(max=LARGEST).float(),
             arrivals=numbers[0],
-            room=torch.zeros_like(numbers[0]),  # levels of a summary do not depend on it
+            room=numbers[4] + self.queue - numbers[1],
             degree=degree,
             named=top,
             node=None,
             in_range=in_range,
+            spare=torch.where(spare >= 0, spare, 0),
+            linked=spare >= 0,
+            limit=numbers[4] + self.queue,
+            keep=keep,
         )
+
+
+def _distribution(spare: torch.Tensor, degree: torch.Tensor) -> list[torch.Tensor]:
+    """Return the quartiles of the neighbors' spare [R, D], and their total for each possible
+    sender: float64 [R, 3] and [R, 1]. Spare -1 is padding."""
+    order = torch.where(spare >= 0, spare, MAX_VALUE + 1).sort(dim=1).values
+    quarters = torch.arange(1, 4, device=spare.device)
+    places = (_divided(degree[:, None] * quarters + 3, 4) - 1).clamp(min=0)
+    quartiles = torch.where(degree[:, None] > 0, order.gather(1, places), 0)
+    total, senders = spare.clamp(min=0).sum(dim=1), 1 + (spare == 0).sum(dim=1)
+    return [quartiles.double(), (total.double() / senders.double())[:, None]]
 
 
 def _clipped(values: torch.Tensor, most: int, least: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     """Return whole numbers clipped to a range, and whether they were in it."""
     valid = (values >= least) & (values <= most)
     return values.clamp(least, most), valid
+
+
+def _divided(values: torch.Tensor, divisor: int) -> torch.Tensor:
+    """Return whole numbers from 0 divided by ``divisor`` and rounded down.
+
+    In a graph, ``torch.div`` with a rounding mode would divide in float32.
+    """
+    return torch.floor_divide(values, divisor)
 
 
 def _share(values: torch.Tensor, scale: float) -> torch.Tensor:
@@ -305,7 +408,7 @@ class Legal(nn.Module):
             forwarded = torch.minimum(requests[level], arrivals)
         else:
             above = level * arrivals + (self.shares - 1)
-            forwarded = torch.div(above, self.shares, rounding_mode="trunc")
+            forwarded = _divided(above, self.shares)
         return forwarded if self.caps is None else torch.minimum(forwarded, read.degree * self.caps)
 
     def target(self, action: torch.Tensor, named: torch.Tensor) -> torch.Tensor:
@@ -313,6 +416,79 @@ class Legal(nn.Module):
         tables: Any = self
         node = named.gather(1, tables.neighbour[action][:, None])[:, 0]
         return torch.where(tables.level[action] > 0, node, -1)
+
+
+class LegalOffsets(nn.Module):
+    """The legal offsets to the requests that a rule keeps, like ``Residual``."""
+
+    def __init__(self, rules: DfaasRules) -> None:
+        super().__init__()
+        residual = rules.residual
+        assert residual is not None
+        self.rule, self.unit, self.limit = residual.rule, residual.unit, rules.link_limit
+        self.max_level = residual.max_level if residual.relative else None
+        self.unknown = rules.arrivals == "unknown"
+        self.output_name = "keep" if self.unknown else "amount"
+        self.register_buffer("offsets", torch.from_numpy(residual.offsets))
+
+    def mask(self, read: Reading) -> torch.Tensor:
+        """Return the legal actions: bool [R, A]."""
+        tables: Any = self
+        assert read.keep is not None
+        offset, unit = tables.offsets[None], self.units(read)[:, None]
+        keep, room = read.keep[:, None], read.room[:, None]
+        base = torch.where(keep >= KEEP_ALL, room, keep)
+        kept = _limited(base + offset * unit, room)
+        before = _limited(base + (offset - offset.sign()) * unit, room)
+        before = torch.where(offset.abs() == 1, keep, before)
+        legal = kept != before
+        # If the rule keeps more than the room, -1 may keep as much as +1.
+        legal = legal & ((offset != 1) | (kept != _limited(base - unit, room)))
+        legal = legal & (read.degree > 0)[:, None]
+        if read.above is not None:
+            legal = legal & ~read.above[:, None]
+        mask: torch.Tensor = legal | (offset == 0)
+        return mask
+
+    def amount(self, action: torch.Tensor, read: Reading) -> torch.Tensor:
+        """Return the requests that actions int64 [R] keep (-1: all); with known arrivals the
+        requests that they forward."""
+        tables: Any = self
+        assert read.keep is not None
+        offset = tables.offsets[action]
+        base = torch.where(read.keep >= KEEP_ALL, read.room, read.keep)
+        moved = _limited(base + offset * self.units(read), read.room)
+        keep = torch.where(offset == 0, read.keep, moved)
+        alone = read.degree == 0
+        if self.unknown:
+            return torch.where(alone | (keep >= KEEP_ALL), -1, keep)
+        forwarded = torch.where(alone, 0, (read.arrivals - keep).clamp(min=0))
+        if self.rule.amount.endswith("margin"):
+            forwarded = torch.minimum(forwarded, read.spare.sum(dim=1))
+        if self.rule.margin is not None:
+            caps = _floor(_real(self.rule.margin) * read.spare.double())
+            if self.limit is not None:
+                caps = caps.clamp(max=self.limit)
+            forwarded = torch.minimum(forwarded, torch.where(read.linked, caps, 0).sum(dim=1))
+        elif self.rule.within_links and self.limit is not None:
+            forwarded = torch.minimum(forwarded, read.degree * self.limit)
+        return forwarded
+
+    def units(self, read: Reading) -> torch.Tensor:
+        """Return the requests of a unit: int64 [R], like ``Residual.units``."""
+        if self.max_level is None:
+            return torch.full_like(read.limit, self.unit)
+        return _divided(read.limit + (self.max_level - 1), self.max_level).clamp(min=1)
+
+    def offset(self, action: torch.Tensor, read: Reading) -> torch.Tensor:
+        """Return the offsets of actions int64 [R], in requests."""
+        tables: Any = self
+        offset: torch.Tensor = tables.offsets[action] * self.units(read)
+        return offset
+
+
+def _limited(keep: torch.Tensor, room: torch.Tensor) -> torch.Tensor:
+    return torch.minimum(keep.clamp(min=0), room)
 
 
 class DecisionGraph(nn.Module):
@@ -332,11 +508,15 @@ class DecisionGraph(nn.Module):
             if isinstance(rules.features, Summary)
             else ReadEvery(rules, list(policies))
         )
-        self.legal = Legal(rules)
+        self.legal = Legal(rules) if rules.residual is None else LegalOffsets(rules)
         self.chooses = isinstance(rules.actions, Choices)
         self.inputs = dict(self.read.inputs())
+        # Not every node knows that another one follows the rule, see docs/gateway.md.
+        self.by_rule = rules.beyond == "rule" and rules.observation == "every"
         self.outputs = [
             self.legal.output_name,
+            *([] if rules.residual is None else ["offset", "rule"]),
+            *(["above"] if self.by_rule else []),
             *(["target"] if self.chooses else []),
             "action",
             "logits",
@@ -382,7 +562,14 @@ class DecisionGraph(nn.Module):
         masked = masked_logits(outputs, self.legal.mask(read))
         action = masked.argmax(dim=-1)
         results = [self.legal.amount(action, read)]
+        if isinstance(self.legal, LegalOffsets):
+            rule = self.legal.amount(torch.zeros_like(action), read)
+            results += [self.legal.offset(action, read), rule]
+        if self.by_rule:
+            assert read.above is not None
+            results.append(read.above)
         if self.chooses:
+            assert isinstance(self.legal, Legal)
             assert read.named is not None
             results.append(self.legal.target(action, read.named))
         values = self.forward_of.values  # type: ignore[attr-defined]

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from corral.envs.core import Array
+from corral.envs.dfaas_v0.features import SUMMARIES
+from corral.envs.dfaas_v0.plain_rules import PlainRule
 from corral.envs.dfaas_v0.routes import ROUTES
 from corral.envs.masks import greedy
 from corral.loads.export.core import NodeDecider
@@ -27,6 +29,9 @@ from corral.loads.export.manifest import (
 __all__ = ["ABOUT", "POLICY", "WEIGHTS", "Decider", "NetworkActor", "check_about", "shapes_of"]
 
 POLICY, ABOUT, WEIGHTS = "policy.py", "about.json", "weights.npz"
+
+MAX_RULE = 200
+"""Maximum number of characters of a rule."""
 
 MAX_NODES, MAX_LEVELS, MAX_DELAY = 2_000, 10_000, 10_000
 LARGEST_STATE = 1.001
@@ -113,7 +118,7 @@ def check_about(about: Mapping[str, Any]) -> None:
             _check_number("seen", low)
             _check_number("seen", high)
     kinds = {
-        "observation": ("every", "summary"),
+        "observation": ("every", *SUMMARIES),
         "arrivals": ("known", "unknown"),
         "amount": ("keep", "share", "requests", None),
         "route": ROUTES,
@@ -121,8 +126,28 @@ def check_about(about: Mapping[str, Any]) -> None:
     for key, known in kinds.items():
         if about[key] not in known:
             raise ValueError(f"{key}={about[key]!r:.40} is unknown")
+    _check_residual(about)
     if type(about["team"]) is not str or len(about["team"]) != 64:
         raise ValueError("team: must be a digest of 64 digits")
+
+
+def _check_residual(about: Mapping[str, Any]) -> None:
+    """Raise ValueError, TypeError or LookupError for an invalid rule of a residual policy."""
+    if "residual" not in about:
+        if "offsets" in about or about.get("beyond") not in (None, "clip"):
+            raise ValueError("offsets or beyond without residual")
+        return
+    rule, offsets, beyond = about["residual"], about["offsets"], about.get("beyond")
+    if beyond not in (None, "rule", "clip"):
+        raise ValueError(f"beyond={beyond!r:.40} is unknown")
+    if type(offsets) is not int:  # ``Residual`` checks its range
+        raise ValueError(f"offsets={offsets!r:.40}: must be a whole number")
+    if type(rule) is not str or len(rule) > MAX_RULE:
+        raise ValueError(f"residual={rule!r:.40}: must be a rule")
+    if PlainRule.of(rule).route != about["route"] or about["route"] == "choose":
+        raise ValueError(f"residual={rule!r:.40}: its route is not {about['route']}")
+    if about["amount"] != "requests":
+        raise ValueError(f"amount={about['amount']!r:.40} with residual")
 
 
 def _check_number(name: str, value: Any) -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from corral.data import Trace
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.plain_rules import PlainRule
+from corral.envs.dfaas_v0.residual import WITHOUT_KEEP
 from corral.envs.dfaas_v0.rows import HELD_OUT
 from corral.loads.from_rule.preset import FromRule
 from corral.loads.judge import CAPACITY, NOT_OF_THE_GAME
-from corral.loads.replay import DEFAULT_WINDOW, OWN, replay
+from corral.loads.replay import DEFAULT_WINDOW, OF_TEAMS, OWN, fitting_scales, replay
 from corral.loads.scores import WindowSums
 from corral.loads.textbook import TODAY as RULES
 from corral.loads.textbook import Fitted, fit
@@ -22,7 +22,6 @@ from corral.trainers.runs.env_config import EnvConfig
 
 __all__ = [
     "RULES",
-    "as_of_a_rule",
     "divided",
     "fitted",
     "game_of",
@@ -30,7 +29,9 @@ __all__ = [
     "of_validation",
     "played",
     "require_a_choice",
-    "taught_by",
+    "residual_arguments",
+    "starts_from",
+    "with_past",
 ]
 
 
@@ -40,27 +41,42 @@ the time of day. Four are enough to detect a trend; benchmarks/loads/redraw.py c
 the last count alone."""
 
 
-def as_of_a_rule(kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments that let actions express a rule: the number of requests to
-    keep, or with a summary observation the share to forward. With unknown arrivals, observations
-    that help to predict them are added."""
-    arguments: dict[str, Any] = {"amount": "keep"}
-    if kwargs.get("observation") == "summary":
-        arguments["amount"] = "share"
-    if kwargs["arrivals"] == "unknown":
-        days = _trace_of(kwargs).steps_per_day is not None
-        arguments |= {"last_counts": COUNTS, "daily_mean": days}
-    return arguments | dict(kwargs)
+def with_past(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments with observations that help to predict arrivals, if these are unknown."""
+    if kwargs["arrivals"] == "known":
+        return dict(kwargs)
+    days = _trace_of(kwargs).steps_per_day is not None
+    return {"last_counts": COUNTS, "daily_mean": days, **kwargs}
 
 
-def taught_by(rule: str, ranked: Sequence[str]) -> PlainRule:
-    """Return the rule from which a team starts: the best one that actions can express. They set the
-    number of requests to keep, and cannot express margins."""
+def starts_from(rule: str, ranked: Sequence[str]) -> PlainRule:
+    """Return the rule from which a team starts: the best one that keeps a number of requests.
+
+    Actions are offsets to this number. Without such a rule it is "local", by the route of ``rule``.
+    """
     for name in (rule, *ranked):
         candidate = PlainRule.of(name)
-        if candidate.margin is None:
+        if candidate.amount not in WITHOUT_KEEP:
             return candidate
-    return dataclasses.replace(PlainRule.of(rule), margin=None)
+    return PlainRule("local", PlainRule.of(rule).route)
+
+
+def residual_arguments(config: EnvConfig, rule: PlainRule, preset: FromRule) -> dict[str, Any]:
+    """Return the arguments of a team that starts from ``rule``.
+
+    Scales leave room for later days: they are ``preset.scale`` times the maximum of the training
+    rows. In steps beyond them the team follows the rule.
+    """
+    rules: Any = config.rules()
+    section = rules.trace.section(*config.env_kwargs["rows"])
+    scales = {
+        name: preset.scale * max(1, int(numbers.max()))
+        for name, numbers in (
+            ("load_scale", section.arrivals),
+            ("capacity_scale", section.capacity),
+        )
+    }
+    return {"residual": str(rule), "route": rule.route, "beyond": "rule", **scales}
 
 
 def _trace_of(kwargs: Mapping[str, Any]) -> Trace:
@@ -124,10 +140,12 @@ def require_a_choice(config: EnvConfig) -> None:
         )
 
 
-def fitted(config: EnvConfig, rows: tuple[int, int], window: int, show: Progress) -> Fitted:
-    """Return the textbook fitted to ``rows``, for the route of the environment if it has one."""
+def fitted(
+    config: EnvConfig, rows: tuple[int, int], window: int, route: str | None, show: Progress
+) -> Fitted:
+    """Return the textbook fitted to ``rows``; ``route``: of all rules, None: any."""
     assert config.trace is not None
-    game = game_of(config) | {"route": config.env_kwargs.get("route")}
+    game = game_of(config) | {"route": route}
     return fit(config.trace, rows=rows, window=window, progress=show, **game)
 
 
@@ -143,5 +161,6 @@ def game_of(config: EnvConfig) -> dict[str, Any]:
     """Return the arguments of ``replay`` with which rules play the environment's game."""
     arguments = config.env_kwargs
     settings = {key: value for key, value in arguments.items() if key not in NOT_OF_THE_GAME}
-    settings |= {key: arguments[key] for key in OWN if key in arguments and key != "route"}
-    return settings | {key: arguments[key] for key in CAPACITY}
+    settings |= {key: arguments[key] for key in OWN if key in arguments and key not in OF_TEAMS}
+    settings |= {key: arguments[key] for key in CAPACITY}
+    return settings if config.trace is None else fitting_scales(settings, config.trace)

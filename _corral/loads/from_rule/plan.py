@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, Literal, TypedDict
 
 from corral.envs.dfaas_v0.plain_rules import PlainRule
 from corral.errors import CorralError, RunError
@@ -16,16 +16,7 @@ from corral.trainers.file_fields import read_fields
 from corral.trainers.runs.run import FROM_RULE as PLAN
 from corral.trainers.settings import make_settings
 
-__all__ = [
-    "CLONE",
-    "PLAN",
-    "SET_BY_PRESET",
-    "Plan",
-    "clone_folder",
-    "plan_of",
-    "read_plan",
-    "write_plan",
-]
+__all__ = ["PLAN", "SET_BY_PRESET", "Plan", "plan_of", "read_plan", "write_plan"]
 
 MAX_BYTES = 2**24
 
@@ -42,36 +33,27 @@ class Plan(TypedDict):
 
     out: str
     rule: str
-    teacher: NotRequired[str]
+    residual: str  # the rule from which the team starts
     runner_up: str | None
     costs: dict[str, float]  # points, on all days that are not held out
     window: int
     rows: tuple[int, int]
     held_out: tuple[int, int]
     validation: tuple[int, int] | Literal[0]
-    minutes: float | None
-    steps: int | None
+    minutes: float | None  # longest time of the job
+    steps: int
     seed: int
     nodes: int
     settings: dict[str, Any]
     preset: FromRule
-    cloned: bool
     trained: bool
     spent: float  # seconds, at the last time of writing
 
 
-CLONE = "-clone"
-
-
-def clone_folder(out: Path) -> Path:
-    """Return the folder of the clone from which the run in ``out`` starts."""
-    return out.with_name(f"{out.name}{CLONE}")
-
-
 def plan_of(folder: str | Path) -> Path | None:
-    """Return the plan of a run or clone in ``folder``; None if ``from_rule`` did not start it."""
-    places = Path(folder) / PLAN, clone_folder(Path(folder)) / PLAN
-    return next((path for path in places if path.is_file()), None)
+    """Return the plan of a run in ``folder``; None if ``from_rule`` did not start it."""
+    path = Path(folder) / PLAN
+    return path if path.is_file() else None
 
 
 def write_plan(plan: Plan, folder: Path) -> None:
@@ -86,22 +68,20 @@ def read_plan(path: Path) -> Plan:
         plan: Any = read_fields(path, Plan, max_bytes=MAX_BYTES, error=RunError, folder=path.parent)
     except FileNotFoundError:
         raise RunError(f"{path} is missing") from None
-    plan["out"] = str(path.parent).removesuffix(CLONE)
-    for name, least in (("nodes", 1), ("window", 1), ("seed", 0), ("spent", 0)):
+    plan["out"] = str(path.parent)
+    for name, least in (("nodes", 1), ("window", 1), ("seed", 0), ("spent", 0), ("steps", 1)):
         if plan[name] < least:
             raise RunError(f"{path}: {name} = {plan[name]}: must be {least} or more")
-    length = [name for name in ("minutes", "steps") if plan[name] is not None]
-    if len(length) != 1 or not plan[length[0]] > 0:
-        raise RunError(f"{path}: must have either minutes or steps, above 0")
+    if plan["minutes"] is not None and not plan["minutes"] > 0:
+        raise RunError(f"{path}: minutes = {plan['minutes']}: must be above 0")
     key = "rule"
     try:
         PlainRule.of(plan["rule"])
-        key = "teacher"
-        PlainRule.of(plan.get("teacher", plan["rule"]))
+        key = "residual"
+        PlainRule.of(plan["residual"])
         key = "preset"
         plan["preset"] = preset = FromRule(**plan["preset"])
-        clone, team = trainer_class("clone"), trainer_class("policy_iteration")
-        make_settings(clone, preset.clone_settings(plan["nodes"]))
+        team = trainer_class("policy_iteration")
         make_settings(team, preset.team_settings(plan["nodes"]))
         key = "settings"
         settings = {name: value for name, value in plan["settings"].items() if name != "policies"}

@@ -8,6 +8,9 @@ from typing import Any
 
 __all__ = ["FROM_RULE", "MINUTES", "FromRule"]
 
+ROLLOUT = 4
+"""Env steps of a rollout in each environment: the default of policy_iteration."""
+
 
 @dataclass(frozen=True)
 class FromRule:
@@ -16,37 +19,38 @@ class FromRule:
     env_kwargs: Mapping[str, Any] = field(
         default_factory=lambda: {"reward": "team", "arrivals": "unknown"}
     )
-    net_arch: tuple[int, ...] = (128, 128)  # of clone and team
-    clone: Mapping[str, Any] = field(  # settings of the trainer clone
-        default_factory=lambda: {"num_envs": 64, "n_steps": 16, "n_minibatches": 2}
-    )
-    cloned: int = 131_072  # decisions for cloning, at most within the share ``cloning``
-    cloning: float = 0.2  # maximum share of the whole job for cloning
-    updates: int = 16  # minimum updates of the clone: num_envs is lower with many nodes
     team: Mapping[str, Any] = field(  # settings of policy_iteration
-        default_factory=lambda: {"n_epochs": 12, "lookahead": 8}
+        default_factory=lambda: {
+            "net_arch": (128, 128),
+            "n_epochs": 8,
+            "lookahead": 8,
+            "reach": 2,
+            # Offsets cannot memorize much, and recorded futures keep the course of bursts:
+            # benchmarks/loads/team_settings.py.
+            "futures": "recorded",
+        }
     )
     learning_rate: float = 8e-3  # divided by the number of nodes, because all change at once
-    decisions: int = 1_536  # in a rollout of 4 steps: sets the team's num_envs
-    validating: float = 0.15  # maximum share of the time after cloning for validation
-    validations: tuple[int, int] = (4, 20)  # minimum and maximum number during team training
+    decisions: int = 1_536  # in a rollout: sets the team's num_envs
+    updates: int = 64  # sets the env steps, if the user does not
+    scale: float = 1.5  # load_scale and capacity_scale, in multiples of the training maximum
+    validations: int = 10  # during training
     validation: float = 0.3  # share of the windows that are not held out
-    usable: float = 0.95  # share of the minutes that is planned
-
-    def clone_settings(self, nodes: int) -> dict[str, Any]:
-        """Return the clone's settings for this number of nodes."""
-        maximum = self.cloned // (self.updates * self.clone["n_steps"] * nodes)
-        num_envs = max(8, min(self.clone["num_envs"], maximum))
-        return {**self.clone, "num_envs": num_envs, "net_arch": self.net_arch}
 
     def team_settings(self, nodes: int) -> dict[str, Any]:
         """Return the team's settings for this number of nodes."""
-        num_envs = max(8, min(128, self.decisions // (4 * nodes)))
         rate = round(min(3e-3, self.learning_rate / nodes), 6)
-        settings = {"num_envs": num_envs, "net_arch": self.net_arch, "learning_rate": rate}
-        return {**settings, **self.team}
+        return {"num_envs": self.num_envs(nodes), "learning_rate": rate, **self.team}
+
+    def num_envs(self, nodes: int) -> int:
+        """Return the number of environments for this number of nodes."""
+        return max(8, min(128, self.decisions // (ROLLOUT * nodes)))
+
+    def steps(self, nodes: int) -> int:
+        """Return the default number of env steps for this number of nodes."""
+        return self.updates * ROLLOUT * self.num_envs(nodes)
 
 
 FROM_RULE = FromRule()
 MINUTES = 5.0
-"""Default time budget, if neither minutes nor steps are given."""
+"""Default of the longest time of a job."""

@@ -50,8 +50,8 @@ class Recommendation(Result):
     runner_up: str | None
     why: str
     windows: int  # for validation
-    compared: int  # number of checkpoints, with the clone
-    checkpoint: int | None = None  # env steps of the best checkpoint; 0: the clone of the rule
+    compared: int  # number of checkpoints, with the untrained one
+    checkpoint: int | None = None  # env steps of the best checkpoint; 0: the rule itself
     rule_cost: float | None = None  # points: % of the arrivals
     difference: float | None = None  # cost of that checkpoint minus the rule's, in points
     low: float | None = None  # 95 % interval of it
@@ -172,14 +172,16 @@ def recommend(
     rule_cost: Array,
     arrivals: Array,
     costs: Mapping[int, Array],
+    start: str | None = None,
 ) -> Recommendation:
     """Return the recommendation: team or rule.
 
     Args:
         rule_cost, arrivals: requests of the rule in each validation window: [W].
-        costs: cost of each checkpoint in requests, by its env steps (0: the clone): [W].
+        costs: cost of each checkpoint in requests, by its env steps (0: its start): [W].
+        start: the rule from which the team starts; None: ``rule``.
     """
-    windows = len(rule_cost)
+    windows, beginning = len(rule_cost), start or rule
     about: dict[str, Any] = {"rule": rule, "runner_up": runner_up, "windows": windows}
     about["compared"] = len(costs)
     if not windows or not costs or not arrivals.sum():
@@ -205,7 +207,9 @@ def recommend(
     about["later"] = points * float(later.sum())
     about |= {"later_low": _points(later_interval.low), "later_high": _points(later_interval.high)}
     if steps == 0:
-        return Recommendation("rule", why="no checkpoint costs less than the cloned rule", **about)
+        start = "the rule" if beginning == rule else f"{beginning}, from which the team starts"
+        why = f"no trained checkpoint costs less than {start}"
+        return Recommendation("rule", why=why, **about)
     if about["difference"] >= 0:
         return Recommendation("rule", why="no team costs less than it in validation", **about)
     if about["high"] < 0 and about["later_high"] < 0:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -18,7 +17,7 @@ from corral.loads.replay import play_windows
 from corral.loads.scores import WindowSums
 from corral.trainers.callbacks.protocol import Callback
 from corral.trainers.file_fields import read_fields
-from corral.trainers.runs.run import Run
+from corral.trainers.planning import Minutes
 
 __all__ = ["HISTORY", "History", "Validated", "cost_of"]
 
@@ -58,60 +57,64 @@ class History:
 
 
 class Validated(Callback):
-    """Plays the validation windows regularly; the best checkpoint has the least cost there."""
+    """Plays the validation windows regularly; the best checkpoint has the least cost there.
+
+    Ends training when the time of the job is over.
+    """
 
     order, keeps_plan = -1, True
     columns = ("cost_beyond_rule",)  # in points
 
-    def __init__(self, rule: str, window: int, keep: Callable[[Path], None]) -> None:
+    def __init__(
+        self,
+        rule: str,
+        window: int,
+        keep: Callable[[Path], None],
+        preset: FromRule,
+        limit: Minutes | None,
+    ) -> None:
         """``keep`` is called with the run's folder at its start and end."""
         self.rule, self.window, self.keep = rule, window, keep
+        self.preset, self.limit = preset, limit
         self.history = History()
         self.rules: Any = None  # for validation; None: no validation
 
-    def begin_with(self, clone: Run, preset: FromRule, left: float | None) -> float:
-        """Play the rule and the clone, and plan the number of validations. Return their share of
-        the remaining seconds ``left``; None: the length is given in steps."""
-        config = clone.config.env_config
-        if not config.validation:
-            return 0.0
-        rows = config.validation["rows"]
-        sums = played(config, [self.rule], rows, self.window, lambda *progress: None)[self.rule]
-        clock = time.monotonic()
-        first = cost_of(config.validation_rules(), clone.policies, self.window)
-        seconds = time.monotonic() - clock
-        fewest, checks = preset.validations
-        if left is not None:
-            checks = max(fewest, min(checks, int(preset.validating * left / max(seconds, 1e-3))))
-        costs = {0: first.tolist()}
-        self.history = History(sums.cost.tolist(), sums.arrivals.tolist(), costs, checks)
-        return 0.0 if left is None else min(0.5, checks * seconds / max(left, 1.0))
-
     def on_start(self, session: Any) -> None:
-        folder = session.run.folder
+        folder, config = session.run.folder, session.config.env_config
         self.keep(folder)
-        if not self.history.arrivals and (folder / HISTORY).is_file():  # a resumed run
+        if session.env_steps and (folder / HISTORY).is_file():  # a resumed run
             self.history = History.read(folder)
+        elif config.validation:
+            rows = config.validation["rows"]
+            sums = played(config, [self.rule], rows, self.window, lambda *progress: None)
+            of_rule = sums[self.rule]
+            checks = self.preset.validations
+            self.history = History(of_rule.cost.tolist(), of_rule.arrivals.tolist(), {}, checks)
         history = self.history
         history.costs = {k: v for k, v in history.costs.items() if k <= session.env_steps}
-        history.write(folder)
         self.every = max(1, session.steps // history.checks)
         self.before = session.env_steps
         if history.arrivals:
-            self.rules = session.config.env_config.validation_rules()
+            self.rules = config.validation_rules()
             if not session.env_steps:
-                self._compare(session, 0)
+                self._play(session)
                 session.save()
+        history.write(folder)
 
     def on_update(self, session: Any, row: dict[str, Any]) -> None:
         row |= dict.fromkeys(self.columns)
         before, self.before = self.before, session.env_steps
-        if self.rules is None or session.env_steps // self.every == before // self.every:
-            return
+        if self.rules is not None and session.env_steps // self.every != before // self.every:
+            row[self.columns[0]] = self._play(session)
+            self.history.write(session.run.folder)
+        if self.limit is not None and not self.limit.left and not session.over:
+            session.stop(f"{self.limit.minutes:.3g} minutes are over")
+
+    def _play(self, session: Any) -> float:
+        """Play the validation windows; return the cost above that of the rule, in points."""
         cost = cost_of(self.rules, session.policies, self.window)
         self.history.costs[session.env_steps] = cost.tolist()
-        self.history.write(session.run.folder)
-        row[self.columns[0]] = self._compare(session, session.env_steps)
+        return self._compare(session, session.env_steps)
 
     def _compare(self, session: Any, steps: int) -> float:
         """Offer the present checkpoint as the best one; return its cost above that of the rule, in
@@ -120,7 +123,7 @@ class Validated(Callback):
         beyond = sum(history.costs[steps]) - sum(history.rule)
         points = 100 * beyond / max(1.0, sum(history.arrivals))
         compared = f"saving compared with {self.rule} in validation, in points"
-        session.statistics.validate(-points, compared)
+        session.statistics.validate(0.0 - points, compared)  # -points may be -0
         return points
 
     def on_end(self, session: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ TEAM = "team"
 """Folder of the team inside the advice folder; a folder named in the file is never opened."""
 FORMAT = 1
 MAX_BYTES = 2**26
+BALANCER = re.compile(r"[a-z][a-z-]{0,40}(=\d{1,2})?")
+"""Name of a balancer, which is printed only."""
 
 
 class Settings(TypedDict, total=False):
@@ -39,30 +42,44 @@ class Rule(TypedDict):
     rule: str
 
 
+class Balancer(TypedDict):
+    name: str
+
+
 class Nodes(TypedDict):
     nodes: list[str]
 
 
-class Kept(TypedDict):
-    """The fields of advice.json that are read."""
+class Always(TypedDict):
+    """The fields of every advice.json that are read."""
 
     format: int
-    run: Literal["team", "rule"]
+    run: Literal["balancer", "team", "rule"]
     rule: Rule
     team: Place | None
     trace: Nodes
     settings: Settings
 
 
+class Kept(Always, total=False):
+    """All fields that are read; older files have no plan and no balancer."""
+
+    plan: Literal["team", "rule"]
+    balancer: Balancer | None
+
+
 @dataclass(frozen=True)
 class Advised:
     """The verdict of an advice."""
 
-    run: Literal["team", "rule"]
+    run: Literal["balancer", "team", "rule"]  # the recommendation
     rule: str  # the best rule
     team: Path | None  # the team's folder, if it exists
     nodes: tuple[str, ...]
     settings: Mapping[str, Any]  # arguments of dfaas_v0
+    plan: Literal["team", "rule"] = "rule"  # the best policy that can be served: the one to run, or
+    # the second choice after a balancer
+    balancer: str | None = None  # recommended balancer, which runs in the proxy
 
     def about(self) -> dict[str, Any]:
         """Return the description of the nodes that a rule needs, like ``about_rules`` for a run."""
@@ -101,15 +118,29 @@ def advised(folder: Path) -> Advised:
         raise RunError(f"{path} is missing") from None
     nodes = tuple(kept["trace"]["nodes"])
     team = folder / TEAM
-    is_there = kept["team"] is not None and team.is_dir() and not team.is_symlink()
+    exists = kept["team"] is not None and team.is_dir() and not team.is_symlink()
     try:
         if len(set(nodes)) != len(nodes):
             raise ValueError("duplicate node in trace.nodes")
         PlainRule.of(kept["rule"]["rule"])
         verdict = Advised(
-            kept["run"], kept["rule"]["rule"], team if is_there else None, nodes, kept["settings"]
+            run=kept["run"],
+            rule=kept["rule"]["rule"],
+            team=team if exists else None,
+            nodes=nodes,
+            settings=kept["settings"],
+            plan=kept.get("plan", "team" if kept["run"] == "team" else "rule"),
+            balancer=_balancer(kept) if kept["run"] == "balancer" else None,
         )
         verdict.about()
     except (CorralError, ValueError, OSError) as error:
         raise RunError(f"{path}: {error}") from error
     return verdict
+
+
+def _balancer(kept: Mapping[str, Any]) -> str:
+    """Return the name of the recommended balancer. Raises ValueError if it is none."""
+    name = (kept.get("balancer") or {}).get("name", "")
+    if BALANCER.fullmatch(name) is None:
+        raise ValueError(f"balancer.name = {name!r:.60}: expected the name of a balancer")
+    return str(name)

@@ -51,6 +51,8 @@ def app_of(service: Service, limits: Limits | None = None) -> Application:
     health = {"status": "ok", **info, "nodes": [*service.nodes], "version": corral.__version__}
     if service.plans:
         health["arrivals"] = "unknown"
+    if service.recommended is not None:
+        health["recommended"] = service.recommended
     app = Application(Deciding(service, metrics, limits or Limits()))
 
     @app.get("/healthz")

@@ -14,6 +14,7 @@ is confident there too. So the guard lets a rule decide
 
 and counts each reason. The ranges are those of the training, widened by ``margin`` times the
 largest value. They end at the scales and the queue of the environment, which limit a team's input.
+A team with ``beyond="rule"`` plays up to its scales, as in an evaluation; see ``Ranges.seen``.
 """
 
 from __future__ import annotations
@@ -97,15 +98,19 @@ class Ranges:
         """Return the ranges of the training from ``about_rules`` of ``corral.loads.export``.
 
         They are widened on both sides by ``margin`` times the highest number, up to the limits of a
-        ``NodeDecider``. Raises ValueError if ``margin`` is negative or not finite.
+        ``NodeDecider``. With ``beyond="rule"`` they end at the scales, whatever the training had:
+        above them all nodes follow the rule in an evaluation too.
+
+        Raises ValueError if ``margin`` is negative or not finite.
         """
         if isinstance(margin, bool) or not (math.isfinite(margin) and margin >= 0):
             raise ValueError(f"margin={margin!r}: pass a number, 0 or more, such as {MARGIN}")
         most = limits_of(about)
         most |= {"spare": most["capacity"], "lost": most["arrivals"]}
+        scales = _scales(about)
         ranges = {
             name: {
-                k: (low - margin * high, min(high + margin * high, most[k]))
+                k: (low - margin * high, scales.get(k, min(high + margin * high, most[k])))
                 for k, (low, high) in of.items()
             }
             for name, of in about["seen"].items()
@@ -160,6 +165,14 @@ class Ranges:
         if self.plans:
             return nonsense_plans(decision, nodes, self.neighbours, self.link_limit)
         return nonsense(decision, nodes, self.neighbours)
+
+
+def _scales(about: Mapping[str, Any]) -> dict[str, float]:
+    """Return the highest numbers that a team with ``beyond="rule"`` plays; {} for other teams."""
+    if about.get("beyond") != "rule" or about["observation"] != "every":
+        return {}
+    loads, capacities = about["load_scale"], about["capacity_scale"]
+    return {"arrivals": loads, "lost": loads, "capacity": capacities, "spare": capacities}
 
 
 def _values(numbers: Mapping[str, Any], key: str) -> tuple[Any, ...] | list[Any]:

@@ -45,6 +45,7 @@ class Service:
     log: ShadowLog | None = None
     names: frozenset[str] | None = None  # nodes that requests may name; None: any
     quick: bool = True  # whether a decision for a few nodes takes only milliseconds
+    recommended: str | None = None  # balancer that an advice recommends instead; it runs in a proxy
 
     @property
     def plans(self) -> bool:
@@ -72,8 +73,9 @@ def service_of(
         rule: serve this rule instead of the team, for example backlog=0.75/least; or a user's
             planning policy, file.py:name or module:name, with the name of the policy or its class.
         fallback: the rule for input outside the training ranges; default: the run's best rule. If
-            the run has none: ``rule``, else "overflow" with the run's route (with unknown arrivals
-            and a link limit "capacity=1", which never forwards more than links carry).
+            the run has none: ``rule``, else the rule of residual actions, else "overflow" with the
+            run's route (with unknown arrivals and a link limit "capacity=1", which never forwards
+            more than links carry).
         shadow: let the rule decide, and log the team's decisions to this file, as JSON lines.
         margin: how far input may leave the ranges of the training, as a share of the largest value.
             See ``Ranges``.
@@ -94,13 +96,14 @@ def service_of(
             f"arrivals={arrivals!r}: the team of {source.name} was trained with {run_arrivals} "
             "arrivals; --rule serves a rule instead"
         )
-    name = rule or fallback or source.rule or _overflow(about)
+    name = rule or fallback or source.rule or _default_rule(about)
     decides = _rule(name, about, arrivals if alone else None, fallback)
     fields: dict[str, Any] = {
         "rule": decides.name,
         "nodes": tuple(about["nodes"]),
         "names": _names(about["nodes"], nodes),
         "quick": decides.quick,
+        "recommended": source.balancer,
     }
     first, notes = f"The rule {decides.name} decides", source.notes
     if alone:
@@ -132,7 +135,7 @@ def _rule(name: str, about: Mapping[str, Any], arrivals: str | None, fallback: s
     policy = policy() if isinstance(policy, type) else policy
     if not callable(getattr(policy, "plan", None)):
         raise ArgumentError(f"{name} has no method plan(view); see docs/policies.md for an example")
-    behind = fallback or _overflow(about)
+    behind = fallback or _default_rule(about)
     return Rule(name, about, arrivals, policy=policy, fallback=behind)
 
 
@@ -164,6 +167,7 @@ class _Source:
     rule: str | None = None  # the best rule
     why: str | None = None  # reason for serving this rule instead of the team
     notes: tuple[str, ...] = ()  # further sentences
+    balancer: str | None = None  # recommended by an advice
 
 
 def _of_run(run: Run) -> _Source:
@@ -188,11 +192,20 @@ def _of_folder(folder: Path) -> _Source:
 
 
 def _of_advice(folder: Path) -> _Source:
-    """Return the team or the rule of an advice, according to its verdict."""
+    """Return the team or the rule of an advice, according to its verdict: the second choice if
+    the verdict is a balancer."""
     verdict = advised(folder)
     notes = (SECOND_OFFER,) if verdict.settings.get("second_offer", True) else ()
+    verdict_name = f"the verdict of {folder}"
+    if verdict.balancer is not None:
+        notes = (
+            f"The advice recommends the balancer {verdict.balancer}. It runs in the proxy, not "
+            "here.",
+            *notes,
+        )
+        verdict_name = f"the second choice of {folder}"
     if verdict.team is None:
-        why = None if verdict.run == "team" else f"the verdict of {folder}"
+        why = None if verdict.plan == "team" else verdict_name
         problem = (
             "recommends its team, but the team's folder is missing"
             if why is None
@@ -202,12 +215,25 @@ def _of_advice(folder: Path) -> _Source:
         def missing_team() -> tuple[NodeDecider, str, list[str]]:
             raise RunError(f"{folder} {problem}: serve its best rule with --rule {verdict.rule}")
 
-        return _Source(str(folder), verdict.about(), missing_team, verdict.rule, why, notes)
-    best = _of_run(load_run(f"{verdict.team}@best"))
-    if verdict.run == "team":
-        return replace(best, rule=verdict.rule, notes=notes)
-    why = f"the verdict of {folder}; to serve the team instead: corral serve {best.name}"
-    return replace(best, name=str(folder), rule=verdict.rule, why=why, notes=notes)
+        return _Source(
+            name=str(folder),
+            about=verdict.about(),
+            team=missing_team,
+            rule=verdict.rule,
+            why=why,
+            notes=notes,
+            balancer=verdict.balancer,
+        )
+    best = replace(
+        _of_run(load_run(f"{verdict.team}@best")),
+        rule=verdict.rule,
+        notes=notes,
+        balancer=verdict.balancer,
+    )
+    if verdict.plan == "team":
+        return best
+    why = f"{verdict_name}; to serve the team instead: corral serve {best.name}"
+    return replace(best, name=str(folder), why=why)
 
 
 def _of_export(folder: Path) -> _Source:
@@ -239,11 +265,13 @@ def _quick(run: Run) -> tuple[NodeDecider, list[str]]:
     return NodeDecider(decider.about, actor), []
 
 
-def _overflow(about: Mapping[str, Any]) -> str:
-    """Return the default rule of a run, with a route that can forward any number at once."""
-    route, amount = about["route"], "overflow"
+def _default_rule(about: Mapping[str, Any]) -> str:
+    """Return the default rule of a run, with a route that can forward any number at once: the rule
+    of residual actions, or the overflow."""
+    route, residual = about["route"], about.get("residual")
+    amount = "overflow" if residual is None else residual.partition("/")[0]
     if about.get("arrivals", "known") == "known":
         route = "least" if route == "two-choices" else route
-    elif about.get("link_limit") is not None:
+    elif residual is None and about.get("link_limit") is not None:
         amount = "capacity=1"  # the overflow, within what the links carry
     return f"{amount}/{'shortest' if route == 'choose' else route}"

@@ -36,6 +36,7 @@ TICK = 32
 
 NOT_OF_RULES = (
     *("amount", "max_level", "observation", "last_counts", "daily_mean", "illegal"),
+    *("residual", "offsets", "beyond"),
     *("reward", "reward_fn", "keep_flow", "max_cycles", "route"),
 )
 """Arguments of dfaas_v0 for observations, actions and rewards, which do not affect rules."""

@@ -31,13 +31,16 @@ from corral.loads.textbook.words import pseudo_code_of, sentence_of
 from corral.progress import Progress
 from corral.trainers.evaluation.intervals import student_quantile
 
-__all__ = ["Fitted", "fit"]
+__all__ = ["Fitted", "fit", "refit"]
 
 WORK, MIN_WINDOWS, MAX_WINDOWS = 1_800_000, 4, 60
 """Work of the first stages, which sets their number of windows (``_sample_size``), and bounds."""
 
 BEAM, FINAL = 8, 10
 """Number of rules with neighbors to play, and number of rules to play in all windows."""
+
+FEW_WINDOWS, SHORT_BEAM, SHORT_FINAL = 6, 4, 8
+"""Sizes of the short race of ``refit``."""
 
 SURE = 0.99
 """Confidence, in a single comparison, that a dropped rule is worse."""
@@ -206,12 +209,7 @@ def fit(
     sample = Sample.of(race.cost[local], few)
 
     race.play(grid, sample.windows)
-    beam = _best(race, grid, sample, BEAM)
-    for step in (1.0, 0.5, 0.25):
-        around = [candidate for rule in beam for candidate in near(rule, step, rules)]
-        around += [candidate for rule in beam[:3] for candidate in of_routes(rule, fast)]
-        race.play(around, sample.windows)
-        beam = _best(race, [*beam, *around], sample, BEAM)
+    _play_neighbors(race, grid, sample, fast, BEAM)
 
     race.play(_finalists(race, sample), race.every)
     for step in (0.5, 0.25, 0.125):
@@ -223,20 +221,73 @@ def fit(
     quick = ground.one_by_one(sample.windows) <= REQUESTS_ONE_BY_ONE or route is not None
     if ONE_BY_ONE in routes and quick:
         _try_one_by_one(race, sample)
-    race.over()
+    return _fitted(race, routes, () if quick else (ONE_BY_ONE,))
 
-    ranked = race.in_all()
+
+def refit(
+    trace: str | Path | Trace,
+    first: Sequence[PlainRule] | None = None,
+    *,
+    routes: Sequence[Route],
+    rows: tuple[int, int] | None = None,
+    window: int | None = None,
+    seed: int = 0,
+    arrivals: str = "known",
+    progress: Progress = lambda part, done, total: None,
+    **settings: Any,
+) -> Fitted:
+    """Fit textbook rules in a fraction of the time of ``fit``: a grid of one route, few windows.
+
+    Args:
+        first: rules with which the race begins; None: the grid, with the first of ``routes``.
+        routes: routes to try with the best rules.
+        rows, window, seed, arrivals, settings: as in ``fit``.
+        progress: as in ``fit``.
+
+    Raises the errors of ``DfaasRules``.
+    """
+    ground = Playground(trace, rows=rows, window=window, seed=seed, arrivals=arrivals, **settings)
+    grid = coarse(ground.rules, routes[:1]) if first is None else [*dict.fromkeys(first)]
+    few = min(FEW_WINDOWS, _sample_size(ground), len(ground.first))
+    expected = (len(grid) + 16 * SHORT_BEAM) * few + SHORT_FINAL * len(ground.first)
+    race = Race(ground, progress, expected)
+    local = PlainRule("local")
+    race.play([local], race.every)
+    sample = Sample.of(race.cost[local], few)
+    race.play(grid, sample.windows)
+    _play_neighbors(race, [local, *grid], sample, (), SHORT_BEAM)
+    beam = _best(race, race.cost, sample, SHORT_BEAM)
+    race.play([candidate for rule in beam for candidate in of_routes(rule, routes)], sample.windows)
+    race.play(_best(race, race.cost, sample, SHORT_FINAL), race.every)
+    return _fitted(race, routes)
+
+
+def _play_neighbors(
+    race: Race, grid: Sequence[PlainRule], sample: Sample, routes: Sequence[Route], size: int
+) -> None:
+    """Play neighbors of the best ``size`` rules of ``grid``, closer ones each time."""
+    beam = _best(race, grid, sample, size)
+    for step in (1.0, 0.5, 0.25):
+        around = [candidate for rule in beam for candidate in near(rule, step, race.ground.rules)]
+        around += [candidate for rule in beam[:3] for candidate in of_routes(rule, routes)]
+        race.play(around, sample.windows)
+        beam = _best(race, [*beam, *around], sample, size)
+
+
+def _fitted(race: Race, routes: Sequence[Route], skipped: tuple[str, ...] = ()) -> Fitted:
+    """Return the result of a race; the best rule has one of ``routes``, or serves locally."""
+    race.over()
+    ground, ranked, local = race.ground, race.in_all(), PlainRule("local")
     allowed = [rule for rule in ranked if rule.route in routes and rule.amount != "random"]
-    best_rule = min([local, *allowed], key=lambda rule: float(race.cost[rule].sum()))
     return Fitted(
-        rule=best_rule,
+        rule=min([local, *allowed], key=lambda rule: float(race.cost[rule].sum())),
         costs={str(rule): race.cost[rule] for rule in ranked},
         lost={str(rule): race.lost[rule] for rule in ranked},
         arrivals=ground.arrivals,
         tried=len(race.cost),
         days_played=race.played,
-        settings={"queue": rules.queue, "link_limit": rules.link_limit},
-        left_out=() if quick else (ONE_BY_ONE,),
+        settings={"queue": ground.rules.queue, "link_limit": ground.rules.link_limit},
+        left_out=skipped,
     )
 
 

@@ -15,7 +15,11 @@ from corral.envs.dfaas_v0 import ROUTES, DfaasRules, DfaasState
 from corral.envs.dfaas_v0.routes import canonical_route
 from support.dfaas_case import Case
 from support.dfaas_cases import CASES
-from support.dfaas_configurations import random_actions, wider_configuration
+from support.dfaas_configurations import (
+    random_actions,
+    residual_configuration,
+    wider_configuration,
+)
 from support.dfaas_scalar import INFO_KEYS, ScalarDfaas
 
 COPIES = 3
@@ -41,10 +45,10 @@ def assert_same_view(rules: DfaasRules, state: DfaasState, scalars: list[ScalarD
         np.testing.assert_allclose(global_state[copy], scalar.global_state(), atol=1e-6)
 
 
-def play_side_by_side(seed: int) -> int:
+def play_side_by_side(seed: int, configure: Any = wider_configuration) -> int:
     """Play a random configuration to its end with both; the number of steps compared."""
     rng = np.random.default_rng(seed)
-    kwargs = wider_configuration(rng)
+    kwargs = configure(rng)
     rules = DfaasRules(**kwargs, keep_flow=True)
     length = rules.rows[1] - rules.rows[0]
     starts = rng.integers(length, size=COPIES)
@@ -113,7 +117,7 @@ def test_the_random_configurations_hold_all_that_meets() -> None:
         if len(each["trace"].nodes) > 2 and each["max_cycles"] > 2
     ]
     kinds = {
-        "observation": ("every", "summary"),
+        "observation": ("every", "summary", "neighborhood"),
         "arrivals": ("known", "unknown"),
         "amount": ("unit", "quantile", "list", "keep", "share"),
         "links": (False, True),
@@ -125,7 +129,7 @@ def test_the_random_configurations_hold_all_that_meets() -> None:
     for first, second in itertools.combinations(kinds, 2):
         for one, other in itertools.product(kinds[first], kinds[second]):
             both = {first: one, second: other}
-            if {"summary", "keep"} <= set(both.values()):
+            if both.get("observation", "every") != "every" and "keep" in both.values():
                 continue  # refused
             if both.get("arrivals") == "unknown" and 0 in (
                 both.get("report_delay"),
@@ -142,6 +146,15 @@ def test_the_random_configurations_hold_all_that_meets() -> None:
 @given(st.integers(min_value=2**20, max_value=2**40))
 def test_any_configuration_plays_alike(seed: int) -> None:
     assert play_side_by_side(seed) > 0
+
+
+@pytest.mark.parametrize(
+    "block", [0, *(pytest.param(each, marks=pytest.mark.slow) for each in range(1, 8))]
+)
+def test_offsets_to_any_rule_play_alike(block: int) -> None:
+    """Masks, observations, kept requests, and numbers above the scales."""
+    seeds = range(200 * block, 200 * (block + 1))
+    assert sum(play_side_by_side(seed, residual_configuration) for seed in seeds) > 2_000
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

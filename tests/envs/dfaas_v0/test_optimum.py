@@ -14,13 +14,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corral.envs.core import best_returns_of, generator
 from corral.envs.dfaas_v0.optimum import (
     OptimumError,
     _linear_program,
     has_closed_form,
     optimum,
 )
+from corral.envs.reference import reference_team
+from corral.envs.registry import make_rules
 from corral.errors import CorralError, MissingExtraError
+from corral.trainers.evaluation.episodes import play_episodes
 from support.messages import refused
 
 CLOSE = 1e-6  # requests: the solver works with floats
@@ -400,3 +404,20 @@ def test_optimum_is_a_plain_value() -> None:
     found = optimum([[5, 0]], [[2, 2]])
     assert found == replace(found)
     assert found == optimum(np.array([[5.0, 0.0]]), np.array([[2, 2]], dtype=np.uint8))
+
+
+def test_no_team_earns_more_than_the_optimum_of_the_same_episodes() -> None:
+    """Exact forwarding of the overflow reaches it; with a queue there is no closed form."""
+    rules: Any = make_rules("dfaas_v0", max_cycles=30)
+    rngs = [generator(3, "env", row) for row in range(6)]
+    best = best_returns_of(rules, rngs)
+    assert best is not None
+    for name, reached in (("overflow", True), ("local", False)):
+        team = reference_team(name, rules)
+        greedy = dict.fromkeys(rules.agents, True)
+        played, _ = play_episodes(rules, team, greedy, episodes=6, seed=3)
+        returns = played.returns[np.argsort(played.rows)].sum(axis=1)
+        assert (returns <= best + 1e-6).all()
+        assert np.allclose(returns, best, atol=1e-5) is reached
+    assert best_returns_of(make_rules("dfaas_v0", queue=2), rngs) is None
+    assert best_returns_of(make_rules("arena_v0"), rngs) is None

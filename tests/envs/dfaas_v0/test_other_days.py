@@ -12,7 +12,7 @@ from corral.data import load_trace
 from corral.envs.batch import Batch
 from corral.envs.core import Array, copy_rows, for_copies, hides_chance, redraw_of, redrawing
 from corral.envs.dfaas_v0 import DfaasRules
-from support.dfaas_configurations import wider_configuration
+from support.dfaas_configurations import residual_configuration, wider_configuration
 from support.loads import DAY, days
 
 NIGHT = 21
@@ -63,12 +63,13 @@ def assert_seen_alike(rules: Any, state: Any, other: Any) -> None:
 AUGMENTS = (None, None, "shift=2,scale=0.3,noise=0.2,mix=0.5")
 
 
-def test_no_configuration_sees_a_redraw() -> None:
+@pytest.mark.parametrize("configure", [wider_configuration, residual_configuration])
+def test_no_configuration_sees_a_redraw(configure: Any) -> None:
     """Neither of the recorded day nor of one that was redrawn before; what follows differs."""
     found = differs = 0
     for seed in range(400):
         rng = np.random.default_rng(seed)
-        kwargs = wider_configuration(rng)
+        kwargs = configure(rng)
         kwargs |= {"arrivals": "unknown", "report_delay": max(1, kwargs["report_delay"])}
         if kwargs["rows"] and kwargs["rows"][1] - kwargs["rows"][0] < 2:
             kwargs |= {"rows": None, "start": 0}

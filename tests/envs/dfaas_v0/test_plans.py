@@ -18,9 +18,11 @@ from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.plans import Plan, Plans
 from support.dfaas_configurations import random_actions
 from support.dfaas_scalar import ALIASES, ScalarDfaas
-from support.plan_scalar import PlainPlan, Play, StepCounts, World
+from support.plan_scalar import PlainPlan, Play, World
 from support.plan_worlds import (
     ROUTES,
+    assert_same,
+    begin,
     plan_of,
     random_plan,
     random_world,
@@ -62,28 +64,6 @@ def test_any_plan_plays_as_request_by_request(seed: int) -> None:
 
 def plans_of(rules: DfaasRules, rows: list[list[PlainPlan]]) -> Plans:
     return Plans.of(rules, [[plan_of(plan) for plan in row] for row in rows])
-
-
-def begin(rules: DfaasRules, world: World, starts: Any, seed: int) -> tuple[list[Play], Any]:
-    """The plays and the state of the same episodes."""
-    state = rules.start_at(starts, [generator(seed, "env", copy) for copy in range(len(starts))])
-    draws = state.draws if rules.route == "two" else [None] * len(starts)
-    plays = [
-        Play(dataclasses.replace(world, start=int(start)), draws=draws[copy])
-        for copy, start in enumerate(starts)
-    ]
-    return plays, state
-
-
-def assert_same(rules: DfaasRules, outcome: Any, copy: int, counts: StepCounts) -> None:
-    for key in ("forwarded", "served_local", "served_remote", "lost", "waiting"):
-        assert outcome.info[key][copy].tolist() == getattr(counts, key), key
-    assert not outcome.info["illegal_actions"].any()
-    assert outcome.state.spare[copy].tolist() == counts.spare
-    assert outcome.state.queue[copy].tolist() == counts.waiting
-    assert outcome.state.flow[copy].tolist() == counts.flows
-    cost = -outcome.reward[copy] * rules.load_scale
-    np.testing.assert_allclose(cost, counts.cost, rtol=1e-5, atol=1e-5)
 
 
 def test_the_random_worlds_hold_all_that_meets() -> None:

@@ -17,16 +17,19 @@ import corral
 from corral.data import Trace
 from corral.envs.dfaas_v0.baselines import meaning
 from corral.errors import ArgumentError, CorralError, TraceError, UnknownNameError
-from corral.loads.advise.advice import Advice
+from corral.loads.advise.advice import LADDER, Advice
 from corral.loads.advise.bound import MOST, bound_of
 from corral.loads.advise.chosen import today_rule
 from corral.loads.advise.enough import FEWEST_UPDATES
 from corral.loads.advise.notes import FORESIGHT
+from corral.loads.advise.question import Question
 from corral.loads.advise.sentences import TEAM_RUNS
 from corral.loads.advise.sentences import refused as refused_requests
 from corral.loads.advise.team import divide
-from corral.loads.advise.verdict import LEAST_WORTH, OF_CAPACITY, Decision
+from corral.loads.advise.verdict import LEAST_WORTH, LOCAL, OF_CAPACITY, Decision
 from corral.loads.advise.what_ifs import CAPACITY
+from corral.loads.ladder import climb
+from corral.loads.ladder.climb import ladder_of
 from corral.loads.replay import replay
 from corral.loads.text import about_knowledge
 from corral.loads.textbook import fit
@@ -43,11 +46,15 @@ FEW: dict[str, Any] = {
         **{"num_envs": 4, "n_steps": 16, "n_epochs": 1, "n_minibatches": 1, "net_arch": (16,)}
     },
     "progress": False,
+    "rehearse": False,  # see test_rehearsed.py
 }
 
 
+REHEARSED = {**FEW, "rehearse": True}
+
+
 def of_rules(out: Path, trace: Trace, **given: Any) -> Advice:
-    return corral.advise(trace, train=False, out=out, **given)
+    return corral.advise(trace, train=False, rehearse=False, out=out, **given)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +65,7 @@ def rules(tmp_path_factory: pytest.TempPathFactory) -> Advice:
 @pytest.fixture(scope="module")
 def team(tmp_path_factory: pytest.TempPathFactory) -> Advice:
     pytest.importorskip("torch", reason="needs the extra mappo")
-    return corral.advise(days(12), out=tmp_path_factory.mktemp("advice"), **GAME, **FEW)
+    return corral.advise(days(12), out=tmp_path_factory.mktemp("advice"), **GAME, **REHEARSED)
 
 
 # --- Rules ---------------------------------------------------------------------------------------
@@ -252,6 +259,66 @@ def test_every_key_of_advice_json_is_documented(team: Advice) -> None:
     assert set(team.to_json()) == documented
 
 
+# --- The ladder ----------------------------------------------------------------------------------
+
+
+def test_the_ladder_is_in_advice_json_and_in_the_report(rules: Advice) -> None:
+    it = rules.ladder
+    assert it is not None
+    kept = json.loads((rules.folder / "advice.json").read_text())
+    assert kept["ladder"] == it.to_json()
+    assert kept["no_ladder"] == rules.no_ladder == ""
+    assert it.rung("rule").policy == rules.book.rule
+    assert it.rung("learned").absent
+    page = (rules.folder / "report.html").read_text()
+    assert page.count("<table class='ladder'>") == 1
+    assert html.escape(it.answer) in page
+    headings = [heading for heading, _ in rules.sections()]
+    assert headings[-2:] == [LADDER, "Verdict"]
+
+
+def test_the_team_is_a_rung_of_the_ladder(team: Advice) -> None:
+    it, learned = team.ladder, team.team
+    assert it is not None
+    assert learned is not None
+    rung = it.rung("learned")
+    assert rung.saving is not None
+    assert rung.saving.windows == learned.saving.windows == it.windows
+    assert rung.saving_fitted is not None
+    assert rung.saving_fitted >= 0
+    if rung.policy == "team":
+        assert rung.cost == pytest.approx(learned.replay.sums["team"].cost.mean())
+    else:
+        assert rung.same
+    page = (team.folder / "report.html").read_text()
+    assert page.count("<table class='ladder'>") == 1
+
+
+def test_a_team_that_costs_less_on_the_days_of_the_fit_is_its_rung(
+    team: Advice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learned = team.team
+    assert learned is not None
+    question = Question(
+        learned.run.config.env_config.trace, "unknown", LOCAL, None, 0, None, False, GAME
+    )
+    fitted = 6 * DAY // DAY
+    monkeypatch.setattr(climb, "costs_on", lambda *args: np.full(fitted, -1.0))
+    it = ladder_of(question, team.book, (fitted * DAY, 12 * DAY), learned)
+    rung = it.rung("learned")
+    assert rung.policy == "team"
+    assert rung.cost == pytest.approx(learned.replay.sums["team"].cost.mean())
+    assert it.rung("arrivals").policy == "team"
+    assert it.rung("arrivals").same
+
+
+def test_with_three_days_there_is_no_ladder(tmp_path: Path) -> None:
+    it = of_rules(tmp_path, days(3), **GAME)
+    assert it.ladder is None
+    assert it.to_json()["ladder"] is None
+    shown(it.no_ladder, 3, 4)
+
+
 def test_the_costliest_day_is_explained(rules: Advice) -> None:
     mortem = rules.more["post_mortem"]
     costs = rules.replay.sums[rules.chosen.rule].cost
@@ -329,7 +396,7 @@ def test_it_ends_in_an_answer_that_names_the_run(team: Advice) -> None:
     assert team.decision.answer in team.verdict[-1]
     kept = json.loads((team.folder / "advice.json").read_text())
     assert kept["answer"] == team.decision.answer
-    assert kept["run"] == ("team" if team.decision.answer == "worth it" else "rule")
+    assert kept["plan"] == ("team" if team.decision.answer == "worth it" else "rule")
     assert (kept["verdict"][0] == TEAM_RUNS) == (kept["run"] == "team")
     assert corral.load_run(kept["team"]["checkpoint"]).policies
     assert kept["team"]["folder"] == str(team.folder / "team")
@@ -346,7 +413,7 @@ def test_it_says_what_puts_the_verdict_to_work(team: Advice, rules: Advice) -> N
 def test_an_advice_goes_on_where_it_was(team: Advice) -> None:
     """As it does after a kill: the team is not trained again."""
     config = (team.folder / "team" / "config.json").read_bytes()
-    again = corral.advise(days(12), out=team.folder, **GAME, **FEW)
+    again = corral.advise(days(12), out=team.folder, **GAME, **REHEARSED)
     assert again.verdict == team.verdict
     assert (team.folder / "team" / "config.json").read_bytes() == config
 
@@ -397,16 +464,29 @@ def test_how_days_are_divided(count: int, held: int, validated: int | None) -> N
 def test_the_first_line_the_file_and_what_is_served_name_the_same(team: Advice) -> None:
     """Whatever the answer: a team that is worth it runs, with what it saves on its own days."""
     assert team.team is not None
-    found = dataclasses.replace(team, decision=Decision("worth it"))
-    assert (found.run, found.to_json()["run"]) == ("team", "team")
-    assert team.run == "rule" or team.decision == Decision("worth it")
+    alone = dataclasses.replace(team, rehearsed=None)
+    worth_it = dataclasses.replace(alone, decision=Decision("worth it"))
+    assert (worth_it.run, worth_it.to_json()["run"]) == ("team", "team")
+    assert alone.run == "rule" or team.decision == Decision("worth it")
+
+
+def test_a_team_is_rehearsed_with_its_rule(team: Advice) -> None:
+    assert team.team is not None
+    assert team.rehearsed is not None
+    it = team.rehearsed.played
+    assert it.promised["team"] == pytest.approx(team.team.replay.sums["team"].cost)
+    assert {team.team.rule, team.chosen.rule, "team", "local/equal"} == {*it.promised}
+    assert team.rehearsed.team == it.savings(team.team.rule, "team")
+    told = team.to_json()["team"]
+    assert told["rehearsed"]["exponential"]["share"] == team.rehearsed.team[1].share
+    assert team.rehearsed.plan == ("team" if team.plan == "team" else team.chosen.rule)
 
 
 # --- Loads of which little can be said -----------------------------------------------------------
 
 
 def test_of_one_day_rules_are_compared_on_that_day(tmp_path: Path) -> None:
-    it = corral.advise(days(1), out=tmp_path, **GAME)
+    it = corral.advise(days(1), out=tmp_path, **GAME, rehearse=False)
     assert it.chosen.rule == min(it.book.costs, key=lambda k: it.book.costs[k].sum())
     assert it.book.fitted_on == (0, DAY)
     shown(it.no_team, "1 day")
@@ -417,13 +497,13 @@ def test_of_one_day_rules_are_compared_on_that_day(tmp_path: Path) -> None:
 
 
 def test_three_days_have_rules_and_no_team(tmp_path: Path) -> None:
-    it = corral.advise(days(3), out=tmp_path, **GAME)
+    it = corral.advise(days(3), out=tmp_path, **GAME, rehearse=False)
     shown(it.no_team, "3 days")
     assert any(line.startswith("No intervals: 3 windows") for line in it.notes)
 
 
 def test_one_node_has_nothing_to_choose(tmp_path: Path) -> None:
-    it = corral.advise(days(8, nodes=1), out=tmp_path)
+    it = corral.advise(days(8, nodes=1), out=tmp_path, rehearse=False)
     assert (it.chosen.rule, it.run, it.decision) == ("local/equal", "rule", None)
     shown(it.no_team, "node")
     assert (it.what_ifs, it.pseudo_code) == ([], ())
@@ -432,7 +512,7 @@ def test_one_node_has_nothing_to_choose(tmp_path: Path) -> None:
 def test_a_constant_load_tells_nothing_of_other_days(tmp_path: Path) -> None:
     load = days(8)
     same = dataclasses.replace(load, arrivals=np.tile([20, 5, 3], (8 * DAY, 1)))
-    it = corral.advise(same, out=tmp_path, route="equal")
+    it = corral.advise(same, out=tmp_path, route="equal", rehearse=False)
     assert it.chosen.beside_today is not None
     assert it.chosen.beside_today.constant
     shown(it.no_team, "load", "capacity", "steps")
@@ -442,13 +522,15 @@ def test_a_constant_load_tells_nothing_of_other_days(tmp_path: Path) -> None:
 def test_without_capacity_it_says_what_to_give(tmp_path: Path) -> None:
     load = dataclasses.replace(days(8), capacity=None)
     with refused(TraceError, "made", "capacity=", "'1.25x'"):
-        corral.advise(load, out=tmp_path)
+        corral.advise(load, out=tmp_path, rehearse=False)
     assert not any(tmp_path.iterdir())
     assert of_rules(tmp_path, load, capacity="1.25x").chosen.rule
 
 
 def test_where_not_even_the_optimum_is_worth_it_nothing_is_trained(tmp_path: Path) -> None:
-    it = corral.advise(days(8), out=tmp_path, route="equal")  # no costs: overflow is the optimum
+    it = corral.advise(
+        days(8), out=tmp_path, route="equal", rehearse=False
+    )  # no costs: overflow is the optimum
     assert it.bound is not None
     assert (it.bound.enough, it.bound.share, it.bound.windows) == (False, 0.0, 8)
     assert (it.run, it.to_json()["answer"]) == ("rule", "not worth it")
@@ -464,7 +546,9 @@ def test_a_team_that_cannot_win_is_trained_if_asked_for(
     monkeypatch.setattr("corral.loads.advise.driver.trained", stopped)
     told: list[str] = []
     with pytest.raises(KeyboardInterrupt):
-        corral.advise(days(8), out=tmp_path, route="equal", steps=448, begins=told.append)
+        corral.advise(
+            days(8), out=tmp_path, route="equal", steps=448, rehearse=False, begins=told.append
+        )
     assert any("worth" in each and "optimum" in each for each in told)
     assert json.loads((tmp_path / "advice.json").read_text())["bound"]["enough"] is False
 

@@ -48,6 +48,8 @@ def test_few_checkpoints_tell_nothing() -> None:
         (Training(FEWEST_UPDATES, 1_000, 0.002, False), 0.001, None),
         (Training(FEWEST_UPDATES, 1_000, 0.002, True), 0.03, None),  # far too slow
         (Training(FEWEST_UPDATES, 1_000, 0.002, True), -0.001, "falling"),
+        (Training(FEWEST_UPDATES, 1_000, None, False, 1_001), 0.001, "minutes"),
+        (Training(FEWEST_UPDATES, 1_000, None, False, 1_000), 0.001, None),
     ],
 )
 def test_why_a_training_was_too_short(

@@ -41,13 +41,23 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "gateway"
 
 
-def trained(folder: Path) -> Any:
+@pytest.fixture(scope="module")
+def offsets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The export of a team whose actions are offsets to a rule."""
+    folder = tmp_path_factory.mktemp("offsets")
+    rule = {"residual": "backlog=0.5/least", "offsets": 2, "beyond": "rule"}
+    trained(folder / "run", **rule).export("numpy", folder / "gateway")
+    return folder / "gateway"
+
+
+def trained(folder: Path, **env_kwargs: Any) -> Any:
+    settings = {"trace": small_trace(), "max_cycles": 10, "queue": 3, "report_delay": 3}
     return corral.train(
         "dfaas_v0",
         trainer="mappo",
         steps=32,
         out=folder,
-        env_kwargs={"trace": small_trace(), "max_cycles": 10, "queue": 3, "report_delay": 3},
+        env_kwargs=settings | env_kwargs,
         num_envs=2,
         n_steps=8,
         net_arch=(6,),
@@ -340,6 +350,10 @@ def changed_about(folder: Path, **values: Any) -> None:
         {"networks": {"0": 1}},
         {"networks": None},
         {"team": 3},
+        {"beyond": "rule"},  # without a rule
+        {"beyond": "cut"},
+        {"beyond": ["rule"]},
+        {"residual": "overflow/equal"},  # without offsets
     ],
     ids=str,
 )
@@ -348,6 +362,60 @@ def test_an_about_that_no_export_has_is_refused(
 ) -> None:
     changed_about(folder, **values)
     require_refused(readers, folder)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"residual": "static/least"},
+        {"residual": "share=0.5/least"},
+        {"residual": "patient/spare"},  # another route than that of the team
+        {"residual": "backlog=0.5"},
+        {"residual": "backlog=0.5/choose", "route": "choose"},
+        {"residual": "backlog=1e400/least"},
+        {"residual": "backlog=0.5/least" + " " * 10_000},
+        {"residual": "nothing/least"},
+        {"residual": ""},
+        {"residual": 3},
+        {"residual": ["patient/least"]},
+        {"residual": None},
+        {"offsets": 0},
+        {"offsets": -2},
+        {"offsets": True},
+        {"offsets": 2.0},
+        {"offsets": "2"},
+        {"offsets": 10**30},
+        {"offsets": None},
+        {"offsets": 3},  # other actions than the network has
+        {"beyond": "cut"},
+        {"beyond": True},
+        {"beyond": 10**30},
+        {"beyond": {"rule": 1}},
+        {"amount": "keep"},
+    ],
+    ids=str,
+)
+def test_an_about_of_another_rule_is_refused(
+    offsets: Path, tmp_path: Path, values: dict[str, Any]
+) -> None:
+    folder = Path(shutil.copytree(offsets, tmp_path / "gateway"))
+    changed_about(folder, **values)
+    require_refused([Decider, standing_alone(offsets)], folder)
+
+
+def test_an_about_without_what_belongs_to_its_rule_is_refused(
+    offsets: Path, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(offsets, tmp_path / "gateway"))
+    about = json.loads((folder / "about.json").read_text())
+    for key in ("residual", "offsets"):
+        few = {name: value for name, value in about.items() if name != key}
+        (folder / "about.json").write_text(json.dumps(few))
+        sealed(folder)
+        require_refused([Decider, standing_alone(offsets)], folder)
+    (folder / "about.json").write_text(json.dumps(about))
+    sealed(folder)
+    assert Decider(folder).residual is not None
 
 
 @pytest.mark.parametrize(

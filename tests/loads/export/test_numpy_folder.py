@@ -46,6 +46,15 @@ RUNS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         {"route": "choose", "amount": "quantile", "max_level": 5},
     ),
     "summary": ("mappo", {"net_arch": (16, 8)}, {"observation": "summary", "route": "spare"}),
+    "neighborhood": ("mappo", {}, {"observation": "neighborhood", "queue": 2}),
+    "neighborhood residual": (
+        "mappo",
+        {},
+        {
+            **{"observation": "neighborhood", "arrivals": "unknown", "queue": 5},
+            **{"residual": "backlog=0.75/least", "offsets": 2},
+        },
+    ),
     "summary choose": ("a2c", {}, {"observation": "summary", "route": "choose", "max_level": 10}),
     "list": ("mappo", {}, {"amount": [0, 1, 4, 9, 12], "route": "capacity"}),
     "neighbours": ("mappo", {}, {"neighbours": {"site-0": ["site-1"], "site-2": ["site-0"]}}),
@@ -76,6 +85,29 @@ RUNS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         {},
         {"arrivals": "unknown", "observation": "summary", "route": "weighted", "link_limit": 4},
     ),
+    "offsets": ("mappo", {}, {"residual": "capacity=0.7/least", "offsets": 2, "queue": 4}),
+    "unknown offsets": (
+        "ippo",
+        {"memory": 5},
+        {
+            **{"residual": "backlog=0.5+margin=1/least", "offsets": 3, "queue": 5, "link_limit": 4},
+            **{"arrivals": "unknown", "last_counts": 3, "beyond": "rule", "daily_mean": True},
+        },
+    ),
+    "offsets beyond": (
+        "mappo",
+        {},
+        {"residual": "patient-margin/two", "queue": 4, "beyond": "rule", "report_delay": 3},
+    ),
+    "offsets clipped": (
+        "policy_iteration",
+        {"n_steps": 10},
+        {
+            **{"residual": "local/fill", "queue": 4, "beyond": "clip", "arrivals": "unknown"},
+            "max_level": 7,
+        },
+    ),
+    "clipped": ("mappo", {}, {"beyond": "clip", "load_scale": 8, "capacity_scale": 8}),
     "iterated": ("policy_iteration", {"n_steps": 10}, {"queue": 2}),
     "sb3_ppo": ("sb3_ppo", {"n_steps": 16, "batch_size": 16}, {}),
     "sb3_maskable_ppo": ("sb3_maskable_ppo", {"policies": "separate", "batch_size": 16}, {}),
@@ -166,7 +198,7 @@ def test_run_and_folder_play_as_the_policies_do_in_the_environment(
     # Weights that are a little wrong would be told.
     wrong = network_actor(run.decider)
     for part in wrong.parts:
-        part.head_bias = part.head_bias + np.linspace(0, 1, len(part.head_bias), dtype=np.float32)
+        part.head_bias = part.head_bias + np.linspace(0, 3, len(part.head_bias), dtype=np.float32)
     assert odd_actions(run.decider, wrong, 300) > 0
     # A rule for the same nodes comes along.
     rules = run.config.env_config.rules()
@@ -188,7 +220,8 @@ def equal_on_random_inputs(run: Any, exported: Any, count: int = 60) -> None:
     """Decisions on numbers of a gateway are equal, whatever they are."""
     rng, rules = np.random.default_rng(1), run.config.env_config.rules()
     limits, names = run.decider.limits, run.decider.nodes
-    loads, capacities = min(limits["arrivals"], 12), min(limits["capacity"], 12)
+    most = 30 if rules.beyond else 12  # above the scales
+    loads, capacities = min(limits["arrivals"], most), min(limits["capacity"], most)
     states = exported.start(2), run.start(2)
     for _ in range(count):
         nodes, previous = {}, {}

@@ -12,9 +12,9 @@ import pytest
 
 from corral.envs.dfaas_v0.baselines import baseline_team
 from corral.envs.dfaas_v0.plain_rules import PlainRule, plans_of
-from corral.envs.dfaas_v0.planned import seen_by
 from corral.envs.dfaas_v0.routes import ROUTES, canonical_route
 from corral.envs.dfaas_v0.rules import DfaasRules
+from corral.envs.policy import Heuristic
 from corral.loads.export.decider import Decider, DecisionError, OutOfRangeError
 from corral.loads.export.inputs import slot_of
 from support.deciding import (
@@ -25,15 +25,15 @@ from support.deciding import (
     moment_of,
     presented,
 )
-from support.dfaas_configurations import wider_configuration
+from support.dfaas_configurations import residual_configuration, wider_configuration
 from support.loads import days, small_trace
 from support.messages import refused
 
 
-def made(seed: int) -> tuple[DfaasRules, Offering] | None:
+def made(seed: int, configure: Any = wider_configuration) -> tuple[DfaasRules, Offering] | None:
     """Rules of a random configuration with plans, or levels that keep, counts, means; and their
     plain re-statement."""
-    config = wider_configuration(np.random.default_rng(seed))
+    config = configure(np.random.default_rng(seed))
     low, high = config["rows"] or (0, len(config["trace"]))
     if high - low == 1:  # a section of one row has no step
         config.pop("daily_mean", None)
@@ -44,11 +44,12 @@ def made(seed: int) -> tuple[DfaasRules, Offering] | None:
         return None
 
 
+@pytest.mark.parametrize("configure", [wider_configuration, residual_configuration])
 @pytest.mark.parametrize("block", range(8))
-def test_decisions_play_as_actions_in_random_configurations(block: int) -> None:
+def test_decisions_play_as_actions_in_random_configurations(block: int, configure: Any) -> None:
     met: Counter[str] = Counter()
     for seed in range(40 * block, 40 * block + 40):
-        if (both := made(seed)) is None:
+        if (both := made(seed, configure)) is None:
             continue
         rules, scalar = both
         names = rules.trace.nodes
@@ -79,12 +80,15 @@ def test_decisions_play_as_actions_in_random_configurations(block: int) -> None:
                 met[f"unknown/{rules.route}"] += int(forwarded.sum() > 0)
                 met["time"] += bool(time)
                 met["counts"] += rules.last_counts > 1
+            if rules.beyond == "rule":
+                met["by rule"] += bool(rules.exceeds(state).any())
             state = expected.state
             previous = presented(names, spare=state.spare[0], lost=state.lost[0])
         for agent in rules.agents:
             assert decided[agent].seen == played[agent].seen
-    assert sum(count for key, count in met.items() if key.startswith("unknown/")) > 10
+    assert sum(count for key, count in met.items() if key.startswith("unknown/")) > 5
     assert min(met["time"], met["counts"]) > 0
+    assert bool(met["by rule"]) == (configure is residual_configuration)
 
 
 def test_all_routes_and_levels_are_among_them() -> None:
@@ -126,7 +130,7 @@ def test_rules_decide_as_in_a_replay(route: str, arrivals: str) -> None:
         for _ in range(rules.max_cycles):
             nodes, _ = moment_of(rules, state, names)
             found = decider.decide(nodes, previous, memory)
-            plans = plans_of([rule], seen_by(rules, state))
+            plans = plans_of([rule], rules.inputs_of_rules(state))
             expected = rules.carry_out(copy.deepcopy(state), plans)
             forwarded = expected.info["forwarded"][0].tolist()
             if arrivals == "unknown":
@@ -321,3 +325,114 @@ def test_two_choices_of_known_arrivals_draw_for_so_many_requests_alone() -> None
     plans = decider.by_rule("overflow/two-choices", "unknown")
     many = {name: {"last_arrivals": 10**9, "capacity": 5} for name in NAMES}
     assert plans.decide(many)["site-0"]["keep"] == 5
+
+
+# --- Offsets to a rule, and numbers above the scales ----------------------------------------------
+
+
+def residual(rule: str = "backlog=0.5/least", **kwargs: Any) -> Decider:
+    """A team whose nodes keep one unit more than the rule, where that is legal."""
+    rules = DfaasRules(small_trace(), queue=4, residual=rule, **kwargs)
+    return Decider(rules, dict.fromkeys(rules.agents, More()))
+
+
+class More(Heuristic):
+    """Keeps one unit more than the rule of a residual policy, if that is legal."""
+
+    def choose(self, observation: Any, rng: Any) -> Any:
+        return np.where(observation["action_mask"][:, 2] != 0, 2, 0)
+
+
+def test_a_plan_keeps_so_many_more_than_the_rule() -> None:
+    nodes = {name: {"last_arrivals": 7, "capacity": 5, "queue": 1} for name in NAMES}
+    team = residual(arrivals="unknown", link_limit=3)
+    plan = {**dict.fromkeys(("share", "most", "order")), "route": "least"}
+    caps = {"site-2": 3, "site-0": 3}
+    assert team.decide(nodes)["site-1"] == {**plan, "keep": 7, "caps": caps}  # 5 + 2 - 1 + 1
+    rule = team.by_rule("backlog=0.5/least")
+    assert rule.decide(nodes)["site-1"] == {**plan, "keep": 6, "caps": caps}
+    # A node that is full keeps what the rule keeps, and no more.
+    full = {name: {"last_arrivals": 7, "capacity": 0, "queue": 4} for name in NAMES}
+    assert team.decide(full)["site-1"] == {**plan, "keep": 0, "caps": caps}
+    local = residual("local", arrivals="unknown")
+    assert local.decide(nodes)["site-1"]["keep"] == 8  # all that there is room for
+    assert local.decide(full)["site-1"]["keep"] is None
+
+
+@pytest.mark.parametrize("beyond", [None, "clip", "rule"])
+@pytest.mark.parametrize("arrivals", ["known", "unknown"])
+@pytest.mark.parametrize(
+    ("number", "value"),
+    [("arrivals", 13), ("capacity", 13), ("spare", 13), ("lost", 13), ("lost", 2**31)],
+)
+def test_numbers_above_the_scales(number: str, value: int, arrivals: str, beyond: Any) -> None:
+    """The largest load and capacity of the trace are 12; one node sends a larger number."""
+    unknown_arrivals = arrivals == "unknown"
+    counts = 3 if unknown_arrivals else None
+    team = residual(arrivals=arrivals, beyond=beyond, last_counts=counts)
+    rule = team.by_rule("backlog=0.5/least")
+    name = "last_arrivals" if unknown_arrivals else "arrivals"
+    for odd in ({}, {"site-2": value}):
+        nodes: Any = {each: {"capacity": 5, name: 9} for each in NAMES}
+        ended = {each: {"spare": 3, "lost": 1} for each in NAMES}
+        for site, large in odd.items():
+            place = nodes if number in ("arrivals", "capacity") else ended
+            place[site] |= {name if number == "arrivals" else number: large}
+        if unknown_arrivals:
+            for node in nodes.values():  # the large count is not the newest
+                node["last_arrivals"] = [1, node["last_arrivals"], 3]
+        if odd and beyond is None:
+            back = ".1" if unknown_arrivals and number == "arrivals" else ""
+            key = f"{name}{back}" if number == "arrivals" else number
+            top = "previous" if number in ("spare", "lost") else "nodes"
+            with refused(OutOfRangeError, 12, field=f"{top}.site-2.{key}"):
+                team.decide(nodes, ended)
+            continue
+        by_rule = bool(odd) and beyond == "rule"
+        assert (team.decide(nodes, ended) == rule.decide(nodes, ended)) == by_rule
+
+
+@pytest.mark.parametrize("beyond", ["clip", "rule"])
+def test_the_largest_numbers_are_accepted_and_larger_ones_refused(beyond: Any) -> None:
+    for team in (
+        residual(arrivals="unknown", beyond=beyond),
+        residual(beyond=beyond),
+        residual("patient-margin/fill", beyond=beyond),
+        residual("capacity=2+margin=3/spare", beyond=beyond, observation="summary"),
+    ):
+        assert team.limits == {"arrivals": 2**31, "capacity": 2**31, "queue": 4}
+        name = "last_arrivals" if team.arrivals == "unknown" else "arrivals"
+        nodes = {each: {"capacity": 2**31, name: 2**31} for each in NAMES}
+        ended = {each: {"spare": 2**31, "lost": 2**31} for each in NAMES}
+        assert set(team.decide(nodes, ended)) == set(NAMES)
+        nodes["site-0"]["capacity"] += 1
+        with refused(OutOfRangeError, f"{2**31:,}", field="nodes.site-0.capacity"):
+            team.decide(nodes, ended)
+        nodes["site-0"] |= {"capacity": 5, "queue": 5}
+        with refused(OutOfRangeError, 4, field="nodes.site-0.queue"):
+            team.decide(nodes, ended)
+
+
+def test_a_route_that_draws_for_each_request_accepts_no_more_than_a_rule() -> None:
+    nodes = {name: {"arrivals": 100_001, "capacity": 5} for name in NAMES}
+    team = residual("overflow/two-choices", beyond="rule")
+    assert team.limits["arrivals"] == team.by_rule("overflow/two-choices").limits["arrivals"]
+    with refused(OutOfRangeError, "100,001", "100,000", field="nodes.site-0.arrivals"):
+        team.decide(nodes)
+    assert residual("overflow/two-choices", beyond="rule", arrivals="unknown").limits == {
+        "arrivals": 2**31, "capacity": 2**31, "queue": 4,
+    }  # fmt: skip
+
+
+def test_the_number_of_a_rule_keeps_its_digits() -> None:
+    """A rule of a third: floor(c + Q / 3) at Q = 3 is c + 1."""
+    trace = small_trace()
+    for text in ("backlog=0.3333333333333333", "backlog=0.3333333333333333+margin=0.12345678"):
+        assert PlainRule.of(str(PlainRule.of(f"{text}/least"))) == PlainRule.of(f"{text}/least")
+        rules = DfaasRules(trace, queue=3, residual=text, arrivals="unknown")
+        team = Decider(rules, dict.fromkeys(rules.agents, More()))
+        nodes = {name: {"last_arrivals": 7, "capacity": 5, "queue": 3} for name in NAMES}
+        by_rule = Decider.of_rule(text, rules).decide(nodes)
+        assert [plan["keep"] for plan in by_rule.values()] == [3] * 3
+        assert [plan["keep"] for plan in team.decide(nodes).values()] == [4] * 3
+    assert str(PlainRule.of("backlog=0.75+margin=2/least")) == "backlog=0.75+margin=2/least"

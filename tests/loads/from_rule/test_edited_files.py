@@ -35,9 +35,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(trained: Path, tmp_path: Path) -> Path:
-    for name in ("run", "run-clone"):
-        shutil.copytree(trained.with_name(name), tmp_path / name, symlinks=True)
-    return tmp_path / "run"
+    return Path(shutil.copytree(trained, tmp_path / "run", symlinks=True))
 
 
 def recommended(run: Any) -> None:
@@ -90,7 +88,7 @@ def test_what_is_no_file_ends_plain(name: str, folder: Path) -> None:
         ('"nodes": 3', '"nodes": 0'),
         ('"seed": 3', '"seed": -1'),
         ('"settings": {', '"settings": {"init": "elsewhere", '),
-        ('"teacher": "', '"teacher": "/etc/passwd'),
+        ('"residual": "', '"residual": "/etc/passwd'),
         ('"n_steps": 16', '"n_step": 16'),
         ('"steps": 448', '"steps": null'),
         ('"window": 24', '"window": 0'),

@@ -17,12 +17,11 @@ import corral
 from corral.data import Trace
 from corral.envs.dfaas_v0.plain_rules import PlainRule
 from corral.errors import CorralError, RunError
-from corral.loads.from_rule.parts import Kept
+from corral.loads.advise.enough import training_of
 from corral.loads.from_rule.preset import FROM_RULE
 from corral.loads.from_rule.validation import Validated
 from corral.loads.replay import replay
-from corral.loads.textbook import TODAY
-from corral.trainers.cloning.trainer import CloneSettings
+from corral.loads.textbook import TODAY, fit
 from corral.trainers.evaluation.judge import run_players
 from support.loads import DAY, days
 from support.messages import refused, shown
@@ -55,19 +54,38 @@ def test_the_rule_is_the_best_of_all_days_that_are_not_held_out(run: Any) -> Non
     costs = {score.policy: score.cost for score in played.scores}
     assert costs[rule] == min(costs.values())
     assert kwargs["route"] == PlainRule.of(rule).route
-    assert (kwargs["arrivals"], kwargs["amount"]) == ("unknown", "keep")
+    assert (kwargs["arrivals"], kwargs["residual"]) == ("unknown", rule)
     assert (kwargs["max_cycles"], kwargs["reward"]) == (DAY, "team")
 
 
-def test_the_team_starts_from_the_clone_and_is_validated_on_the_way(run: Any) -> None:
-    assert Path(run.config.init["run"]) == run.folder.with_name("run-clone")
-    told = json.loads((run.folder / "validation.json").read_text())
-    assert len(told["rule"]) == len(told["arrivals"]) == 6  # days
-    steps = [int(step) for step in told["costs"]]
-    assert steps[0] == 0
+def test_the_rule_is_the_best_of_all_routes(tmp_path: Path) -> None:
+    game = {"queue": 5, "second_offer": False, "link_limit": 3}
+    run = begun(tmp_path / "run", steps=64, env_kwargs={**game, "wait_cost": 0})
+    fitted = fit(days(16), rows=(0, 11 * DAY), window=DAY, arrivals="unknown", **game)
+    assert run.recommendation.rule == str(fitted.rule)
+    assert fitted.rule.route == run.config.env_config.env_kwargs["route"] == "least"
+
+
+def test_the_team_starts_as_its_rule_and_is_validated_during_training(run: Any) -> None:
+    history = json.loads((run.folder / "validation.json").read_text())
+    assert len(history["rule"]) == len(history["arrivals"]) == 6  # days
+    assert history["costs"]["0"] == history["rule"]
+    steps = [int(step) for step in history["costs"]]
     assert len(steps) >= 4
-    best = min(steps, key=lambda step: sum(told["costs"][str(step)]))
+    best = min(steps, key=lambda step: sum(history["costs"][str(step)]))
     assert run.best_by["env_steps"] == run.recommendation.checkpoint == best
+
+
+def test_scales_leave_room_for_later_days(run: Any) -> None:
+    kwargs, config = run.config.env_config.env_kwargs, run.config.env_config
+    rows = slice(*kwargs["rows"])  # of training alone
+    assert kwargs["load_scale"] == 1.5 * config.trace.arrivals[rows].max()
+    assert kwargs["capacity_scale"] == 1.5 * config.trace.capacity[rows].max()
+    assert kwargs["beyond"] == "rule"
+    later = dataclasses.replace(config.trace, arrivals=4 * config.trace.arrivals)
+    plan: dict[str, Any] = {"rows": (0, DAY), "arrivals": "unknown", "optimum_windows": 0}
+    played = replay(later, run_players({"team": run}), queue=5, **plan)
+    assert played.scores[0].cost > 0
 
 
 def test_the_same_begun_twice_is_one_configuration(run: Any, tmp_path: Path) -> None:
@@ -75,17 +93,11 @@ def test_the_same_begun_twice_is_one_configuration(run: Any, tmp_path: Path) -> 
     other = begun(tmp_path / "elsewhere" / "run")
     assert other.folder != run.folder
     assert other.config.canonical() == run.config.canonical()
-    assert other.config.init["run"] != run.config.init["run"]
     digests = [
         json.loads((each.checkpoint() / "manifest.json").read_text())["files"]["configuration.json"]
         for each in (run, other)
     ]
     assert digests[0] == digests[1]
-
-
-def test_other_weights_of_the_clone_are_another_configuration(run: Any, tmp_path: Path) -> None:
-    other = begun(tmp_path / "run", seed=4)
-    assert other.config.init["digest"] != run.config.init["digest"]
 
 
 def test_the_recommendation_is_what_a_replay_finds(run: Any) -> None:
@@ -103,25 +115,22 @@ def test_the_recommendation_is_what_a_replay_finds(run: Any) -> None:
     assert set(it.policies) == {"node_0", "node_1", "node_2"}
 
 
-@pytest.mark.parametrize(
-    ("of", "steps", "name"), [(Kept, 64, "run-clone"), (Validated, 128, "run")]
-)
-def test_what_was_stopped_goes_on_as_if_it_had_not_been(
-    run: Any, of: Any, steps: int, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_stopped_run_is_resumed_as_if_it_had_not_stopped(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = of.on_update
+    whole, steps = Validated.on_update, 128
 
     def cut(self: Any, session: Any, row: dict[str, Any]) -> None:
         whole(self, session, row)
         if session.env_steps == steps:
             raise RuntimeError("cut")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(of, "on_update", cut)
-        with pytest.raises(CorralError, match="cut"):
-            begun(tmp_path / "run")
     folder = tmp_path / "run"
-    stopped = corral.load_run(tmp_path / name)
+    with monkeypatch.context() as patch:
+        patch.setattr(Validated, "on_update", cut)
+        with pytest.raises(CorralError, match="cut"):
+            begun(folder)
+    stopped = corral.load_run(folder)
     assert (stopped.recommendation, len(stopped.progress)) == (None, steps // 64)
     with pytest.raises(RunError, match=r"corral\.resume_from_rule"):
         corral.resume(stopped.folder)
@@ -129,26 +138,42 @@ def test_what_was_stopped_goes_on_as_if_it_had_not_been(
     again = corral.resume_from_rule(stopped.folder)
     assert again.recommendation == run.recommendation
     assert (folder / "validation.json").read_text() == (run.folder / "validation.json").read_text()
-    clones = folder.with_name("run-clone"), run.folder.with_name("run-clone")
-    assert everything(clones[0]) == everything(clones[1])
-    kept = everything(folder), everything(run.folder)
-    for each in kept:
-        each.pop("configuration")  # which says where the clone is
-    assert kept[0] == kept[1]
+    assert everything(folder) == everything(run.folder)
     assert corral.resume_from_rule(folder).recommendation == run.recommendation
 
 
-@pytest.mark.slow
-def test_in_minutes_the_clone_is_whole_and_the_team_has_the_rest(tmp_path: Path) -> None:
-    preset = dataclasses.replace(FROM_RULE, cloned=3 * 150)
+def test_a_start_that_was_killed_is_repeated_in_its_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for name in (".lock", ".lock.pid", "made.csv.gz"):  # before config.json
+        (folder / name).touch()
+    run = begun(folder, days(8), steps=64, rule="overflow/equal")
+    assert run.recommendation.rule == "overflow/equal"
+    assert not (folder / "made.csv.gz").exists()
+    with refused(RunError, folder):
+        begun(folder, rule="overflow/equal")
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "notes.txt").touch()
+    with refused(RunError, tmp_path / "notes"):
+        begun(tmp_path / "notes", rule="overflow/equal")
+
+
+def test_minutes_bound_a_training_and_steps_set_its_length(tmp_path: Path) -> None:
+    preset = dataclasses.replace(FROM_RULE, updates=3)
+    run = begun(tmp_path / "whole", steps=None, preset=preset)
+    assert run.config.steps == 3 * 4 * 128  # nodes: 3
+    assert (run.stopped, len(run.progress)) == (None, 24)
+    assert training_of(run).too_short(0.001) == "updates"
     began = time.monotonic()
-    run = begun(tmp_path / "run", steps=None, minutes=0.15, preset=preset)
-    assert time.monotonic() - began < 9 + 9  # of a machine that is busy
-    clone = corral.load_run(tmp_path / "run-clone")
-    assert clone.config.steps == clone.config.horizon == clone.progress.env_steps.max() <= 128
-    assert run.config.steps > clone.config.steps
+    run = begun(tmp_path / "cut", steps=10**7, minutes=0.02)
+    assert time.monotonic() - began < 60
+    assert run.progress.env_steps.max() < run.config.steps == 10**7 // 64 * 64
     plan = json.loads((run.folder / "from_rule.json").read_text())
-    assert 9 * 0.5 < plan["spent"] < 9 + 9
+    assert plan["minutes"] == 0.02
+    assert plan["spent"] > 0.02 * 60
+    assert run.recommendation.play == "rule"
+    assert run.stopped is not None
+    assert training_of(run).too_short(0.001) == "minutes"
 
 
 def test_all_days_may_be_trained_on(tmp_path: Path) -> None:
@@ -204,21 +229,17 @@ def test_where_nothing_matters_it_is_said(
 def test_what_is_given_goes_before_the_preset(tmp_path: Path) -> None:
     given: dict[str, Any] = {"gamma": 0.3, "n_epochs": 2, "net_arch": (8,), "steps": 128}
     run = begun(tmp_path / "run", env_kwargs={"route": "two"}, **given)
-    clone = corral.load_run(tmp_path / "run-clone").config.settings
-    for settings in (run.config.settings, clone):
-        assert (settings["gamma"], settings["net_arch"], settings["num_envs"]) == (0.3, [8], 4)
-    assert run.config.settings["n_epochs"] == 2
-    assert clone["n_epochs"] == CloneSettings().n_epochs  # the team's are other ones
-    assert run.config.settings["lookahead"] == FROM_RULE.team["lookahead"]
+    settings = run.config.settings
+    assert (settings["gamma"], settings["net_arch"], settings["num_envs"]) == (0.3, [8], 4)
+    assert settings["n_epochs"] == 2
+    assert settings["lookahead"] == FROM_RULE.team["lookahead"]
     assert PlainRule.of(run.recommendation.rule).route == "two"
 
 
 def test_the_preset_counts_decisions() -> None:
-    """Of 8 nodes as it was measured; many nodes are cloned in as many updates of fewer envs."""
-    of = FROM_RULE
-    for nodes, num_envs in ((2, 64), (8, 64), (16, 32), (300, 8)):
-        assert of.clone_settings(nodes)["num_envs"] == num_envs
-        assert of.clone_settings(nodes)["net_arch"] == of.team_settings(nodes)["net_arch"]
+    for nodes, num_envs in ((2, 128), (8, 48), (16, 24), (300, 8)):
+        assert FROM_RULE.team_settings(nodes)["num_envs"] == num_envs
+        assert FROM_RULE.steps(nodes) == 64 * 4 * num_envs
 
 
 @pytest.mark.parametrize(
@@ -226,7 +247,10 @@ def test_the_preset_counts_decisions() -> None:
     [
         ({"trainer": "ippo"}, ("trainer=", "from_rule")),
         ({"teacher": "overflow"}, ("teacher=", "from_rule")),
-        ({"minutes": 1}, ("minutes=1", "steps")),
+        ({"minutes": 0}, ("minutes=0",)),
+        ({"env_kwargs": {"residual": "overflow/equal"}}, ("residual",)),
+        ({"env_kwargs": {"amount": "keep"}}, ("amount",)),
+        ({"rule": "patient/equal", "env_kwargs": {"route": "least"}}, ("'patient/equal'", "least")),
         ({"env": "arena_v0"}, ("dfaas_v0", "arena_v0")),
         ({"env_kwargs": {"route": "best"}}, ("route", "'best'", "'least'")),
     ],
@@ -243,7 +267,7 @@ def test_nothing_that_was_begun_otherwise_is_gone_on_with(tmp_path: Path) -> Non
         corral.resume_from_rule(tmp_path)
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "file").touch()
-    with refused(RunError, tmp_path / "there", f"--resume {tmp_path / 'there'}"):
+    with refused(RunError, tmp_path / "there"):
         begun(tmp_path / "there")
 
 
@@ -258,7 +282,7 @@ def test_what_is_recommended_costs_no_more_on_days_that_nobody_used(tmp_path: Pa
         env_kwargs={"trace": load.section(0, low), **given}, steps=20_000, out=tmp_path / "run"
     )
     it = run.recommendation
-    assert abs(json.loads((run.folder / "validation.json").read_text())["checks"] - 20) == 0
+    assert json.loads((run.folder / "validation.json").read_text())["checks"] == 10
     best = corral.load_run(f"{run.folder}@best")
     assert it.difference is not None
     plan: dict[str, Any] = {"rows": (low, high), "optimum_windows": 0, **given}

@@ -44,7 +44,14 @@ def test_a_team_that_costs_less_in_every_window_is_recommended() -> None:
 def test_the_rule_is_recommended_where_nothing_learned_is_better(
     differences: tuple[np.ndarray, ...],
 ) -> None:
-    assert found(*differences).play == "rule"  # the last one is the clone itself
+    assert found(*differences).play == "rule"  # the last one is the untrained team
+
+
+def test_the_start_of_a_team_is_named_if_it_is_not_the_rule() -> None:
+    costs = {0: RULE - 30, 10: RULE - 20 + SMALL}
+    it = recommend("share=0.6/equal", None, RULE, ARRIVALS, costs, "overflow/equal")
+    assert it.play == "rule"
+    shown(it.why, "overflow/equal")
 
 
 def test_below_six_windows_the_rule_is_recommended_and_why_is_said() -> None:

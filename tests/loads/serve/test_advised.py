@@ -26,7 +26,15 @@ NAMES = ("site-0", "site-1", "site-2")
 NODES = {name: {"arrivals": 6, "capacity": 4} for name in NAMES}
 
 
-def written(folder: Path, run: str, team: Run | None = None, **settings: Any) -> Path:
+def written(
+    folder: Path,
+    run: str,
+    team: Run | None = None,
+    *,
+    plan: str | None = None,
+    balancer: str | None = None,
+    **settings: Any,
+) -> Path:
     """A folder with as much of advice.json as is asked for."""
     folder.mkdir()
     if team is not None:
@@ -39,6 +47,10 @@ def written(folder: Path, run: str, team: Run | None = None, **settings: Any) ->
         "trace": {"nodes": list(NAMES)},
         "settings": settings,
     }
+    if plan is not None:
+        found["plan"] = plan
+    if balancer is not None:
+        found["balancer"] = {"name": balancer}
     (folder / "advice.json").write_text(json.dumps(found))
     return folder
 
@@ -88,6 +100,45 @@ def test_a_rule_beside_a_team_is_served_and_the_team_shadows_it(team: Run, tmp_p
     assert (service.deciding, service.rule) == ("shadow", "overflow/capacity")
 
 
+def test_a_balancer_runs_in_the_proxy_and_the_rule_is_served(tmp_path: Path) -> None:
+    given = {"plan": "rule", "balancer": "room", "second_offer": False}
+    service = service_of(written(tmp_path / "advice", "balancer", **given))
+    assert (service.deciding, service.rule) == ("rule", "overflow/capacity")
+    assert service.recommended == "room"
+    assert service.decide(NODES).by == "rule"
+    shown(service.lines[0], "overflow/capacity")
+    shown(service.lines[1], "room", "proxy")
+    with refused(RunError, "--rule overflow/capacity"):
+        service_of(tmp_path / "advice", shadow=tmp_path / "log.jsonl")
+    named = service_of(tmp_path / "advice", rule="static")
+    assert (named.rule, named.recommended) == ("static/equal", "room")
+
+
+def test_health_names_what_is_served_and_what_is_recommended(tmp_path: Path) -> None:
+    testing = pytest.importorskip("fastapi.testclient", reason="needs the extra serve")
+    from corral.loads.serve.app import app_of
+
+    for run, balancer in (("balancer", "choices=2"), ("rule", None)):
+        folder = written(tmp_path / run, run, balancer=balancer)
+        with testing.TestClient(app_of(service_of(folder))) as client:
+            health = client.get("/healthz").json()
+        assert health["rule"] == "overflow/capacity"
+        assert health.get("recommended") == balancer
+
+
+def test_the_best_plan_behind_a_balancer_may_be_a_team(team: Run, tmp_path: Path) -> None:
+    folder = written(tmp_path / "advice", "balancer", team, plan="team", balancer="room")
+    service = service_of(folder)
+    assert (service.deciding, service.recommended) == ("team", "room")
+    shown(" ".join(service.lines), "room", f"{folder}/team@best")
+
+
+@pytest.mark.parametrize("balancer", [None, "", "no name", "x" * 60])
+def test_a_balancer_without_a_name_is_refused(tmp_path: Path, balancer: str | None) -> None:
+    with refused(RunError, "advice.json", "balancer"):
+        service_of(written(tmp_path / "advice", "balancer", balancer=balancer))
+
+
 def test_nothing_is_said_of_a_second_offer_that_was_not_judged(tmp_path: Path) -> None:
     assert len(service_of(written(tmp_path / "advice", "rule", second_offer=False)).lines) == 1
 
@@ -102,7 +153,15 @@ def test_a_damaged_advice_is_refused(tmp_path: Path, text: str) -> None:
 def test_an_edited_advice_ends_plain(tmp_path: Path) -> None:
     neighbours = {"site-0": ["site-1"], "site-1": ["site-2"]}
     given = {"queue": 5, "neighbours": neighbours, "report_delay": 1, "second_offer": False}
-    folder = written(tmp_path / "advice", "rule", **given, arrivals="known", link_limit=None)
+    folder = written(
+        tmp_path / "advice",
+        "balancer",
+        plan="rule",
+        balancer="room",
+        **given,
+        arrivals="known",
+        link_limit=None,
+    )
     path = folder / "advice.json"
     assert require_plain_errors(path, lambda: service_of(folder)) > 200
     service_of(folder)

@@ -169,7 +169,7 @@ def test_a_body_full_of_faults_is_refused_at_once(
     body = json.dumps(part, separators=(",", ":"))
     began = time.process_time()
     answer = client.post("/decide", content=body, headers=AS_JSON)
-    assert time.process_time() - began < 0.5
+    assert time.process_time() - began < 2
     assert [fault["field"] for fault in answer.json()["detail"]] == [field]
 
 

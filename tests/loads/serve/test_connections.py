@@ -142,7 +142,7 @@ def test_limits_of_one_request(
         answer = server.ask(request_)
         assert (answer[9:12], b"connection: close" in answer) == (status, True)
         assert json.loads(answer.partition(b"\r\n\r\n")[2])["detail"][0]["message"]
-        assert time.monotonic() - asked_at < 5
+        assert time.monotonic() - asked_at < 10
         assert server.bites() == {limit: 1}
         assert server.refusals.refused[int(status)]._value.get() == 1
         assert [
@@ -156,12 +156,12 @@ def test_a_client_that_drips_bytes_has_no_longer(server: Running) -> None:
         with server.connect(begin) as connection:
             asked_at = time.monotonic()
             try:
-                while time.monotonic() - asked_at < 10:
+                while time.monotonic() - asked_at < 20:
                     connection.sendall(b"X")
                     time.sleep(0.05)
             except OSError:
                 pass
-            assert time.monotonic() - asked_at < 5
+            assert time.monotonic() - asked_at < 10
         assert limit in server.bites()
 
 

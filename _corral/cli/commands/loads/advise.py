@@ -14,6 +14,7 @@ import typer
 import corral
 from corral.cli.commands.loads.options import (
     Arrivals,
+    Beyond,
     ForwardCost,
     LinkLimit,
     Queue,
@@ -23,8 +24,8 @@ from corral.cli.commands.loads.options import (
 )
 from corral.cli.commands.train import interruptible
 from corral.cli.declared import Declared, DeclaredNumber, declared
-from corral.cli.mistakes import expect
-from corral.cli.options import Capacity, Window, capacity_of
+from corral.cli.mistakes import expect, option_of
+from corral.cli.options import Capacity, Window, capacity_of, row_range
 from corral.cli.output import (
     RESULTS,
     check_new,
@@ -45,11 +46,33 @@ __all__ = ["advise"]
 @declared(lambda: corral.advise)
 @reported
 def advise(
+    context: typer.Context,
     trace: Annotated[str, typer.Argument(help="A bundled trace (edge3, edge8) or a CSV file.")],
+    recheck: Annotated[
+        Path | None,
+        typer.Option(
+            "--recheck",
+            metavar="<folder>",
+            help="Folder of an advice. Its verdict is judged on TRACE, which holds later days, and "
+            "recheck.json is written into it. No new advice is made.",
+        ),
+    ] = None,
+    rows: Annotated[
+        str | None,
+        typer.Option(metavar="<LOW:HIGH>", help="With --recheck: the rows of TRACE to play."),
+    ] = None,
+    beyond: Beyond = None,
     minutes: Declared = ...,
     steps: DeclaredNumber = ...,
     no_train: Annotated[
         bool, typer.Option("--no-train", help="Compare rules only; train no team.")
+    ] = False,
+    no_rehearse: Annotated[
+        bool,
+        typer.Option(
+            "--no-rehearse",
+            help="Play no day request by request, and compare no balancers of practice.",
+        ),
     ] = False,
     arrivals: Arrivals = "unknown",
     today: Declared = ...,
@@ -94,7 +117,8 @@ def advise(
     """Recommend a rule or a trained team for a load.
 
     Fits plain rules to the load, plays what-if scenarios (a server is down, load x 1.5, ...),
-    trains a team and judges it on held-out days. The verdict states how certain it is. Writes a
+    rehearses held-out days request by request with balancers of practice, trains a team and
+    judges it on held-out days. The verdict states how certain it is. Writes a
     report and advice.json.
     """
     from corral.loads.advise.advice import ADVICE
@@ -102,6 +126,13 @@ def advise(
     from corral.loads.from_rule.plan import plan_of
 
     expect("advise", trace)
+    if recheck is not None:
+        _require_only(context)
+        _recheck(recheck, trace, rows, beyond, capacity, seed)
+        return
+    for name, value in (("--rows", rows), ("--beyond", beyond)):
+        if value is not None:
+            raise ValueError(f"{name} {value}: only with --recheck; leave it out")
     given = {
         "route": route,
         "queue": queue,
@@ -132,6 +163,7 @@ def advise(
                 steps=steps,
                 worth=worth,
                 train=not no_train,
+                rehearse=not no_rehearse,
                 out=out_dir,
                 overwrite=overwrite,
                 seed=seed,
@@ -146,8 +178,48 @@ def advise(
     _show(interruptible(begin), [*given, "capacity"])
 
 
-ASKS = 2
-"""Index of the verdict's sentence about the needs of a rule; pseudo-code follows it."""
+OF_RECHECK = ("trace", "recheck", "rows", "beyond", "capacity", "seed")
+
+
+def _require_only(context: typer.Context) -> None:
+    """Raise ValueError for options that have no effect with --recheck."""
+    for name in context.params:
+        source = context.get_parameter_source(name)
+        if name not in OF_RECHECK and source is not None and source.name != "DEFAULT":
+            option = {"out_dir": "--out"}.get(name, option_of(name))
+            raise ValueError(
+                f"{option}: a recheck plays the settings of its advice; leave it out with --recheck"
+            )
+
+
+def _recheck(
+    folder: Path,
+    trace: str,
+    rows: str | None,
+    beyond: str | None,
+    capacity: str | None,
+    seed: int,
+) -> None:
+    """Recheck an advice, and print the result. The verdict is last."""
+    from corral.data import load_trace
+
+    load = load_trace(trace)
+    with _progress() as show:
+        result = corral.recheck(
+            folder,
+            load,
+            rows=row_range(rows, None, len(load)),
+            capacity=capacity_of(capacity),
+            beyond=beyond,
+            seed=seed,
+            progress=show,
+        )
+    show_table(result.table())
+    for line in result.lines():
+        wrapped = textwrap.fill(line.replace(" %", "\u00a0%"), min(out.width, 80), **_WHOLE)
+        out.print(wrapped.replace("\u00a0", " "), soft_wrap=True, highlight=False, markup=False)
+    out.print(f"\nRecheck: {folder / result.json_file}", soft_wrap=True)
+
 
 EVERY = 5.0
 """Seconds between two progress lines in a log."""
@@ -192,6 +264,8 @@ def _beginner() -> Callable[[str], None]:
 
 def _show(advice: Advice, options: list[str]) -> None:
     """Print an advice: the table of rules, then the sections. The verdict is last."""
+    from corral.loads.advise.advice import LADDER
+
     show_table(advice.table())
     for report in advice.more.values():  # includes tables and trees, printed unchanged
         for line in report.lines():
@@ -200,12 +274,16 @@ def _show(advice: Advice, options: list[str]) -> None:
     for number, (heading, lines) in enumerate(advice.sections()):
         if lines:
             out.print(heading if number == 0 else f"\n{heading}", style="bold")
+        if heading == LADDER and advice.ladder is not None:
+            for line in advice.ladder.table_lines():
+                out.print(line, soft_wrap=True, highlight=False, markup=False)
+            lines = advice.ladder.sentences()
         for place, line in enumerate(lines):
             sentence = in_options(line, options).replace(" %", "\u00a0%")  # no break
             wrapped = textwrap.fill(sentence, min(out.width, 80), **_INDENTED)
             out.print(wrapped.replace("\u00a0", " "), soft_wrap=True)
-            if heading == "Verdict" and place == ASKS:
-                for code in advice.pseudo_code:
+            if heading == "Verdict":
+                for code in advice.code_below(place):
                     out.print(f"    {code}", soft_wrap=True, highlight=False, markup=False)
     out.print()
     for line in advice.files():

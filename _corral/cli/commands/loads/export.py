@@ -75,12 +75,13 @@ def _require_no_advice(folder: Path) -> None:
     if verdict.team is not None:
         name = pasted(folder / TEAM)
         team = f"corral export {name} --recommended --out gateway exports the run of its team"
-        if verdict.run == "team":
+        if verdict.plan == "team":
             team = f"corral export {name}@best --out gateway exports the team of its verdict"
     rule = ""
-    if verdict.run == "rule":
+    if verdict.plan == "rule":
+        verb = "Its second choice" if verdict.run == "balancer" else "Its verdict"
         rule = (
-            f". Its verdict is the rule {verdict.rule}, which needs no export: use its "
+            f". {verb} is the rule {verdict.rule}, which needs no export: use its "
             f"pseudo-code, or corral serve {pasted(folder)}"
         )
     raise RunError(f"{folder} is a folder of corral advise, not a run: {team}{rule}")

@@ -77,6 +77,22 @@ IsCounter = Annotated[
 ]
 
 
+def check_files(out_file: Path | None, keep_requests: Path | None, overwrite: bool) -> None:
+    """Raise ValueError if a file to write exists, is not CSV, or cannot be written."""
+    from corral.data.write import check_csv_path
+
+    for path, option in ((out_file, "--out"), (keep_requests, "--keep-requests")):
+        if path is not None:
+            check_new(path, overwrite=overwrite, option=option)
+            check_csv_path(path, overwrite=overwrite)
+    if keep_requests is None:
+        return
+    if out_file is None:
+        raise ValueError("--keep-requests needs --out, the file of the trace of these requests")
+    if keep_requests.absolute() == out_file.absolute():
+        raise ValueError(f"--keep-requests and --out are both {out_file}; name two files")
+
+
 def write(trace: Any, path: Path, overwrite: bool) -> None:
     from corral.data import write_trace
 
@@ -121,6 +137,13 @@ def file(
     names: Declared = ...,
     label: Label = None,
     counter: IsCounter = None,
+    keep_requests: Annotated[
+        Path | None,
+        typer.Option(
+            help="Access logs: file for the time and node of all requests in the trace: .csv or "
+            ".csv.gz."
+        ),
+    ] = None,
     max_bytes: DeclaredNumber = None,
     max_cells: DeclaredNumber = None,
     overwrite: Overwrite = False,
@@ -134,8 +157,9 @@ def file(
     if counter is False:  # other options are False if they are not given
         typed["counter"] = False
     options = {key: value for key, value in typed.items() if key not in ("files", "out_file")}
-    if out_file is not None:
-        check_new(out_file, overwrite=overwrite)
+    check_files(out_file, keep_requests, overwrite)
+    if keep_requests is not None:
+        options["overwrite"] = overwrite
     if names is not None:
         options["names"] = listed(names)
     guesses: list[Any] = []
@@ -262,7 +286,10 @@ def _importer(
         def command(
             files: list[Path], out_file: Path, overwrite: bool, **options_given: Any
         ) -> None:
-            check_new(out_file, overwrite=overwrite)
+            keep_requests = options_given.get("keep_requests")
+            check_files(out_file, keep_requests, overwrite)
+            if keep_requests is not None:
+                options_given["overwrite"] = overwrite
             if options_given.get("names") is not None:
                 options_given["names"] = [
                     name.strip() for name in options_given["names"].split(",")
@@ -311,6 +338,8 @@ def requests(
     names: Declared = ...,
     zone: Declared = ...,
     capacity: Capacity = None,
+    keep_requests: Declared = ...,
+    work_column: Declared = ...,
     max_bytes: DeclaredNumber = None,
     max_cells: DeclaredNumber = None,
     overwrite: Overwrite = False,
@@ -326,6 +355,7 @@ def access_log(
     names: Declared = ...,
     skip_malformed: Declared = ...,
     capacity: Capacity = None,
+    keep_requests: Declared = ...,
     max_bytes: DeclaredNumber = None,
     max_cells: DeclaredNumber = None,
     overwrite: Overwrite = False,

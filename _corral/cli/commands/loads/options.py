@@ -8,6 +8,7 @@ import typer
 
 __all__ = [
     "Arrivals",
+    "Beyond",
     "ForwardCost",
     "LinkLimit",
     "Queue",
@@ -21,6 +22,15 @@ Arrivals = Annotated[
     typer.Option(
         metavar="<known|unknown>",
         help="Whether nodes know a step's requests before they act; with a gateway: unknown.",
+    ),
+]
+
+Beyond = Annotated[
+    str | None,
+    typer.Option(
+        metavar="<clip|rule>",
+        help="Play of numbers above the scales of a team: clip limits its observations; rule lets "
+        "all nodes follow the rule of a residual team. Default: as trained.",
     ),
 ]
 

@@ -10,6 +10,7 @@ import typer
 
 from corral.cli.commands.loads.options import (
     Arrivals,
+    Beyond,
     ForwardCost,
     LinkLimit,
     Queue,
@@ -42,7 +43,7 @@ from corral.cli.run_options import RunModel
 if TYPE_CHECKING:
     from corral.trainers.runs.run import Run
 
-__all__ = ["replay"]
+__all__ = ["free_folder", "replay"]
 
 
 @reported
@@ -85,6 +86,7 @@ def replay(
     second_offer: SecondOffer = None,
     report_delay: ReportDelay = None,
     arrivals: Arrivals = None,
+    beyond: Beyond = None,
     optimum_windows: OptimumWindows = 8,
     post_mortem: Annotated[
         str | None,
@@ -105,6 +107,7 @@ def replay(
     default to the values of its training.
     """
     from corral.data import load_trace
+    from corral.envs.arguments import one_of
     from corral.envs.dfaas_v0.baselines import PAIRS
     from corral.envs.dfaas_v0.plain_rules import PlainRule
     from corral.errors import UnknownNameError
@@ -114,7 +117,7 @@ def replay(
 
     expect("replay", trace)
     if out_dir is None:
-        out_dir = _free_folder(Path("runs/replay"))
+        out_dir = free_folder(Path("runs/replay"))
     check_new(out_dir, folder=True, files=RESULTS, overwrite=overwrite)
     load = load_trace(trace)
     entries = PAIRS if policies is None else names(policies, is_run)
@@ -154,6 +157,7 @@ def replay(
         from corral.loads.judge import (
             as_trained,
             learning_curves,
+            on_other_nodes,
             seen_rows,
             trained_differently,
             with_seen,
@@ -166,6 +170,10 @@ def replay(
         curves = learning_curves(labels)
     if capacity is not None:
         settings["capacity"] = capacity_of(capacity)
+    if beyond is not None:
+        if not runs:
+            raise ValueError(f"--beyond {beyond}: --policies contains no run; leave out --beyond")
+        one_of("beyond", beyond, ("rule", "clip"))
     with progress_bar() as show:
         result = engine.replay(
             load,
@@ -175,6 +183,7 @@ def replay(
             seed=seed,
             optimum_windows=optimum_windows,
             progress=show,
+            beyond=beyond,
             **settings,
         )
     seen = {label: seen_rows(label, run, load, result.rows) for label, run in labels.items()}
@@ -182,7 +191,9 @@ def replay(
         result = with_seen(result, seen)
     show_replay(result, given)
     other = {label: trained_differently(label, run, settings) for label, run in labels.items()}
-    notes = [note for label in labels for note in (seen[label], other[label]) if note is not None]
+    elsewhere = {label: on_other_nodes(label, run, load) for label, run in labels.items()}
+    all_notes = (note for label in labels for note in (seen[label], other[label], elsewhere[label]))
+    notes = [note for note in all_notes if note is not None]
     for note in notes:
         out.print(in_options(note, [*given, "capacity"]), style="dim", markup=False)
     show_verdicts(result)
@@ -201,7 +212,7 @@ def replay(
         out.print("", *report.lines(), sep="\n", soft_wrap=True)
 
 
-def _free_folder(folder: Path) -> Path:
+def free_folder(folder: Path) -> Path:
     """Return ``folder`` if it is free, else the first free folder-2, folder-3 and so on."""
     numbered = (folder.with_name(f"{folder.name}-{number}") for number in itertools.count(2))
     return next(path for path in itertools.chain([folder], numbered) if not path.exists())

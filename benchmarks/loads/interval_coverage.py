@@ -1,6 +1,6 @@
 """How often the 95 % intervals of a replay hold the true figure, on loads made for it.
 
-    python benchmarks/loads/coverage.py [--repetitions N]
+    python benchmarks/loads/interval_coverage.py [--repetitions N]
 
 A repetition makes so many days of load, of a policy's cost, and of what another policy saves; it
 asks for the intervals of the cost as a share of the load, and of the paired difference. These are
@@ -104,7 +104,7 @@ def main() -> None:
     lines += ["| " + " | ".join(row) + " |" for row in rows]
     about = f"{repetitions:,} repetitions each; told: called too narrow."
     text = "\n".join(["# How often 95 % intervals hold the truth, in %", "", about, "", *lines])
-    save("coverage", text, {"repetitions": repetitions, "rows": rows}, machine())
+    save("interval_coverage", text, {"repetitions": repetitions, "rows": rows}, machine())
 
 
 if __name__ == "__main__":
