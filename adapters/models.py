@@ -45,6 +45,7 @@ __all__ = [
     "Role",
     "View",
     "box",
+    "integers_note",
     "make_model",
     "require_separate_weights",
     "view_of",
@@ -174,6 +175,29 @@ def _finite_bounds(low: Any, high: Any) -> tuple[Any, Any]:
     return lower, upper
 
 
+def integers_note(space: spaces.Space[Any]) -> str:
+    """Return a remark about the numbers that a model gets for ``space``; "" without such entries.
+
+    The default layers get Discrete and MultiDiscrete entries one-hot.
+    """
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        entries = space.values() if isinstance(space, spaces.Dict) else space.spaces
+        return next(filter(None, map(integers_note, entries)), "")
+    if not isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        return ""
+    kind = type(space).__name__
+    return (
+        f"{kind} observations are int64 numbers for a custom network; net_arch gets them one-hot. "
+        "Use torch.nn.functional.one_hot or nn.Embedding"
+    )
+
+
+def _integers(space: spaces.Space[Any]) -> str:
+    """Return the remark about integers as the end of an error message."""
+    note = integers_note(space)
+    return f". {note}" if note else ""
+
+
 # --- Models --------------------------------------------------------------------------------------
 
 
@@ -236,7 +260,7 @@ class Model(nn.Module):
             except Exception as error:  # user code may raise any exception
                 raise ModelError(
                     f"{self.name}: forward raised {type(error).__name__}: {error}. Its input was "
-                    f"a batch of {self.view.space}{self._remedy()}"
+                    f"a batch of {self.view.space}{self._remedy()}{_integers(self.view.space)}"
                 ) from error
             for name, values in self.named_buffers():
                 values.copy_(before[name])

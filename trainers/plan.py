@@ -42,7 +42,7 @@ from corral.trainers.pool import Pool
 from corral.trainers.runs.env_config import EnvConfig
 from corral.trainers.runs.folders import begun_folder
 from corral.trainers.runs.inherited import Inherited, inherit
-from corral.trainers.runs.own_model import LAYERS, OwnModel, require_no_layers
+from corral.trainers.runs.own_model import LAYERS, OwnModel, integers_of, require_no_layers
 from corral.trainers.runs.run import Run
 from corral.trainers.runs.run_config import RunConfig, versions
 from corral.trainers.runs.seen import seen_before
@@ -238,7 +238,9 @@ class Plan:
             learner, listeners = begun(config), limit.watched(listeners)
             lines.append(message)
         remark = learner.remark or ""
-        messages = [defaults.words(), few_rows(env_config), remark, beyond_the_plan(config), *lines]
+        integers = integers_of(config.own_model, env_config.rules(), config.learners)
+        messages = [defaults.words(), few_rows(env_config), remark, integers]
+        messages += [beyond_the_plan(config), *lines]
         if config.trainer_source is not None and config.trainer in trainers():
             messages.append(f"this is a changed {config.trainer}; rename it with .but(name=...)")
         config, started = self._with_rows_seen(config, learner)

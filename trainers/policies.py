@@ -22,10 +22,11 @@ from corral.adapters.masked_distribution import (
     MultiCategorical,
     make_distribution,
 )
+from corral.adapters.nested import flat_tree
 from corral.adapters.networks import MaskedActorCritic, tensors
 from corral.adapters.spaces import ActionCodec, ColumnCodec, ObservationCodec
-from corral.envs.core import Array, Observation
-from corral.envs.masks import MASK, OBSERVATION, as_legal, draw
+from corral.envs.core import Array, Observation, third_party
+from corral.envs.masks import MASK, OBSERVATION, as_legal, draw, masked
 from corral.envs.policy import Decision, PolicyBase, take_tree
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "mlp_policy",
     "rllib_policy",
     "sb3_policy",
+    "unmasked",
 ]
 
 Forward = Callable[[Any, Array | None], tuple[Distribution, Array | None]]
@@ -71,6 +73,10 @@ class NetworkPolicy(PolicyBase):
     With ``memory`` the state is an array float32 [B, memory]. ``network`` is the trained torch
     module, shared by all agents of the policy: the actor of mappo and ippo, a policy of
     Stable-Baselines3, the actor and critic of RLlib. Policies can be copied and pickled.
+
+    With ``unmasked`` the environment's observations contain no mask. Then all methods also accept
+    these observations as they are, for one environment or a batch, and all actions are legal. If
+    the environment has masks in its infos, pass ``{"observation": ..., "action_mask": ...}``.
     """
 
     def __init__(
@@ -81,6 +87,8 @@ class NetworkPolicy(PolicyBase):
         forward: Forward,
         network: nn.Module,
         memory: int = 0,
+        *,
+        unmasked: bool = False,
     ) -> None:
         self.agent = agent
         self.observations = observations
@@ -88,6 +96,7 @@ class NetworkPolicy(PolicyBase):
         self.forward = forward
         self.network = network
         self.memory = memory
+        self.unmasked = unmasked
 
     def initial_state(self, num_envs: int) -> Array | None:
         """Return the hidden state at the start of an episode: float32 [B, memory], or None."""
@@ -107,6 +116,7 @@ class NetworkPolicy(PolicyBase):
         """
         if not deterministic and rng is None:
             raise ValueError("sampling needs rng=, a numpy Generator; or pass deterministic=True")
+        observation = self._complete(observation)
         rows = self.rows(observation)
         with torch.inference_mode():
             choice, after = self._forward(observation, state, rows)
@@ -127,6 +137,7 @@ class NetworkPolicy(PolicyBase):
         ``torch.no_grad()`` to disable them. Discrete actions have the numbers of ``act``; Box
         actions are scaled, see ``ActionCodec``.
         """
+        observation = self._complete(observation)
         rows = self.rows(observation)
         choice, _ = self._forward(observation, state, rows)
         return choice[0] if rows is None else choice
@@ -135,13 +146,31 @@ class NetworkPolicy(PolicyBase):
         """Return B for an observation [B, ...], and None for a single one. Raises TypeError for a
         value that is not an observation of this agent."""
         try:
-            return self.observations.rows(observation)
+            return self.observations.rows(self._complete(observation))
         except (LookupError, TypeError):
             kind = f"{list(observation)}" if isinstance(observation, Mapping) else "without entries"
             raise TypeError(
                 f"{self.agent}: invalid observation {kind}; pass the observation of this agent, "
-                f"such as observations[{self.agent!r}], including its action_mask"
+                f"such as observations[{self.agent!r}]"
+                + ("" if self.unmasked else ", including its action_mask")
             ) from None
+
+    def _complete(self, observation: Any) -> Any:
+        """Return an observation of an environment without masks in corral's form."""
+        codec = self.observations
+        if not self.unmasked or _is_complete(observation, codec):
+            return observation
+        tree = flat_tree(observation)
+        if isinstance(tree, Mapping):
+            tree = {key: np.asarray(value) for key, value in tree.items()}
+        else:
+            tree = np.asarray(tree)
+        if not codec.masked:
+            return {OBSERVATION: tree}
+        first = codec.entries[0]
+        value = first.of(tree)
+        batch = value.shape[: value.ndim - len(first.space.shape or ())]
+        return masked(tree, np.ones((*batch, self.actions.masks), dtype=np.int8))
 
     def _forward(
         self, observation: Observation, state: Any, rows: int | None
@@ -159,6 +188,22 @@ class NetworkPolicy(PolicyBase):
                 f"initial_state({rows}) or of the previous decision: {(rows, self.memory)}"
             )
         return hidden.reshape(rows, self.memory)
+
+
+def unmasked(rules: Any, agent: str) -> bool:
+    """Return True if the observations of a third-party environment contain no mask."""
+    return third_party(rules) and not rules.masked(rules.agents.index(agent))
+
+
+def _is_complete(observation: Any, codec: ObservationCodec) -> bool:
+    """Return True if an observation has corral's form, with its mask if the codec has one."""
+    if not isinstance(observation, Mapping):
+        return False
+    if codec.masked:
+        return MASK in observation
+    nested = any(entry.key == OBSERVATION for entry in codec.entries)
+    inner = observation.get(OBSERVATION)
+    return set(observation) == {OBSERVATION} and (isinstance(inner, Mapping) or not nested)
 
 
 def _choose(
@@ -188,11 +233,13 @@ def _probabilities(choice: MaskedCategorical) -> Array:
 # --- Policies of the trainers --------------------------------------------------------------------
 
 
-def actor_policy(learner: Any, group: Any, agent: str) -> NetworkPolicy:
+def actor_policy(learner: Any, group: Any, agent: str, *, unmasked: bool = False) -> NetworkPolicy:
     """Return the policy of ``agent`` in ``group``, with the actor of ``learner``."""
     actor = learner.actor
     forward = _ActorForward(actor, learner.log_std, learner.device, group, agent)
-    return NetworkPolicy(agent, group.layout, group.actions, forward, actor, actor.memory)
+    return NetworkPolicy(
+        agent, group.layout, group.actions, forward, actor, actor.memory, unmasked=unmasked
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,12 +299,14 @@ def _joined(vector: torch.Tensor, identity: torch.Tensor | None) -> torch.Tensor
     return vector if identity is None else torch.cat([vector, identity], dim=-1)
 
 
-def mlp_policy(network: nn.Module, group: Any, agent: str, *, greedy: bool) -> NetworkPolicy:
+def mlp_policy(
+    network: nn.Module, group: Any, agent: str, *, greedy: bool, unmasked: bool = False
+) -> NetworkPolicy:
     """Return the policy of ``agent`` in ``group``, with a ``network`` from features [R, F] to
     logits [R, A]. With ``greedy`` the outputs are action values, and the best legal one is played.
     """
     forward = _MLPForward(network, group, agent, greedy)
-    return NetworkPolicy(agent, group.layout, group.actions, forward, network)
+    return NetworkPolicy(agent, group.layout, group.actions, forward, network, unmasked=unmasked)
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,13 +338,15 @@ class _MLPForward:
         return choice, None
 
 
-def sb3_policy(policy: Any, columns: ColumnCodec, space: Any, agent: str) -> NetworkPolicy:
+def sb3_policy(
+    policy: Any, columns: ColumnCodec, space: Any, agent: str, *, unmasked: bool = False
+) -> NetworkPolicy:
     """Return the policy of ``agent`` with a masked ``policy`` of Stable-Baselines3; ``space`` is
     the agent's observation space."""
     observations = ObservationCodec.of(agent, space)
     actions = ActionCodec(agent, columns.action_space)
     forward = _SB3Forward(policy, columns, observations, agent)
-    return NetworkPolicy(agent, observations, actions, forward, policy)
+    return NetworkPolicy(agent, observations, actions, forward, policy, unmasked=unmasked)
 
 
 @dataclass(frozen=True, eq=False)
@@ -331,14 +382,19 @@ class _SB3Forward:
 
 
 def rllib_policy(
-    networks: MaskedActorCritic, group: Any, agent: str, identity: Array | None
+    networks: MaskedActorCritic,
+    group: Any,
+    agent: str,
+    identity: Array | None,
+    *,
+    unmasked: bool = False,
 ) -> NetworkPolicy:
     """Return the policy of ``agent`` in ``group``, with networks trained by RLlib.
 
     ``identity`` (float32 [N]) is added to each observation if the actor was trained with it.
     """
     forward = _RLlibForward(networks, agent, identity)
-    return NetworkPolicy(agent, group.layout, group.actions, forward, networks)
+    return NetworkPolicy(agent, group.layout, group.actions, forward, networks, unmasked=unmasked)
 
 
 @dataclass(frozen=True, eq=False)

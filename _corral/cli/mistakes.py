@@ -29,6 +29,7 @@ EXAMPLES = {
     "envs": "corral envs dfaas_v0",
     "trainers": "corral trainers mappo",
     "replay": "corral replay edge3",
+    "rehearse": "corral rehearse edge3",
     "advise": "corral advise edge3",
     "serve": "corral serve runs/NAME",
     "export": "corral export runs/NAME",
@@ -57,6 +58,7 @@ ARGUMENTS = {
     "export": ("run", "the folder of a run"),
     "--resume": ("run", "the folder of a run"),
     "replay": ("trace", "a trace"),
+    "rehearse": ("trace", "a trace"),
     "advise": ("trace", "a trace"),
     "show": ("trace", "a trace"),
 }
@@ -81,8 +83,10 @@ INSTEAD: dict[tuple[str, str], str] = {
     ("serve", "trace"): "corral advise {0} makes a folder to serve",
     ("export", "trace"): "corral advise {0} trains a team to export",
     ("replay", "environment"): "corral replay edge3, or corral watch {0}",
+    ("rehearse", "environment"): "corral rehearse edge3, or corral watch {0}",
     ("advise", "environment"): "corral advise edge3, or corral watch {0}",
     ("replay", "run"): "corral replay edge3 --policies {0}, or corral evaluate {0}",
+    ("rehearse", "run"): "corral rehearse edge3 --policies {0}",
 }
 """(command, kind of its argument) -> what to type instead; ``USE`` has the remaining kinds."""
 

@@ -301,16 +301,22 @@ def _bar(amount: ProgressColumn) -> Progress:
 
 
 def check_new(
-    path: Path, *, folder: bool = False, files: Iterable[str] = (), overwrite: bool = False
+    path: Path,
+    *,
+    folder: bool = False,
+    files: Iterable[str] = (),
+    overwrite: bool = False,
+    option: str = "--out",
 ) -> None:
-    """Raise ValueError if ``path`` cannot be written. Call it before any work is done.
+    """Raise ValueError if ``path``, the value of ``option``, cannot be written.
 
-    For a folder, also raise if one of its ``files`` exists and ``overwrite`` is False.
+    Call it before any work is done. For a folder, also raise if one of its ``files`` exists and
+    ``overwrite`` is False.
     """
     if folder and path.exists() and not path.is_dir():
-        raise ValueError(f"--out {path} is a file; name a folder")
+        raise ValueError(f"{option} {path} is a file; name a folder")
     if not folder and path.is_dir():
-        raise ValueError(f"--out {path} is a folder; name a file")
+        raise ValueError(f"{option} {path} is a folder; name a file")
     for file in [path / name for name in files] if folder else [path]:
         if os.path.lexists(file) and not overwrite:
             raise ValueError(f"{file} already exists; pass --overwrite to replace it")
@@ -318,7 +324,7 @@ def check_new(
     while folder and not parent.exists():
         parent = parent.parent
     if not (parent.is_dir() and os.access(parent, os.W_OK)):
-        raise ValueError(f"--out {path}: {parent} is not a writable folder")
+        raise ValueError(f"{option} {path}: {parent} is not a writable folder")
 
 
 def written(folder: Path) -> dict[str, tuple[int, int]]:

@@ -109,9 +109,9 @@ OPTIONS = (
         "from_rule",
         typer.Option(
             "--from-rule",
-            help="For dfaas_v0: clone the best rule for the load, improve it by policy iteration, "
-            "and recommend the team or the rule, based on validation days. Takes --minutes "
-            "(default: 5) or --steps.",
+            help="For dfaas_v0: train a team that starts as the best rule for the load, and "
+            "recommend the team or the rule, based on validation days. --steps sets the length, "
+            "--minutes (default: 5) bounds it.",
         ),
         bool,
         default=False,

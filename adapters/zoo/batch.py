@@ -43,7 +43,7 @@ from corral.envs.registry import REGISTERED
 from corral.errors import ActionError, CheckpointError, ResetNeededError
 from corral.memory import COPY, PROCESS, require_memory
 
-__all__ = ["ZooBatch", "ZooRules", "make_zoo_batch", "zoo_rules"]
+__all__ = ["ZooBatch", "ZooRules", "make_zoo_batch", "stack_rows", "zoo_rules"]
 
 
 def make_zoo_batch(
@@ -345,7 +345,7 @@ class ZooBatch(Copies):
 
     def _stacked(self, looks: Sequence[Observed]) -> dict[str, Observation]:
         return {
-            agent: _stack([look.observations[i] for look in looks])
+            agent: stack_rows([look.observations[i] for look in looks])
             for i, agent in enumerate(self.agents)
         }
 
@@ -389,8 +389,8 @@ def _resting_step(look: Observed) -> CopyStep:
     return CopyStep(look, np.zeros(count), none, none.copy(), {}, None)
 
 
-def _stack(trees: Sequence[Any]) -> Any:
+def stack_rows(trees: Sequence[Any]) -> Any:
     """Return trees of arrays [...] as one tree of arrays [R, ...]."""
     if isinstance(trees[0], dict):
-        return {key: _stack([tree[key] for tree in trees]) for key in trees[0]}
+        return {key: stack_rows([tree[key] for tree in trees]) for key in trees[0]}
     return np.stack(trees)

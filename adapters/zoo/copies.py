@@ -9,6 +9,7 @@ ends, its last observation is returned.
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -125,6 +126,12 @@ class ZooCopy(ABC):
         Without this call, they are added to the reward of the first step.
         """
         return np.zeros(len(self._index))
+
+    def without_sums(self) -> ZooCopy:
+        """Return this copy without the return and the length of the episode so far."""
+        other = copy.copy(self)
+        other._returns, other._elapsed = np.zeros(len(self._index)), 0
+        return other
 
     def close(self) -> None:
         self.env.close()

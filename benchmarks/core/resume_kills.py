@@ -91,7 +91,6 @@ ROLLOUT = "--num-envs 4 --n-steps 16 --net-arch 16"
 DFAAS = f"corral train dfaas_v0 --max-cycles 30 --steps 640 {ROLLOUT}"  # 10 updates
 EVERY = "--checkpoint-every 64"
 DAYS = "--queue 5 --wait-cost 0.02 --forward-cost 0.1 --route equal"
-SMALL = "--steps 448"
 
 CASES: dict[str, str] = {
     **{
@@ -115,8 +114,8 @@ CASES: dict[str, str] = {
     "ippo with memory and a pool": "corral train tictactoe_v0 --trainer ippo --memory 8 "
     f"--steps 640 {ROLLOUT} --self-play past=0.5,every=128,keep=3 --checkpoint-every 128",
     "from_rule": "corral train dfaas_v0 --from-rule --trace TREE/days.csv "
-    f"{DAYS} {SMALL} {ROLLOUT}",
-    "advise": f"corral advise TREE/days.csv {DAYS} {SMALL}",
+    f"{DAYS} --steps 448 {ROLLOUT}",  # 7 updates
+    "advise": f"corral advise TREE/days.csv {DAYS} --steps 2048",  # 4 updates of the preset
     "tune": "corral tune two_step_v0 --grid learning_rate=1e-3,1e-2 --jobs 1 --steps 400 "
     "--num-envs 4 --n-steps 5 --checkpoint-every 40",
 }
@@ -131,11 +130,10 @@ def late(episode):  # None in short episodes: its columns are empty at first
 def words(name: str, tree: Path) -> list[str]:
     """Return the command that begins a case in ``tree``, or that goes on there."""
     run = tree / "run"
-    begun = [each for each in (run, tree / "run-clone") if (each / "config.json").exists()]
     command = f"{CASES[name]} --out {run}"
-    if begun and name not in AGAIN:
+    if (run / "config.json").exists() and name not in AGAIN:
         every = CASES[name].partition(" --checkpoint-every ")[2]
-        command = f"corral train --resume {begun[0]}"
+        command = f"corral train --resume {run}"
         command += f" --checkpoint-every {every}" if every else ""
         if "--metric" in CASES[name]:
             command += f" --metric late={tree}/metric.py:late --evaluate-every 320"

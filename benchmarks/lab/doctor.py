@@ -52,7 +52,7 @@ SIZES: dict[str, Any] = {"num_envs": 16, "n_steps": 32}
 def examined(run: Any, audited: bool) -> tuple[Diagnosis, float]:
     """Return what was found, and the seconds of CPU time that it took."""
     began = time.process_time()
-    found = diagnose(run, audited=audited, cloned=audited)
+    found = diagnose(run, audited=audited, cloned=audited, checked=audited)
     return found, time.process_time() - began
 
 

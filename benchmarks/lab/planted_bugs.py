@@ -63,7 +63,7 @@ def named(kept: Kept, trainer: str, values: bool) -> dict[str, tuple[int, int]]:
     places = {}
     for bug in PLANTED:
         (one,) = (each for each in kept[bug] if each["trainer"] == trainer)
-        found = suspects(_pattern(one, values), known)
+        found = [suspect for suspect in suspects(_pattern(one, values), known) if suspect.exact]
         place = next((i for i, each in enumerate(found, 1) if bug in each.bugs), 0)
         places[bug] = place, len(found[place - 1].bugs) if place else 0
     return places

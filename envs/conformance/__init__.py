@@ -21,7 +21,9 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from corral.envs.arguments import nonnegative_int
+from corral.envs.conformance.alternation import check_alternation
 from corral.envs.conformance.episodes import EPISODES, watch_episodes
+from corral.envs.conformance.further import further_seeds
 from corral.envs.conformance.makes import Copies, make_of
 from corral.envs.conformance.masks import check_masks
 from corral.envs.conformance.processes import Processes
@@ -68,9 +70,10 @@ def check_env(
         stochastic: whether different seeds must give different episodes (True) or the same episode
             (False). None: equal episodes are reported as a note.
         processes: also play in other processes. False: the report lists these checks as not run.
-        seconds: approximate time limit; None: no limit. The first episode stops after 40 % of this
-            time. If time is short, episodes are compared over fewer steps, and masks are tried at
-            fewer steps. A note reports each reduction.
+        seconds: approximate CPU time of the check; None: as long as ``seeds`` take. Remaining time
+            is spent on further seeds. The first episode stops after 40 % of the time. If time is
+            short, episodes are compared over fewer steps, and masks are tried at fewer steps. A
+            note reports each reduction. A sixth of the elapsed time counts as CPU time at least.
         progress: called with the current stage, the number of finished stages and the total.
 
     Raises:
@@ -86,7 +89,7 @@ def check_env(
     make = make_of(env)
     if seconds is not None and not seconds > 0:
         raise ValueError(f"seconds={seconds}: pass a number above 0, or None")
-    session = Session(make, Findings(), numbers, limit, stochastic, seconds)
+    session = Session(make, Findings(), numbers, limit, stochastic, seconds, whole_limit=limit)
     with _quiet():
         if isinstance(make, Copies):
             _prepare(session, make)
@@ -122,7 +125,7 @@ def check_env(
 
 
 def _play(session: Session, processes: bool, progress: Progress) -> None:
-    total = len(EPISODES) + 3
+    total = len(EPISODES) + 4
     progress("episodes", 0, total)
     watch_episodes(session)
     if session.no_copies is not None:
@@ -136,8 +139,11 @@ def _play(session: Session, processes: bool, progress: Progress) -> None:
         for number, (stage, check) in enumerate(EPISODES.items(), 1):
             progress(stage, number, total)
             check(session)
-        progress("masks", total - 2, total)
+        progress("masks", total - 3, total)
         check_masks(session)
+        check_alternation(session)
+        progress("further seeds", total - 2, total)
+        further_seeds(session)
         progress("other processes", total - 1, total)
         if children is None:
             session.findings.skip(["processes", "hashing"], "processes=False")

@@ -11,13 +11,19 @@ from typing import Literal
 
 from gymnasium.utils import EzPickle
 
-from corral.envs.conformance.play import BadAnswer, Game, play_on
+from corral.envs.conformance.play import BadAnswer, Game, Trace, game_of, play_on
 from corral.envs.conformance.report import Severity, brief
 from corral.envs.conformance.session import FORM, Difference, Session, middle_of
 from corral.envs.conformance.steps import StepChecks
 from corral.errors import EnvironmentFault
 
-__all__ = ["EPISODES", "watch_episodes"]
+__all__ = [
+    "EPISODES",
+    "add_exception",
+    "compare_repeated",
+    "require_forgotten",
+    "watch_episodes",
+]
 
 COMPARISONS = ("other-seeds", "reset", "shared-state", "copies", "processes", "hashing")
 """The checks that need equal episodes for equal seeds."""
@@ -46,14 +52,27 @@ def watch_episodes(session: Session) -> None:
         checks = StepChecks(session.findings, seed)
         ends = math.inf
         if session.seconds is not None and not stream:
-            ends = session.started + WATCHING * session.seconds
-        game = session.episode(seed, stream, session.game(checks), ends)
+            ends = WATCHING * session.seconds
+        game = session.episode(seed, stream, session.game(checks), ends=ends, leave_open=not stream)
         session.masked |= checks.masked
         session.games.append(game)
         if session.remaining() < (1 - WATCHING) * (session.seconds or 0):
             session.plan()  # the episode took long: limit the following ones
+        if not stream:
+            _play_again(session, game)
         if game.failure is not None:
             add_exception(session, game, seed)
+
+
+def _play_again(session: Session, watched: Game) -> None:
+    """Play the first seed again in the environment that has played the watched episode.
+
+    Only this episode is certain to be whole, and a reset may keep values that an end sets.
+    """
+    if session.no_copies is not None or watched.failure is not None:
+        session.close(watched)
+        return
+    session.after_whole = session.episode(session.seeds[0], 0, game_of(watched.env)).trace
 
 
 def add_exception(session: Session, game: Game, seed: int | None, check: str = "crash") -> None:
@@ -113,19 +132,8 @@ def same_seed(session: Session) -> None:
     for stream, (seed, watched) in enumerate(zip(session.seeds, session.games, strict=True)):
         game = session.episode(seed, stream)
         session.traces.append(game.trace)
-        length = len(game.trace) if session.shortened else None
-        difference = Difference.first(watched.trace[:length], game.trace, ignore=("info",))
-        if difference is None:
-            difference = Difference.first(watched.trace[:length], game.trace)
-            if difference is not None:
-                session.ignore = ("info",)
-                _differs(session, "info differs", "warning", seed, difference)
-        elif session.turns and not _observing_is_harmless(session, seed, stream, difference):
-            continue
-        else:
-            _differs(session, "differs", "error", seed, difference)
+        compare_repeated(session, seed, stream, watched.trace, game.trace)
     if session.findings.has("seed"):
-        session.findings.skip(COMPARISONS, "the same seed gives different episodes, see check seed")
         return
     # Without a seed the next episode continues with the same generator.
     seed = session.seeds[0]
@@ -140,6 +148,22 @@ def same_seed(session: Session) -> None:
         expected="the same second episode: training seeds only its first reset",
         advice="let reset(seed=None) continue with the existing generator",
     )
+
+
+def compare_repeated(
+    session: Session, seed: int, stream: int, watched: Trace, repeated: Trace
+) -> None:
+    """Compare the watched and the repeated episode of one seed, in two fresh environments."""
+    length = len(repeated) if session.shortened else None
+    difference = Difference.first(watched[:length], repeated, ignore=("info",))
+    if difference is None:
+        difference = Difference.first(watched[:length], repeated)
+        if difference is not None:
+            session.ignore = ("info",)
+            _differs(session, "info differs", "warning", seed, difference)
+    elif not session.turns or _observing_is_harmless(session, seed, stream, repeated, difference):
+        _differs(session, "differs", "error", seed, difference)
+        session.findings.drop(COMPARISONS, "the same seed gives different episodes, see check seed")
 
 
 def _differs(
@@ -157,10 +181,10 @@ def _differs(
 
 
 def _observing_is_harmless(
-    session: Session, seed: int, stream: int, difference: Difference
+    session: Session, seed: int, stream: int, repeated: Trace, difference: Difference
 ) -> bool:
     """Return False and add a finding if an additional observe() call causes the difference."""
-    if session.difference(session.traces[stream], session.episode(seed, stream).trace) is not None:
+    if session.difference(repeated, session.episode(seed, stream).trace) is not None:
         return True
     session.findings.add(
         "last: observe changes the game",
@@ -218,28 +242,42 @@ def other_seeds(session: Session) -> None:
 
 def resets(session: Session) -> None:
     """Check reset without a seed, and that reset with a seed forgets the previous episode."""
-    game = session.episode(None, 1)
+    game = session.episode(None, 1, leave_open=True)
     if not session.findings.has("crash", "api", "dead-step", "selection"):
         was_reset = game.failure is None or game.failure.call == "step"
         add_exception(session, game, None, "crash" if was_reset else "reset")
     if session.findings.has("seed", "reset"):
+        session.close(game)
         return
     seed, reference = session.seeds[0], session.traces[0]
+    if session.after_whole:
+        length = len(reference) if session.shortened else None
+        require_forgotten(
+            session, seed, reference, session.after_whole[:length], "after a whole episode"
+        )
     for place in ("after an episode", "in mid-episode"):
         if place == "in mid-episode":
             game = session.game()
             game.begin(seed + 1, 1)  # another episode, other actions
             play_on(game, middle_of(reference))
         session.episode(seed, 0, game)
-        session.require_equal(
-            reference,
-            game.trace,
-            f"reset: remembers {place}",
-            seed,
-            seen=f"reset(seed) {place}, compared with a fresh environment",
-            expected="the same episode: reset with a seed forgets the previous episode",
-            advice="in reset(), set every attribute that an episode changes",
-        )
+        require_forgotten(session, seed, reference, game.trace, place)
+
+
+def require_forgotten(
+    session: Session, seed: int, reference: Trace, played: Trace, place: str
+) -> None:
+    """Compare an episode after ``reset(seed)`` with the episode of a fresh environment."""
+    session.require_equal(
+        reference,
+        played,
+        "reset: remembers",
+        seed,
+        seen=f"reset(seed) {place}, compared with a fresh environment",
+        expected="the same episode: reset with a seed forgets the previous episode",
+        advice="in reset(), set every attribute that an episode changes, and create every "
+        "generator from the seed",
+    )
 
 
 # --- Several environments ------------------------------------------------------------------------

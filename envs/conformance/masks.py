@@ -30,7 +30,7 @@ from corral.envs.conformance.report import Severity, brief, fingerprint
 from corral.envs.conformance.session import Session
 from corral.envs.masks import MASK, has_mask
 
-__all__ = ["check_form", "check_masks"]
+__all__ = ["RESERVE", "check_form", "check_masks", "twin_of"]
 
 ADVICE = {
     "all zero": "end the episode if no action is possible, or add a pass action",
@@ -41,8 +41,13 @@ ADVICE = {
 # --- Format of a mask ----------------------------------------------------------------------------
 
 
-def check_form(game: Game, view: View, agent: Any, add: Callable[..., None]) -> bool:
-    """Check the mask of an agent that must act and ``add`` findings. Return True if it has one."""
+def check_form(
+    game: Game, view: View, agent: Any, add: Callable[..., None], *, may_wait: bool = False
+) -> bool:
+    """Check the mask of an agent that must act and ``add`` findings. Return True if it has one.
+
+    ``may_wait``: a mask of a ParallelEnv may be all zero if another agent can act.
+    """
     observation, info = view.observations.get(agent), view.infos.get(agent)
     mask, space = mask_of(observation, info), game.space("action", agent)
 
@@ -67,7 +72,7 @@ def check_form(game: Game, view: View, agent: Any, add: Callable[..., None]) -> 
         bad("dtype", f"a mask of {mask.dtype}", form)
     if not np.isin(mask, (0, 1)).all():
         bad("values", f"a mask with {brief(np.unique(mask))}", form)
-    if not mask.any() and not _waits(game, view):
+    if not mask.any() and not _waits(game, view, may_wait):
         bad("all zero", "an all-zero mask, but the agent must act", "at least one legal action")
     if mask_of(observation, None) is not None and mask_of(None, info) is not None:
         other = np.asarray(mask_of(None, info))
@@ -76,10 +81,10 @@ def check_form(game: Game, view: View, agent: Any, add: Callable[..., None]) -> 
     return True
 
 
-def _waits(game: Game, view: View) -> bool:
+def _waits(game: Game, view: View, may_wait: bool) -> bool:
     """Return True if a mask may be all zero: a turn-based ParallelEnv in which another can act."""
     metadata = getattr(game.env, "metadata", None) or {}
-    in_turns = not metadata.get("is_parallelizable", True)
+    in_turns = may_wait or not metadata.get("is_parallelizable", True)
     masks = (mask_of(view.observations.get(a), view.infos.get(a)) for a in view.agents)
     return not game.turns and in_turns and any(np.any(mask) for mask in masks)
 
@@ -171,7 +176,7 @@ def _tries(session: Session, seed: int, stream: int) -> Iterator[Try]:
                 continue  # no choice to test
             legal, illegal = game.alternatives(agent, mask)
             for action in (*legal, *illegal):
-                twin = _twin(session, game, seed, stream)
+                twin = twin_of(session, game, seed, stream)
                 allowed = any(action == one for one in legal)
                 yield _outcome(twin, Try(seed, game.step, agent, action, allowed))
                 session.count(twin)
@@ -201,7 +206,7 @@ def _at_the_failure(session: Session, game: Game, seed: int, stream: int) -> Ite
         session.count(situation)
 
 
-def _twin(session: Session, game: Game, seed: int, stream: int) -> Game:
+def twin_of(session: Session, game: Game, seed: int, stream: int) -> Game:
     if session.fork is not None:
         return game.fork(session.fork)
     return _replayed(session, game.played, seed, stream)

@@ -13,9 +13,7 @@ compared between processes.
 from __future__ import annotations
 
 import copy
-import math
 import pickle
-import time
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -361,12 +359,12 @@ def game_of(env: Any, watcher: Watcher | None = None) -> Game:
     raise NoEnvironment(f"make() returned {brief(env)}, neither a ParallelEnv nor an AECEnv")
 
 
-def play_on(game: Game, limit: int, ends: float = math.inf) -> bool:
-    """Play until the episode ends, ``limit`` steps are reached, or the time is ``ends``.
+def play_on(game: Game, limit: int, in_time: Callable[[], bool] = lambda: True) -> bool:
+    """Play until the episode ends, ``limit`` steps are reached, or ``in_time`` returns False.
 
-    ``ends`` is a time of time.monotonic. Return True if the episode ended.
+    Return True if the episode ended.
     """
-    while not game.over and game.step < limit and time.monotonic() < ends:
+    while not game.over and game.step < limit and in_time():
         game.play(game.choose())
     return game.over
 

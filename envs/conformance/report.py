@@ -127,6 +127,12 @@ class Findings:
         for check in checks:
             self.not_run.setdefault(check, reason)
 
+    def drop(self, checks: Iterable[str], reason: str) -> None:
+        """Remove the findings of checks that are meaningless for a ``reason``."""
+        for key in [key for key in self.entries if key[0] in checks]:
+            del self.entries[key]
+        self.skip(checks, reason)
+
     def has(self, *checks: str) -> bool:
         """Return True if one of ``checks`` has an error."""
         return any(f.check in checks and f.severity == "error" for f in self.entries.values())

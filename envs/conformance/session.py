@@ -30,9 +30,25 @@ from corral.errors import ArgumentError, EnvironmentFault
 __all__ = ["FORM", "Difference", "Session", "check_spaces", "middle_of", "record", "steps_of"]
 
 FORM = "an environment with RLlib's or Gymnasium's interface, see docs/environments.md"
+PATIENCE = 6  # elapsed seconds that count as one second of CPU time, at least
 SHORT = 200  # maximum steps of later episodes, after one reached the limit
 FEWEST = 10  # minimum number of compared steps
 FURTHER = 18  # episodes besides two per seed: other seeds, resets, interleaving, copies
+
+
+class Clock:
+    """CPU time of this process since the start, so that other processes do not shorten a check.
+
+    An environment that waits, such as for a simulator, uses little CPU time: a sixth of the elapsed
+    time counts in any case.
+    """
+
+    def __init__(self) -> None:
+        self._cpu, self._elapsed = time.process_time(), time.monotonic()
+
+    def seconds(self) -> float:
+        elapsed = time.monotonic() - self._elapsed
+        return max(time.process_time() - self._cpu, elapsed / PATIENCE)
 
 
 @dataclass
@@ -44,17 +60,20 @@ class Session:
     seeds: tuple[int, ...]
     limit: int
     stochastic: bool | None
-    seconds: float | None = None  # time limit of the check
+    seconds: float | None = None  # time limit of the check, by ``clock``
     name: str = ""
     turns: bool = False
     masked: bool = False
+    alternates: bool = False  # agents of a ParallelEnv take turns
     games: list[Game] = field(default_factory=list)  # games of the watched episodes, by seed
     traces: list[Trace] = field(default_factory=list)  # traces of ``seeds``
     ignore: tuple[str, ...] = ()  # kinds of trace entries that are not repeatable
     fork: Literal["deepcopy", "pickle"] | None = None  # how to copy a game; None: no way
     episodes: int = 0
     steps: int = 0
-    started: float = field(default_factory=time.monotonic)
+    clock: Clock = field(default_factory=Clock)
+    after_whole: Trace = field(default_factory=list)  # seeds[0] again, after the watched episode
+    whole_limit: int = 0  # ``limit`` without cuts
     unfinished: bool = False  # the time limit was reached in the first episode
     cut: bool = False  # episodes are compared over ``limit`` steps only
     no_copies: str | None = None  # reason for playing one environment, which stays open
@@ -130,7 +149,7 @@ class Session:
         """Return the remaining seconds; infinite without a time limit."""
         if self.seconds is None:
             return math.inf
-        return self.seconds - (time.monotonic() - self.started)
+        return self.seconds - self.clock.seconds()
 
     def plan(self) -> None:
         """Limit the length of the following episodes if whole ones would take too long.
@@ -141,8 +160,8 @@ class Session:
         longest = max((len(game.trace) for game in self.games), default=0)
         if not (self.steps and longest) or self.seconds is None or self.cut:
             return
-        per_step = (time.monotonic() - self.started) / self.steps
-        affordable = int(max(self.remaining(), 0) / 2 / per_step / (2 * len(self.seeds) + FURTHER))
+        steps = max(self.remaining(), 0) / 2 / self.per_step()
+        affordable = int(steps / (2 * len(self.seeds) + FURTHER))
         if affordable >= longest and not self.unfinished:
             return
         limit = self.steps_of_an_agent(affordable)
@@ -152,6 +171,10 @@ class Session:
             f"{self.limit:,} steps of each agent (the longest episode has "
             f"{self.steps_of_an_agent(longest):,}); allow more seconds to compare all steps"
         )
+
+    def per_step(self) -> float:
+        """Return the mean seconds per step so far; at least one step has been played."""
+        return self.clock.seconds() / self.steps
 
     def steps_of_an_agent(self, calls: int) -> int:
         """Return the approximate number of steps per agent in ``calls`` calls of step."""
@@ -164,16 +187,22 @@ class Session:
         return steps_of(game, self.limit)
 
     def episode(
-        self, seed: int | None, stream: int, game: Game | None = None, ends: float = math.inf
+        self,
+        seed: int | None,
+        stream: int,
+        game: Game | None = None,
+        *,
+        ends: float = math.inf,
+        leave_open: bool = False,
     ) -> Game:
-        """Play an episode and return its game.
+        """Play an episode and return its game, closed unless ``leave_open``.
 
-        ``game`` defaults to a fresh one. Play stops at the time ``ends`` (time.monotonic).
+        ``game`` defaults to a fresh one. Play stops at the time ``ends`` of the clock.
         """
         played = game or self.game()
         played.begin(seed, stream)
-        ended = play_on(played, self.limit_of(played), ends)
-        if not ended and time.monotonic() > ends:
+        ended = play_on(played, self.limit_of(played), lambda: self.clock.seconds() < ends)
+        if not ended and self.clock.seconds() > ends:
             self.unfinished = True
             self.findings.skip(
                 ["endless"],
@@ -190,14 +219,19 @@ class Session:
                 f"long, raise the limit of the check (now {self.limit:,})",
             )
             self.limit = min(self.limit, SHORT)
-        self.count(played)
+        self.count(played, leave_open=leave_open)
         return played
 
-    def count(self, game: Game) -> None:
+    def count(self, game: Game, *, leave_open: bool = False) -> None:
         """Add a played game to the totals and close it."""
         self.episodes += 1
         self.steps += game.total_steps
         game.total_steps = 0
+        if not leave_open:
+            self.close(game)
+
+    def close(self, game: Game) -> None:
+        """Close the environment of a game, unless it is the only one."""
         if self.no_copies is not None:
             return
         try:

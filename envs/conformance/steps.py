@@ -24,11 +24,12 @@ __all__ = ["StepChecks"]
 
 
 class StepChecks:
-    """Watcher of one episode with ``seed``."""
+    """Watcher of one episode with ``seed``; ``may_wait``: see ``check_form``."""
 
-    def __init__(self, findings: Findings, seed: int | None) -> None:
+    def __init__(self, findings: Findings, seed: int | None, *, may_wait: bool = False) -> None:
         self.findings = findings
         self.seed = seed
+        self.may_wait = may_wait
         self.masked = False  # a mask was observed
         self._had_state = False  # state() succeeded
         self._step = 0
@@ -54,7 +55,7 @@ class StepChecks:
                 self._observation(game, agent, observation)
         for agent in view.agents:
             if agent in sound and agent in view.observations and not view.is_over(agent):
-                self.masked |= check_form(game, view, agent, self._add)
+                self.masked |= check_form(game, view, agent, self._add, may_wait=self.may_wait)
         for table in (view.rewards, {} if view.last is None else {view.selection: view.last[0]}):
             for agent, reward in table.items():
                 self._reward(agent, reward)

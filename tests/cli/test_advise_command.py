@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from corral.cli.output import in_options
 from corral.data import write_trace
 from support.command import within
-from support.loads import days
+from support.loads import DAY, days
 from support.messages import shown
 
 
@@ -24,7 +26,16 @@ def load(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_it_ends_in_a_verdict_of_80_columns(load: Path, tmp_path: Path) -> None:
-    settings = ("--queue", 5, "--forward-cost", 0.1, "--no-train", "--out", tmp_path)
+    settings = (
+        "--queue",
+        5,
+        "--forward-cost",
+        0.1,
+        "--no-train",
+        "--no-rehearse",
+        "--out",
+        tmp_path,
+    )
     printed = within("advise", load, *map(str, settings))
     shown(printed, "unknown")
     lines = printed.splitlines()
@@ -44,8 +55,35 @@ def test_it_ends_in_a_verdict_of_80_columns(load: Path, tmp_path: Path) -> None:
     assert kept["arrivals"] == "unknown"
 
 
+def test_a_rehearsal_stands_in_the_table_and_in_the_verdict(load: Path, tmp_path: Path) -> None:
+    settings = ("--queue", "5", "--forward-cost", "0.1", "--route", "equal", "--no-train")
+    printed = within("advise", load, *settings, "--out", tmp_path)
+    lines = printed.splitlines()
+    assert max(len(line) for line in lines if str(tmp_path) not in line) <= 80
+    kept = json.loads((tmp_path / "advice.json").read_text())
+    table, _, verdict = printed.partition("What if")
+    for name, costs in kept["rehearsal"]["policies"].items():
+        row = [line for line in table.splitlines() if line.split()[:1] == [name]][-1]
+        assert row.split()[-1] == f"{costs['deterministic']:,.0f}"
+    code = verdict.index(kept["pseudo_code"][0])
+    needs = [text for text in kept["verdict"] if text.startswith("Each gateway needs")]
+    assert verdict.index("Each gateway needs") < code
+    assert len(needs) == 1
+    bare = within("advise", load, "--no-rehearse", *settings, "--out", tmp_path / "bare")
+    assert "rehearsed" not in bare.partition("What if")[0]
+
+
 def test_knowledge_and_the_rule_of_today_can_be_given(load: Path, tmp_path: Path) -> None:
-    settings = ("--arrivals", "known", "--today", "round-robin", "--route", "least", "--no-train")
+    settings = (
+        "--arrivals",
+        "known",
+        "--today",
+        "round-robin",
+        "--route",
+        "least",
+        "--no-train",
+        "--no-rehearse",
+    )
     within("advise", load, *settings, "--out", str(tmp_path))
     kept = json.loads((tmp_path / "advice.json").read_text())
     assert (kept["arrivals"], kept["rule"]["today"]) == ("known", "overflow/equal")
@@ -53,20 +91,22 @@ def test_knowledge_and_the_rule_of_today_can_be_given(load: Path, tmp_path: Path
 
 def test_progress_is_written_into_a_log(load: Path, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("corral.cli.commands.loads.advise.EVERY", 0.0)
-    printed = within("advise", load, "--no-train", "--out", str(tmp_path))
+    printed = within("advise", load, "--no-train", "--no-rehearse", "--out", str(tmp_path))
     assert re.search(
         r"corral: plain rules, plays of a day: \d+ of [\d,]+, about [\d,]+ s left", printed
     )
 
 
 def test_rules_alone_need_no_minutes(load: Path, tmp_path: Path) -> None:
-    said = within("advise", load, "--no-train", "--minutes", "2", "--out", tmp_path, code=2)
+    said = within(
+        "advise", load, "--no-train", "--no-rehearse", "--minutes", "2", "--out", tmp_path, code=2
+    )
     shown(said, "--minutes 2", "--no-train")
 
 
 def test_mistakes_name_the_remedy(load: Path, tmp_path: Path) -> None:
     (tmp_path / "advice.json").write_text("{}")
-    said = within("advise", load, "--no-train", "--out", tmp_path, code=2)
+    said = within("advise", load, "--no-train", "--no-rehearse", "--out", tmp_path, code=2)
     shown(" ".join(said.split()), "advice.json", "--overwrite")
     shown(within("advise", tmp_path / "none.csv", code=2), "none.csv")
     shown(within("advise", load, "--worth", "-1", "--out", tmp_path / "a", code=2), "--worth -1")
@@ -78,7 +118,7 @@ def test_mistakes_name_the_remedy(load: Path, tmp_path: Path) -> None:
 
 
 def test_the_verdict_names_the_baseline_as_an_assumption(load: Path, tmp_path: Path) -> None:
-    settings = ("--no-train", "--forward-cost", "0.1", "--out", tmp_path)
+    settings = ("--no-train", "--no-rehearse", "--forward-cost", "0.1", "--out", tmp_path)
     told = within("advise", load, "--today", "round-robin", *settings)
     verdict = " ".join(told.partition("\nVerdict\n")[2].split())
     shown(verdict, "local first, overflow in turn (overflow/equal)", "--today", "0.1 x forwarded")
@@ -93,7 +133,9 @@ def test_names_of_rules_are_not_spelled_as_options() -> None:
 
 
 def test_code_lines_are_not_wrapped(load: Path, tmp_path: Path) -> None:
-    printed = within("advise", load, "--no-train", "--queue", "5", "--out", tmp_path).splitlines()
+    printed = within(
+        "advise", load, "--no-train", "--no-rehearse", "--queue", "5", "--out", tmp_path
+    ).splitlines()
     for line in json.loads((tmp_path / "advice.json").read_text())["pseudo_code"]:
         assert f"    {line}" in printed
 
@@ -129,13 +171,13 @@ def test_capacities_of_single_nodes_belong_to_the_import(load: Path) -> None:
 
 
 def test_a_capacity_in_another_unit_is_noted(load: Path, tmp_path: Path) -> None:
-    within("advise", load, "--no-train", "--capacity", "1", "--out", tmp_path)
+    within("advise", load, "--no-train", "--no-rehearse", "--capacity", "1", "--out", tmp_path)
     notes = " ".join(json.loads((tmp_path / "advice.json").read_text())["notes"])
     shown(notes, "capacity is per step")
 
 
 def test_a_folder_of_advice_is_exported_by_its_team(load: Path, tmp_path: Path) -> None:
-    within("advise", load, "--no-train", "--out", tmp_path)
+    within("advise", load, "--no-train", "--no-rehearse", "--out", tmp_path)
     said = " ".join(within("export", tmp_path, code=2).split())
     shown(said, "corral serve", "no team")
     kept = json.loads((tmp_path / "advice.json").read_text())
@@ -144,3 +186,51 @@ def test_a_folder_of_advice_is_exported_by_its_team(load: Path, tmp_path: Path) 
     (tmp_path / "advice.json").write_text(json.dumps(kept))
     said = " ".join(within("export", tmp_path, code=2).split())
     shown(said, f"corral export {tmp_path / 'team'} --recommended --out gateway")
+
+
+# --- A recheck -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def advised(load: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("advised")
+    settings = ("--queue", "5", "--route", "equal", "--no-train", "--no-rehearse")
+    within("advise", load, *settings, "--out", folder)
+    return folder
+
+
+def following(path: Path) -> Path:
+    """The days of the advice, and seven more."""
+    first, second = days(7), days(7, seed=4)
+    columns = {
+        name: np.concatenate([vars(first)[name], vars(second)[name]])
+        for name in ("arrivals", "capacity")
+    }
+    trace = dataclasses.replace(first, times=3600 * np.arange(14 * DAY), **columns)
+    write_trace(trace, path)
+    return path
+
+
+def test_a_recheck_prints_its_answer_last(advised: Path, tmp_path: Path) -> None:
+    both = following(tmp_path / "both.csv")
+    printed = within("advise", "--recheck", advised, both, "--rows", f"{7 * DAY}:")
+    kept = json.loads((advised / "recheck.json").read_text())
+    lines = printed.splitlines()
+    assert max(len(line) for line in lines if str(advised) not in line) <= 80
+    shown(" ".join(printed.split()), kept["answer"], kept["policy"], kept["fresh"]["rule"])
+    assert kept["trace"]["rows"] == [7 * DAY, 14 * DAY]
+    assert kept["windows"] == 7
+    assert f"Recheck: {advised / 'recheck.json'}" in printed
+
+
+def test_options_without_effect_on_a_recheck_are_refused(
+    advised: Path, load: Path, tmp_path: Path
+) -> None:
+    both = following(tmp_path / "both.csv")
+    for option in (("--minutes", "1"), ("--no-train",), ("--out", tmp_path), ("--queue", "3")):
+        printed = within("advise", "--recheck", advised, both, *option, code=2)
+        shown(printed, option[0], "--recheck")
+    printed = within("advise", "--recheck", advised, both, code=2)
+    shown(" ".join(printed.split()), f"{7 * DAY}:{14 * DAY}", "--rows")
+    for option in (("--rows", "0:24"), ("--beyond", "clip")):
+        shown(within("advise", load, *option, code=2), *option, "--recheck")

@@ -13,7 +13,7 @@ from support.command import run
 from support.messages import shown
 
 TESTS = Path(__file__).parents[1]
-QUICK = ("--no-processes", "--seeds", "0,1")
+QUICK = ("--no-processes", "--seeds", "0,1", "--seconds", "0.5")
 
 
 def check(*arguments: str, code: int = 0, columns: str = "80") -> str:
@@ -23,7 +23,7 @@ def check(*arguments: str, code: int = 0, columns: str = "80") -> str:
 
 @pytest.mark.slow  # checks whole games, twice
 def test_one_of_ours_is_checked_in_both_forms() -> None:
-    output = check("two_step_v0")
+    output = check("two_step_v0", "--seconds", "1")
     shown(output, "two_step_v0 (parallel)", "two_step_v0 (AEC)")
     assert output.count("0 errors, 0 warnings; ") == 2
     shown(output, 23)
@@ -80,8 +80,11 @@ def test_json_is_all_there_is_on_stdout() -> None:
 def test_arguments_reach_the_environment() -> None:
     output = check("arena_v0", "--arg", "width=2", "--arg", "max_cycles=5", *QUICK)
     shown(output, "NOT")
-    steps = [int(word.split()[0]) for word in output.split("episodes, ")[1:]]
-    assert all(0 < count < 2_000 for count in steps)  # 100 steps an episode would be more
+    steps = [int(word.split()[0].replace(",", "")) for word in output.split("episodes, ")[1:]]
+    episodes = [int(word.split()[-1].replace(",", "")) for word in output.split(" episodes, ")[:-1]]
+    assert len(steps) == len(episodes) == 2
+    for count, played in zip(steps, episodes, strict=True):
+        assert 0 < count < 12 * played  # by default an episode has 100 steps
 
 
 @pytest.mark.parametrize(

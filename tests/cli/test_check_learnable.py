@@ -38,9 +38,13 @@ def test_arguments_and_json() -> None:
     assert found["scripts"]["rows"][0]["name"] == "random"
 
 
-def test_third_party_environments_by_scripts() -> None:
+@pytest.mark.slow
+def test_third_party_environments_by_copies_of_their_states() -> None:
+    """Each agent is paid for its own action: always 2 is best."""
     output = run("check", "support.faulty_envs:Walk", "--learnable", folder=TESTS)
-    shown(output, "not tested")
+    lines = shown(output, "deepcopy").splitlines()
+    assert {line.split()[0] for line in lines if "random  " in line} >= {"early,", "late,"}
+    assert lines[-1].startswith("0 faults; ")
 
 
 def test_mistakes_are_told() -> None:

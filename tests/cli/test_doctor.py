@@ -17,7 +17,7 @@ from support.command import run as command
 from support.command import stdout_of, within
 from support.loads import small_trace
 
-QUICK = ("--no-audit", "--no-clone")
+QUICK = ("--no-audit", "--no-clone", "--no-check")
 SMALL: dict[str, Any] = {
     **{"num_envs": 4, "n_steps": 16, "n_epochs": 2, "n_minibatches": 2, "steps": 640},
     **{"net_arch": (16,), "progress": False, "device": "cpu"},
@@ -46,9 +46,8 @@ def learn(make_env, steps, seed):
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     env_kwargs = {"trace": small_trace(), "max_cycles": 12}
     out = tmp_path_factory.mktemp("runs") / "sound"
-    return Path(
-        corral.train("dfaas_v0", trainer="mappo", env_kwargs=env_kwargs, out=out, **SMALL).folder
-    )
+    given = {**SMALL, "env_kwargs": env_kwargs, "steps": 3_200}
+    return Path(corral.train("dfaas_v0", trainer="mappo", out=out, **given).folder)
 
 
 @pytest.fixture(scope="module")
@@ -65,13 +64,14 @@ def zeroed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 def require_80_columns(text: str, *paths: Path) -> None:
     for line in text.splitlines():
-        assert len(line) <= 80 or any(str(path) in line for path in paths), line
+        command_line = line.startswith("  corral ")  # on one line, to be pasted
+        assert command_line or len(line) <= 80 or any(str(path) in line for path in paths), line
 
 
 def test_a_sound_run_is_told_so_and_ends_with_0(sound: Path) -> None:
     text = command("doctor", sound, *QUICK)
     flat = " ".join(text.split())
-    shown(flat, sound, "mappo", "dfaas_v0", 640, 10, "entropy")
+    shown(flat, sound, "mappo", "dfaas_v0", "3,200", 50, "entropy", "overflow", "optimum")
     assert "truth" not in text
     require_80_columns(text, sound)
 

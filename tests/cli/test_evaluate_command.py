@@ -180,7 +180,7 @@ def test_scales_stay_those_of_the_run(run: Run, tmp_path: Path) -> None:
     for mode in ("greedy", "sampled"):
         own = result.replay.teams[f"sb3_ppo, {mode}"].settings
         assert own["load_scale"] == run.config.env_config.env_kwargs["load_scale"] == 12
-    with refused(ScaleError, run.folder, "load_scale 12", "--load-scale 24"):
+    with refused(ScaleError, run.folder, "load_scale 12", 24, "beyond='clip'"):
         evaluate(run, trace=with_loads(2.0), references=[], out=tmp_path / "out")
     with refused(ValueError, 4, run.folder, 3):
         evaluate(run, trace=small_trace(nodes=4), references=[], out=tmp_path / "out")

@@ -163,7 +163,7 @@ def test_agents_of_third_party_environments(
     small = ("--num-envs", "1", "--n-steps", "32", "--n-minibatches", "1", "--steps", "32")
     printed = within("train", where, "--trainer", "mappo", "--out", folder, *small)
     printed += within("evaluate", folder, "--env", where, "--episodes", "1")
-    printed += within("check", where, "--no-processes", code=None)
+    printed += within("check", where, "--no-processes", "--seconds", "0.5", code=None)
     assert "[/][red]named\\x1b[31m" in printed
     assert not HIDDEN.search(printed), ascii(printed)
 

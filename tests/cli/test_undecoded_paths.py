@@ -11,7 +11,9 @@ import pytest
 pytest.importorskip("torch", reason="needs the extra mappo")
 
 import corral
+from corral.data import write_trace
 from support.command import within
+from support.loads import days
 from support.tuning import in_this_process
 
 SMALL = ("--steps", "64", "--num-envs", "4", "--n-steps", "8", "--net-arch", "8")
@@ -64,5 +66,7 @@ def test_a_load(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_an_advice(folder: Path) -> None:
-    within("advise", "edge3", "--no-train", "--out", folder / "a")
+    folder.mkdir()
+    write_trace(days(6), folder / "load.csv")
+    within("advise", folder / "load.csv", "--no-train", "--out", folder / "a")
     read(folder / "a", "report.html", "advice.json")

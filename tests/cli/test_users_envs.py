@@ -74,7 +74,7 @@ def test_a_class_of_a_file_is_trained_judged_and_shown(tmp_path: Path, file: Pat
     shown(within("evaluate", run, "--env", text, "--episodes", "4"), "mappo, greedy")
     shown(within("watch", run, "--ansi", "--env", text), "t = 4")
     shown(within("train", text, "--resume", run, "--steps", "128"), 128)
-    shown(within("check", text, "--no-processes"), "Pair", 0)
+    shown(within("check", text, "--no-processes", "--seconds", "0.5"), "Pair", 0)
 
 
 def test_a_class_of_a_file_runs_in_workers_by_its_file_alone(tmp_path: Path, file: Path) -> None:
@@ -162,7 +162,10 @@ def test_an_argument_that_a_class_reads_and_nobody_gave_is_asked_for(file: Path,
         seen = within(command, f"{file}:Pair", code=2)
         shown(seen, "--arg length=VALUE")
         assert "Traceback" not in seen
-    shown(within("check", f"{file}:Pair", "--no-processes", "--arg", "length=4"), 0)
+    shown(
+        within("check", f"{file}:Pair", "--no-processes", "--seconds", "0.5", "--arg", "length=4"),
+        0,
+    )
 
 
 def test_another_key_that_a_class_lacks_keeps_its_traceback(file: Path) -> None:

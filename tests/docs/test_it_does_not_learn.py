@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,19 +19,22 @@ PAGE = (Path(__file__).parents[2] / "docs" / "it_does_not_learn.md").read_text(e
 
 
 def corral(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    return forked.run(["-m", *words], folder=folder, timeout=300)
+    return forked.run(["-m", *words], folder=folder, timeout=1500)
 
 
 def first_finding(text: str) -> str:
     """The verdict and what was found first, in one line and without numbers."""
-    part = re.split(r"\n2\. |\nMeasurements", text)[0].partition("   effect")[0]
+    first = text.partition("\n1. ")[2]
+    part = text.partition("\n\n")[0]
+    part += re.split(r"\n2\. |\nMeasurements", first)[0].partition("   effect")[0]
     return " ".join(re.sub(r"\d[\d.,]*(e-\d+)?", "#", part).split())
 
 
 def measured(text: str) -> list[str]:
     """The rows of the table of numbers, by their names."""
-    table = text.partition("\nMeasurements")[2].partition("\nReturn of")[0]
-    return [re.split(r"\s{2,}", line.strip())[0] for line in table.splitlines()[1:]]
+    lines = text.partition("\nMeasurements")[2].splitlines()[1:]
+    rows = itertools.takewhile(lambda line: line.startswith("  "), lines)
+    return [re.split(r"\s{2,}", line.strip())[0] for line in rows]
 
 
 @pytest.mark.slow
@@ -51,6 +56,38 @@ def test_the_example_is_what_is_printed(tmp_path: Path) -> None:
     assert len(measured(shown[2])) == 7
     assert "true returns" in done.stdout
     assert "true returns" in shown[2]
+
+
+def forwarding(folder: Path) -> Path:
+    """The file of the class whose counter is never reset."""
+    code = re.search(r"```python\n# (forwarding\.py)\n(.*?)```", PAGE, flags=re.DOTALL)
+    assert code is not None
+    (folder / code[1]).write_text(code[2])
+    return folder / code[1]
+
+
+def test_the_class_forgets_to_reset_its_counter(tmp_path: Path) -> None:
+    from corral.envs import check_env
+    from corral.named import named_object
+
+    made = named_object(f"{forwarding(tmp_path)}:Forwarding", "environment")
+    module = sys.modules[made.__module__]
+    module.LENGTH = 30  # type: ignore[attr-defined]
+    result = check_env(made, seeds=(0, 1), processes=False)
+    assert {finding.check for finding in result.errors} == {"reset"}
+
+
+@pytest.mark.slow
+def test_the_doctor_judges_that_class(tmp_path: Path) -> None:
+    forwarding(tmp_path)
+    shown = re.search(r"<!-- forwarding -->\n```\n(.*?)```", PAGE, flags=re.DOTALL)
+    assert shown is not None
+    for name in ("train", "doctor"):
+        line = re.search(rf"^\$ (corral {name} .*forwarding[^|\n]*)", PAGE, flags=re.MULTILINE)
+        assert line is not None
+        done = corral(shlex.split(line[1]), tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert first_finding(done.stdout) == first_finding(shown[1])
 
 
 def test_every_command_of_the_page_has_the_options_that_it_names() -> None:

@@ -17,7 +17,11 @@ from corral.envs.registry import _load
 from corral.envs.shells import ParallelShell, TurnShell
 from support import faulty_dfaas
 from support.contract import ContractViolation, check_contract, check_rules
-from support.dfaas_configurations import configurations, random_configuration
+from support.dfaas_configurations import (
+    configurations,
+    random_configuration,
+    residual_configuration,
+)
 from support.faulty_dfaas import faulty, faulty_rules
 from support.loads import small_trace
 from support.messages import refused
@@ -98,7 +102,22 @@ TOGETHER: dict[str, dict[str, Any]] = {
     "quantiles of drawn days": {"amount": "quantile", "augment": AUGMENT},
     "choose quantiles": {"route": "choose", "amount": "quantile", "augment": AUGMENT},
     "summary of present reports": {"observation": "summary", "report_delay": 0},
+    "neighborhood": {"observation": "neighborhood"},
+    "neighborhood chooses": {"observation": "neighborhood", "route": "choose"},
+    "offsets in a neighborhood": {
+        **{"observation": "neighborhood", "arrivals": "unknown", "route": "least"},
+        **{"residual": "backlog=0.75/least", "offsets": 2},
+    },
     "summary of late reports": {"observation": "summary", "report_delay": 2},
+    "offsets": {"residual": "backlog=0.5+margin=1/least", "arrivals": "unknown", "route": "least"},
+    "offsets of drawn days": {"residual": "local/two", "offsets": 2, "augment": AUGMENT},
+    "offsets in a summary": {"residual": "patient-margin", "observation": "summary"},
+    "offsets beyond scales": {
+        **{"residual": "capacity=1.5/fill", "beyond": "rule", "load_scale": 90},
+        **{"capacity_scale": 100, "last_counts": 2},
+    },
+    "drawn days beyond scales": {"beyond": "clip", "capacity_scale": 100, "augment": AUGMENT},
+    "quantiles beyond scales": {"beyond": "clip", "load_scale": 70, "amount": "quantile"},
     "all": {
         **{"route": "choose", "observation": "summary", "amount": "quantile", "augment": AUGMENT},
         **{"report_delay": 2, "neighbours": None},
@@ -109,7 +128,10 @@ TOGETHER: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("case", TOGETHER)
 def test_arguments_of_dfaas_together_keep_the_contract(case: str) -> None:
-    check_variant(variant_of_dfaas("equal") | {"augment": None} | TOGETHER[case])
+    base = variant_of_dfaas("equal") | {"augment": None}
+    if "residual" in TOGETHER[case]:
+        del base["route"]  # requests go by the route of the rule
+    check_variant(base | TOGETHER[case])
 
 
 PILES = [{}, {"takes": (3, 2)}, {"gift": 0.5}, {"last_move": 1, "gift": 0.25}, {"max_cycles": 3}]
@@ -200,10 +222,10 @@ def test_the_contract_of_rules_catches(fault: str, values: tuple[str, ...]) -> N
 # --- dfaas_v0: no request appears or vanishes ----------------------------------------------------
 
 
-def check_conservation(seed: int) -> int:
+def check_conservation(seed: int, configure: Any = random_configuration) -> int:
     """Play a random configuration with random actions, illegal ones too; requests accounted for."""
     rng = np.random.default_rng(seed)
-    rules = DfaasRules(**random_configuration(rng), keep_flow=True)
+    rules = DfaasRules(**configure(rng), keep_flow=True)
     state = rules.start([generator(seed, "env", row) for row in range(3)])
     accounted = 0
     for _ in range(rules.max_cycles):
@@ -231,6 +253,8 @@ def check_conservation(seed: int) -> int:
 
 def test_requests_are_conserved_in_many_configurations() -> None:
     assert sum(check_conservation(seed) for seed in range(150)) > 1_000_000
+    offsets = [check_conservation(seed, residual_configuration) for seed in range(50)]
+    assert sum(offsets) > 1_000_000
 
 
 @settings(max_examples=30, deadline=None)

@@ -140,7 +140,7 @@ def entropy_bonus_of_wrong_sign(folder: Path) -> Run:
     return with_loss(folder, loss)
 
 
-@fault("ratio-not-one")
+@fault("ratio-wrong-in-loss")
 def ratio_of_zeroed_logits(folder: Path) -> Run:
     """The loss fills the logits of illegal actions with 0, for fear of NaN."""
 

@@ -28,7 +28,7 @@ def learning_rate_huge(folder: Path) -> Run:
     return trained(folder, "dfaas_v0", trainer="mappo", learning_rate=3.0)
 
 
-@fault("policy-unchanged")
+@fault("policy-unchanged", "weights-fixed")
 def learning_rate_tiny(folder: Path) -> Run:
     """The learning rate is 3e-9."""
     return trained(folder, "dfaas_v0", trainer="mappo", learning_rate=3e-9)

@@ -64,7 +64,7 @@ def _killed_before_its_first_checkpoint(job: Job) -> None:
 
 @pytest.mark.slow
 def test_a_job_that_is_stopped_is_not_finished_and_goes_on(tmp_path: Path) -> None:
-    job = Job(tmp_path / "run", (*SMALL[:2], "4000", *SMALL[3:], "--checkpoint-every", "20"))
+    job = Job(tmp_path / "run", (*SMALL[:2], "600", *SMALL[3:], "--checkpoint-every", "20"))
 
     def early(_: Job) -> bool:
         return len([*job.folder.glob("checkpoints/[!.]*")]) < 2
@@ -73,7 +73,7 @@ def test_a_job_that_is_stopped_is_not_finished_and_goes_on(tmp_path: Path) -> No
     assert stopped.code != 0
     assert finished(job.folder) is None
     before = load_run(job.folder).progress["env_steps"].iloc[-1]
-    assert 0 < before < 4000
+    assert 0 < before < 600
     assert "--resume" in job.cli_arguments()
     [ended] = play([job])
     assert ended.code == 0

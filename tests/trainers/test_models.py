@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from pathlib import Path
@@ -20,6 +21,7 @@ from corral.trainers.driver import resume, train
 from corral.trainers.runs.own_model import OwnModel
 from corral.trainers.runs.run import load_run
 from support.command import within
+from support.no_masks import NoMasks
 from support.own_networks import make
 from support.runs import weights
 
@@ -248,3 +250,43 @@ def test_a_replay_takes_it(file: Path, tmp_path: Path) -> None:
     assert "Report: " in within(*command, *both, "--model", text)
     said = within(*command, "--overwrite", "--policies", "local", "--model", text, code=None)
     shown(said, f"--model {text}", "--policies")
+
+
+# --- Integers ------------------------------------------------------------------------------------
+
+NUMBERS = """
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    out_features = 4
+
+    def forward(self, obs):
+        return nn.functional.one_hot(obs, 4).float()
+
+
+def make(observation_space, *, role):
+    return Net()
+"""
+
+
+def test_a_network_for_numbers_is_told_once_that_they_are_not_one_hot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    (tmp_path / "number_nets.py").write_text(NUMBERS)
+    given: dict[str, Any] = {"trainer": "ippo", "preset": "none", **SMALL}
+    number = functools.partial(NoMasks, "number")
+    model = f"{tmp_path / 'number_nets.py'}:make"
+    train(number, model=model, steps=2 * ROLLOUT, out=tmp_path / "own", **given)
+    text = shown(capsys.readouterr().err, "Discrete", "int64", "one-hot")
+    assert text.count("one-hot") == 1
+    for kind in ({"model": make}, {}):  # a network for a Box, and the default layers
+        env = number if not kind else functools.partial(NoMasks, "box")
+        train(env, steps=ROLLOUT, out=tmp_path / f"other{len(kind)}", **given, **kind)
+        assert "one-hot" not in capsys.readouterr().err
+    (tmp_path / "linear_nets.py").write_text(SOURCE.format(units=4))
+    model = f"{tmp_path / 'linear_nets.py'}:make"
+    with refused(ModelError, "Discrete", "int64", "one-hot"):  # a Linear cannot read them
+        train(number, model=model, steps=ROLLOUT, out=tmp_path / "failing", **given)

@@ -33,9 +33,9 @@ def test_steps_are_planned_and_are_the_runs_own(
     assert run.config.horizon == steps
     assert steps % 64 == 0
     assert f"{steps:,} env steps are planned" in capsys.readouterr().err
-    assert took < 10  # and not the 100,000 steps of a run without minutes
+    assert took < 30  # and not the 100,000 steps of a run without minutes
     again = corral.train("arena_v0", steps=steps, out=tmp_path / "counted", **SMALL)
-    if run.stopped in (None, "None"):  # a machine that was busy ends it early
+    if run.stopped is None:  # a machine that was busy ends it early
         assert everything(again.folder) == everything(run.folder)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import pickle
 from typing import Any
 
@@ -10,6 +11,8 @@ import numpy as np
 import pytest
 
 from corral.adapters import SeatEnv
+from corral.adapters.nested import flat_tree
+from corral.adapters.zoo.batch import zoo_rules
 from corral.envs import make_rules
 from corral.envs.batch import Batch
 from corral.envs.core import generator
@@ -17,6 +20,8 @@ from corral.envs.masks import MASK
 from corral.envs.policy import take_tree
 from corral.errors import MissingExtraError
 from corral.trainers.base import trainer_class
+from support.messages import refused
+from support.no_masks import OBSERVATIONS, NoMasks
 
 torch = pytest.importorskip("torch", reason="needs torch")
 
@@ -200,3 +205,49 @@ def test_functions_are_watched_and_replayed() -> None:
     assert len(shown) == seen.frames
     scores = replay("edge3", {"mine": first_legal}, rows=(0, 40), optimum_windows=0).scores
     assert scores[0].policy == "mine"
+
+
+# --- Environments without masks ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("trainer", "observation", "action"),
+    [
+        *(("mappo", observation, "one") for observation in OBSERVATIONS),
+        *(("mappo", "box", "several"), ("mappo", "observation", "numbers")),
+        *(("sb3_ppo", "box", "one"), ("sb3_ppo", "dict", "one"), ("sb3_dqn", "number", "one")),
+    ],
+)
+def test_observations_of_an_environment_without_masks_are_taken_as_they_are(
+    trainer: str, observation: str, action: str
+) -> None:
+    env = NoMasks(observation, action)
+    rules = zoo_rules(functools.partial(NoMasks, observation, action))
+    kind = trainer_class(trainer)
+    named = dict.fromkeys(rules.agents, "shared")
+    trained = kind(
+        rules, kind.Settings(), seed=0, policies=named, policies_to_train=["shared"], steps=64
+    )
+    observations, _ = env.reset(seed=3)
+    batch, actions = rules.make_batch(2, seed=3).reset(), {}
+    for i, (agent, policy) in enumerate(trained.policies.items()):
+        plain = observations[agent]
+        complete = rules.encode(i, plain, {})
+        expected = policy.act(complete, deterministic=True).action
+        actions[agent] = policy.act(plain, deterministic=True).action
+        for acted in (actions[agent], policy.predict(plain, deterministic=True)[0]):
+            assert np.array_equal(acted, expected)
+        mode = policy.distribution(complete).mode
+        assert torch.equal(policy.distribution(plain).mode, mode)
+        several = policy.act(batch[agent], deterministic=True).action
+        plain_batch = take_tree(flat_tree(batch[agent]["observation"]), slice(None))
+        assert np.array_equal(policy.act(plain_batch, deterministic=True).action, several)
+    env.step(actions)  # asserts that the actions are in the space
+    trained.close()
+
+
+def test_a_mask_is_required_if_the_environment_has_masks() -> None:
+    obs = take_tree(observed(), 0)
+    for agent, policy in policies("mappo").items():
+        with refused(TypeError, agent, MASK):
+            policy.act(obs[agent]["observation"], deterministic=True)

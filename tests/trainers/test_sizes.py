@@ -46,6 +46,9 @@ def free(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(MEMORY, "16")
 
 
+SOON = 20.0
+"""CPU seconds; a slow machine needs 6 to start, one layer of 10**12 weights would take minutes."""
+
 LIMITED = """
 import resource, sys
 limit = 6 * 2**30
@@ -228,7 +231,7 @@ ABSURD = [
 def test_training_ends_within_seconds(settings: dict[str, Any], tmp_path: Path) -> None:
     said, seconds = run(TRAIN, json.dumps(settings), str(tmp_path / "run"))
     assert said == "SizeError"
-    assert seconds < 5
+    assert seconds < SOON
     assert not (tmp_path / "run").exists()
 
 
@@ -252,7 +255,7 @@ def test_commands_end_within_seconds(way: str, tmp_path: Path) -> None:
     said, seconds = run(COMMAND, "train", *given, "--steps", "64", "--out", str(out))
     assert re.search("net.arch", said)
     assert "Traceback" not in said
-    assert seconds < 5
+    assert seconds < SOON
     assert not out.exists()
 
 

@@ -58,7 +58,7 @@ from corral.trainers.on_policy.saving import (
     require_finite_weights,
     write_actor,
 )
-from corral.trainers.policies import NetworkPolicy, mlp_policy
+from corral.trainers.policies import NetworkPolicy, mlp_policy, unmasked
 from corral.trainers.rng import GlobalGenerators
 from corral.trainers.schedules import linear
 
@@ -149,7 +149,11 @@ class BenchMARL(Trainer):
         group_of = {agent: group for group in self.groups for agent in group.agents}
         return {
             agent: mlp_policy(
-                self._networks[self.policy_of[agent]], group_of[agent], agent, greedy=self.greedy
+                self._networks[self.policy_of[agent]],
+                group_of[agent],
+                agent,
+                greedy=self.greedy,
+                unmasked=unmasked(self.rules, agent),
             )
             for agent in self.rules.agents
         }

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import numpy as np
+
 from corral.envs.arguments import nonnegative_int
+from corral.envs.core import generator, plays_as_arrays, shares_of
 from corral.trainers.callbacks.protocol import Callback
 from corral.trainers.evaluation.validate import EPISODES
 
@@ -37,6 +40,7 @@ class Evaluate(Callback):
         session.config.env_config.validation_rules()
         agents = [f"return_{agent}" for agent in session.config.policies]
         names = ["return_learned", "return_team", *agents, "mean_length"]
+        names += _infos(session.config.env_config.rules())
         self.columns = tuple(f"validation_{name}" for name in names)
         self._before = session.env_steps
 
@@ -54,6 +58,18 @@ class Evaluate(Callback):
         episodes = f"{evaluation.rows[0].episodes} {evaluation.rows[0].mode} validation episodes"
         compared = f"the learners' mean return in {episodes}"
         session.statistics.validate(evaluation.value, compared)
+
+
+def _infos(rules: Any) -> list[str]:
+    """Return the columns of a game's infos and shares, such as kpi_lost and served.
+
+    Those of third-party games are only known after the first evaluation.
+    """
+    if not plays_as_arrays(rules):
+        return []
+    info = rules.info(rules.start([generator(0, "env")]))
+    sums = {name: np.zeros(1) for name in info}
+    return [*(f"kpi_{name}" for name in info), *shares_of(rules, sums)]
 
 
 def _column(name: str) -> str:

@@ -39,6 +39,8 @@ class _OfColumn(Callback):
             return True
         if self.column.startswith("kpi_") and not row["episodes"]:
             return False  # the column appears with the first finished episode
+        if self.column.startswith("validation_") and not _validated(session):
+            return False  # ... or with the first evaluation, in third-party games
         unknown = UnknownNameError.of("column of progress.csv", self.column, row)
         raise UnknownNameError(f"{unknown}. {resuming(session)}")
 
@@ -102,6 +104,11 @@ class EarlyStop(_OfColumn):
             self.since += 1
 
 
+def _validated(session: Any) -> bool:
+    """Return True if an evaluation has been played."""
+    return any(row.get("validation_return_learned") is not None for row in session.rows)
+
+
 GROUPS = ("return_", "validation_")
 """Prefixes of columns that are all known before training."""
 
@@ -118,6 +125,8 @@ def _cannot_be(column: str, session: Any) -> bool:
     if column in columns or not only_corral or session.config.trainer not in BUILT_IN:
         return False
     infos = plays_as_arrays(session.config.env_config.rules())  # third-party kpis appear in play
+    if not infos and column.startswith("validation_kpi_"):
+        return False
     return column.startswith((*GROUPS, "kpi_") if infos else GROUPS) or bool(meant(column, columns))
 
 

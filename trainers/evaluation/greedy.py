@@ -23,7 +23,7 @@ from corral.trainers.runs.run_config import RunConfig
 __all__ = ["Gap", "describe_gaps", "gap_of", "greedy_alone", "in_order", "seat_gaps", "team_gaps"]
 
 LEARNED = 0.5
-"""Minimum gap, as a share of the return that sampled play earns above random play."""
+"""Minimum gap, as a share of the difference between sampled and random play."""
 
 SPREAD = 0.5
 """Minimum gap, as a share of the standard deviation of sampled play between episodes."""
@@ -58,7 +58,7 @@ def gap_of(greedy: Array, sampled: Array, chance: Array, seat: str = "") -> Gap 
     low, high = bootstrap_ratio(difference, np.ones(len(difference)))
     if low is None or high is None or low <= 0:
         return None
-    large = max(LEARNED * (np.mean(sampled) - np.mean(chance)), SPREAD * np.std(sampled))
+    large = max(LEARNED * abs(np.mean(sampled) - np.mean(chance)), SPREAD * np.std(sampled))
     if difference.mean() < large:
         return None
     return Gap(float(np.mean(greedy)), float(np.mean(sampled)), low, high, len(difference), seat)
@@ -141,13 +141,9 @@ def _sentence(label: str, gap: Gap, config: RunConfig) -> str:
     player = f"{label} as {gap.seat}" if gap.seat else label
     longer = "train longer" + " or with a lower ent_coef" * bool(config.settings.get("ent_coef"))
     mixed = f". In a zero-sum game a mixed strategy may be correct; otherwise {longer}."
-    learned = [config.policies[agent] for agent in config.learners]
-    shared = not gap.seat and len(set(learned)) < len(learned)
     return (
         f"{player}: greedy play is far below sampled play, {gap.greedy:.3g} against "
         f"{gap.sampled:.3g} in the same {gap.episodes} episodes (95 % interval of the difference "
         f"{gap.low:.3g} to {gap.high:.3g}). Play it with sampled actions (in Python "
         f"deterministic=False){mixed if gap.seat else f', or {longer}.'}"
-        + " If agents with equal spaces must act differently, train with --policies separate."
-        * shared
     )

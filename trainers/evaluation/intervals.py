@@ -9,7 +9,7 @@ differences.
 With a ``season`` (7: days of a week) and at least two seasons of data, each window is compared with
 the mean of its own kind, for example Sundays with Sundays: a quiet Sunday is not random variation.
 Each kind has its own mean, so W - season degrees of freedom remain. Coverage:
-benchmarks/loads/coverage.py.
+benchmarks/loads/interval_coverage.py.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ __all__ = [
     "difference_interval",
     "lag_1",
     "largest_part",
+    "largest_share",
     "share_interval",
     "student_quantile",
 ]
@@ -84,6 +85,14 @@ def largest_part(values: npt.ArrayLike) -> float | None:
     array = np.asarray(values, dtype=np.float64)
     total = float(array.sum())
     return float(array.max()) / total if total > 0 else None
+
+
+def largest_share(count: int) -> float:
+    """Return the 95 % upper bound of the share of different results, if all of ``count`` are equal.
+
+    For large counts this is the rule of three, 3 / count.
+    """
+    return float(1.0 - 0.05 ** (1.0 / max(1, count)))
 
 
 def _windows(above: npt.ArrayLike, below: npt.ArrayLike) -> tuple[npt.NDArray[np.float64], ...]:

@@ -99,7 +99,7 @@ def evaluate(
         zero_sum: evaluate a game of two agents seat by seat; default: if the rewards of both sum
             to a constant, according to the registry or in all played episodes.
         options: for the replay of a load: ``references``, ``trace``, ``rows``, ``window``,
-            ``optimum_windows``, see ``corral.loads.judge.evaluate_loads``.
+            ``beyond``, ``optimum_windows``, see ``corral.loads.judge.evaluate_loads``.
 
     Raises the errors of ``load_run`` and ``replay``; TypeError for unknown options; ValueError for
     options of another kind of evaluation, for runs of different games, for workers with an
@@ -168,7 +168,7 @@ def _with_criteria(
     return evaluation
 
 
-OPTIONS = ("references", "trace", "rows", "window", "optimum_windows")
+OPTIONS = ("references", "trace", "rows", "window", "beyond", "optimum_windows")
 """Options for the replay of a load."""
 
 

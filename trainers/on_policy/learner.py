@@ -57,6 +57,9 @@ class Inputs(Protocol):
 START = "start_"
 """Name prefix of the extras with the distribution parameters of the initial policy."""
 
+PREFERENCE = 1.0
+"""Logit of the action that an untrained actor prefers; the others have 0."""
+
 SMALLEST_VARIANCE = 1e-8
 """Lower bound of the variance of returns; returns below it count as constant."""
 
@@ -137,6 +140,13 @@ class Learner(nn.Module):
         if self._moments:
             load_moments(optimizer, self._moments)
         return optimizer
+
+    def prefer(self, action: int) -> None:
+        """Let the untrained actor prefer ``action`` in all states, exactly."""
+        with torch.no_grad():
+            self.actor.head.weight.zero_()
+            self.actor.head.bias.zero_()
+            self.actor.head.bias[action] = PREFERENCE
 
     @property
     def networks(self) -> tuple[Network, Network]:

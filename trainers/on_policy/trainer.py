@@ -26,7 +26,7 @@ import torch
 from corral.adapters.models import Make
 from corral.adapters.networks import Parts
 from corral.envs.batch import batch_for
-from corral.envs.core import Array, Observation, Rules, generator
+from corral.envs.core import Array, Observation, Rules, first_action_of, generator
 from corral.envs.episode_stats import EpisodeStats
 from corral.envs.policy import Policy
 from corral.errors import CheckpointError
@@ -47,7 +47,7 @@ from corral.trainers.on_policy.records import (
     Trajectories,
 )
 from corral.trainers.opponents.playing import Opponents
-from corral.trainers.policies import actor_policy
+from corral.trainers.policies import actor_policy, unmasked
 from corral.trainers.rng import torch_generator
 from corral.trainers.schedules import scheduled
 
@@ -151,7 +151,9 @@ class OnPolicyTrainer(StepwiseTrainer):
         policies = dict(self.opponents.policies)
         for agent, name in self._policy_of.items():
             learner = self.learners[name]
-            policies[agent] = actor_policy(learner, learner.group, agent)
+            policies[agent] = actor_policy(
+                learner, learner.group, agent, unmasked=unmasked(self.rules, agent)
+            )
         return {agent: policies[agent] for agent in self.rules.agents}
 
     def check(self) -> None:
@@ -462,7 +464,7 @@ def make_learner(trainer: OnPolicyTrainer, i: int, settings: Any, trained: bool)
     optimizer: Any = adam  # the shapes of its moments are known before a step, see ``saving``
     if trainer.algorithm.optimizer is not adam:
         optimizer = partial(records.optimizer_of, trainer.algorithm, trainer.groups[i].policy)
-    return Learner(
+    learner = Learner(
         trainer.groups[i],
         settings,
         trainer.critic_input,
@@ -472,6 +474,9 @@ def make_learner(trainer: OnPolicyTrainer, i: int, settings: Any, trained: bool)
         device,
         trained,
     )
+    if (action := first_action_of(trainer.rules)) is not None:
+        learner.prefer(action)
+    return learner
 
 
 def compute_values(

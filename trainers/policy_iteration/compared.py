@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from corral.envs.core import Array, Observation, Rules, copy_rows
+from corral.envs.core import Array, Observation, Rules, copy_rows, max_rows_of
 from corral.envs.masks import sample_legal
 
 __all__ = ["Tried", "candidates", "earned", "gains"]
@@ -34,13 +34,19 @@ class Tried:
 
 
 def candidates(
-    taken: Array, mask: Array, count: int, rng: np.random.Generator, reach: int = 0
+    taken: Array,
+    mask: Array,
+    count: int,
+    rng: np.random.Generator,
+    reach: int = 0,
+    order: Array | None = None,
 ) -> Array:
     """Return ``count`` legal actions to compare for each decision, int64 [R, count].
 
     The first is the action ``taken`` [R]. The others are sampled uniformly from ``mask`` [R, A].
     With ``reach``, for actions that are amounts, the second half is sampled within ``reach`` of the
-    action taken. An action may occur twice.
+    action taken, in ``order``: the actions [A] by amount; None: 0, 1, ... An action may occur
+    twice.
     """
     rows = len(taken)
     drawn = sample_legal(np.repeat(mask.astype(np.int8), count, axis=0), rng).reshape(rows, count)
@@ -48,8 +54,13 @@ def candidates(
     if reach:
         near = slice(1 + count // 2, count)
         step = rng.integers(-reach, reach + 1, size=drawn[:, near].shape)
-        # Reflected at 0: many amounts are 0, and half of the steps would be negative.
-        close = np.minimum(np.abs(taken[:, None] + step), mask.shape[1] - 1)
+        last = mask.shape[1] - 1
+        if order is None:
+            # Reflected at 0: many amounts are 0, and half of the steps would be negative.
+            close = np.minimum(np.abs(taken[:, None] + step), last)
+        else:
+            place = np.argsort(order)[taken][:, None]
+            close = order[np.clip(place + step, 0, last)]
         legal = np.take_along_axis(mask, close, axis=1) != 0
         drawn[:, near] = np.where(legal, close, taken[:, None])
     return drawn
@@ -87,7 +98,8 @@ def gains(
     first = taken[rows]
     at = np.flatnonzero(other)
     first[at, other[at] // base - 1] = other[at] % base
-    parts = -(-len(rows) * agents // MAX_DECISIONS)
+    at_once = min(MAX_DECISIONS // agents, max_rows_of(rules) or MAX_DECISIONS)
+    parts = -(-len(rows) // max(1, at_once))
     total = np.concatenate(  # [P, N] returns of all simulations
         [
             earned(rules, moments(rows[part]), first[part], decide, gamma=gamma, horizon=horizon)
@@ -134,7 +146,7 @@ def earned(
             actions = decide(rules.observe(state), rules.acting(state) & ~ended)
         outcome = rules.step(state, actions)
         total[rows] += gamma**step * outcome.reward.astype(np.float64)
-        state, elapsed, ended = outcome.state, elapsed + 1, ended | outcome.terminated
+        state, elapsed, ended = outcome.state, elapsed + 1, ended | outcome.ends
         on = ~ended.all(axis=1) & (elapsed < limit)
         if not on.all():
             remaining = np.flatnonzero(on)

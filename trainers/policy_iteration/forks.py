@@ -21,7 +21,16 @@ from typing import Any
 
 import numpy as np
 
-from corral.envs.core import Array, Rules, copy_rows, for_copies, redraw_of, state_arrays
+from corral.envs.core import (
+    Array,
+    Rules,
+    copy_rows,
+    for_copies,
+    keep_rows,
+    max_rows_of,
+    redraw_of,
+    state_arrays,
+)
 from corral.envs.policy import Policy, put_tree, rebuilt, take_tree
 
 __all__ = ["Moments", "Story", "Worth", "decide", "joined", "standard_error", "worth"]
@@ -164,14 +173,11 @@ def worth(
         horizon = LONGEST if gamma >= 1 else math.ceil(math.log(0.01) / math.log(gamma or 1e-9))
         horizon = max(1, horizon)
     limit = np.iinfo(np.int64).max if rules.max_cycles is None else rules.max_cycles
-    on = moments.repeated(forks)  # the active forks; finished forks are removed
-    if (redraw := redraw_of(rules)) is not None:
-        on = replace(on, state=redraw(on.state, rng.spawn(len(on)), told))
-    total, weight = np.zeros(len(on)), np.zeros(len(on))
-    rows = np.arange(len(on))  # fork number of each row of ``on``
-    taken = np.zeros(len(on), dtype=np.int64)  # decisions of the agent since the fork
+    keep_rows(rules, moments.state, np.arange(len(moments)))
+    redraw = redraw_of(rules)
+    total, weight = np.zeros(len(moments) * forks), np.zeros(len(moments) * forks)
     forced = None if first is None else np.repeat(first, forks)
-    steps = steps_since = 0
+    steps = 0
     longest = 0 if story is None else len(story.reward) - int(story.begins.min(initial=0))
 
     def leave(chosen: Array) -> None:
@@ -184,39 +190,49 @@ def worth(
         if story is not None:
             story.cut(steps_since - 1, late, values)
 
-    while len(rows):
-        acting = rules.acting(on.state) & ~on.ended
-        if (done := acting[:, moments.agent] & (taken >= horizon)).any():
-            leave(done)
-            on, rows, taken, acting = _part(on, ~done), rows[~done], taken[~done], acting[~done]
-            if not len(rows):
-                break
-        decides = acting[:, moments.agent]
-        if story is not None and value is not None and steps_since <= longest:
-            story.before(steps_since, rows, decides, _value(on, value))
-        actions, hidden = decide(on, team, acting, rng)
-        if forced is not None:
-            begins = decides & (taken == 0)
-            actions[begins, moments.agent] = forced[rows[begins]]
-        taken = taken + decides
-        outcome = rules.step(on.state, actions)
-        watch(rows, taken, outcome.reward)
-        reward = outcome.reward[:, moments.agent].astype(np.float64)
-        total[rows] += gamma ** np.maximum(taken - 1, 0) * reward
-        on = replace(
-            on,
-            state=outcome.state,
-            elapsed=on.elapsed + 1,
-            ended=on.ended | outcome.terminated,
-            hidden=hidden,
-        )
-        gone = on.ended[:, moments.agent]
-        if story is not None:
-            story.after(steps_since, rows, reward, gone)
-        steps, steps_since = steps + len(rows), steps_since + 1
-        leave(truncated := (on.elapsed >= limit) & ~gone)
-        if (finished := gone | truncated).any():
-            on, rows, taken = _part(on, ~finished), rows[~finished], taken[~finished]
+    # Rules with running environments limit the number of forks that are played at the same time.
+    at_once = max(1, (max_rows_of(rules) or len(total)) // forks)
+    for part in np.split(np.arange(len(moments)), range(at_once, len(moments), at_once)):
+        on = moments.at(part).repeated(forks)  # the active forks; finished forks are removed
+        if redraw is not None:
+            on = replace(on, state=redraw(on.state, rng.spawn(len(on)), told))
+        # fork number of each row of ``on``
+        rows = (part[:, None] * forks + np.arange(forks)).ravel()
+        taken = np.zeros(len(on), dtype=np.int64)  # decisions of the agent since the fork
+        steps_since = 0
+        while len(rows):
+            acting = rules.acting(on.state) & ~on.ended
+            if (done := acting[:, moments.agent] & (taken >= horizon)).any():
+                leave(done)
+                on, rows, taken, acting = _part(on, ~done), rows[~done], taken[~done], acting[~done]
+                if not len(rows):
+                    break
+            decides = acting[:, moments.agent]
+            if story is not None and value is not None and steps_since <= longest:
+                story.before(steps_since, rows, decides, _value(on, value))
+            actions, hidden = decide(on, team, acting, rng)
+            if forced is not None:
+                begins = decides & (taken == 0)
+                actions[begins, moments.agent] = forced[rows[begins]]
+            taken = taken + decides
+            outcome = rules.step(on.state, actions)
+            watch(rows, taken, outcome.reward)
+            reward = outcome.reward[:, moments.agent].astype(np.float64)
+            total[rows] += gamma ** np.maximum(taken - 1, 0) * reward
+            gone = (on.ended | outcome.terminated)[:, moments.agent]
+            on = replace(
+                on,
+                state=outcome.state,
+                elapsed=on.elapsed + 1,
+                ended=on.ended | outcome.ends,
+                hidden=hidden,
+            )
+            if story is not None:
+                story.after(steps_since, rows, reward, gone)
+            steps, steps_since = steps + len(rows), steps_since + 1
+            leave(truncated := ((on.elapsed >= limit) | on.ended[:, moments.agent]) & ~gone)
+            if (finished := gone | truncated).any():
+                on, rows, taken = _part(on, ~finished), rows[~finished], taken[~finished]
     shape = len(moments), forks
     return Worth(total.reshape(shape), weight.reshape(shape).mean(axis=1), steps)
 

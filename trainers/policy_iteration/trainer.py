@@ -15,7 +15,8 @@ seeds; the setting ``futures`` selects either behavior.
 
 This is approximate policy iteration by rollouts (Lagoudakis and Parr, Reinforcement Learning as
 Classification, 2003), one agent at a time (Bertsekas, Multiagent Rollout Algorithms, 2021). It
-needs an environment with a state that can be copied: built-in or custom rules.
+needs an environment with a state that can be copied: rules, or a third-party environment for which
+``corral.adapters.snapshots`` proves a way.
 
 With a ``teacher``, the teacher's policy is improved first. The teacher plays the first rollouts,
 and it also continues the simulations after each compared action.
@@ -36,6 +37,7 @@ import torch
 from gymnasium import spaces
 
 from corral.adapters.masked_distribution import likeliest
+from corral.adapters.snapshots import SnapshotBatch, copyable
 from corral.envs.core import (
     Array,
     Observation,
@@ -127,7 +129,11 @@ class PolicyIteration(OnPolicyTrainer):
 
     def __init__(self, rules: Rules[Any], settings: Any, **kwargs: Any) -> None:
         super().__init__(rules, settings, **kwargs)
-        self.reach = settings.reach if amounts_of(rules)[0] else 0
+        amounts = amounts_of(rules)[1]
+        self.reach = 0 if amounts is None else settings.reach
+        # Offsets are not in the order of actions, but other amounts are.
+        offsets = amounts is not None and bool((amounts < 0).any())
+        self.order = np.argsort(amounts) if amounts is not None and offsets else None
         self.teacher: Teacher | None = None
         self.taught_by: str | None = None  # digest of the teacher of a loaded run
         self.tried_rng = generator(self.seed, "policy", len(rules.agents) + 1)
@@ -167,12 +173,6 @@ class PolicyIteration(OnPolicyTrainer):
     def check(self) -> None:
         """Raise an error before the first step for an unsupported environment or teacher."""
         rules, instead = self.rules, "use --trainer mappo"
-        if not plays_as_arrays(rules):
-            raise ValueError(
-                f"policy_iteration copies states of play, but {rules.name} is a third-party "
-                f"environment without copies: {instead}, or implement it as rules "
-                "(corral.envs.core)"
-            )
         for agent in rules.agents:
             if not isinstance(space := rules.action_space(agent), spaces.Discrete):
                 raise UnsupportedSpaceError(
@@ -182,11 +182,28 @@ class PolicyIteration(OnPolicyTrainer):
         if is_zero_sum(rules) and not self.settings.own_reward:
             raise ValueError(OWN_REWARD.format(rules.name))
         super().check()
+        self._copy_states()
         if self._lacks_data:
             self._lacks_data = False  # warn only once
             print(f"corral: {ONE_DAY.format(rules.name)}", file=sys.stderr)
         if self.taught and self.teacher is None:
             self.teacher = self._resolve_teacher()
+
+    def _copy_states(self) -> None:
+        """Play a third-party environment in games that can be copied; stderr reports how.
+
+        Raises SnapshotError if they cannot be copied.
+        """
+        if plays_as_arrays(self.copied):
+            return
+        states: Any = copyable(self.rules)
+        self.copied = states
+        self.wrap_batches(lambda batch: SnapshotBatch(states, batch.num_envs, batch.seed))
+        print(f"corral: {states.copied.text()}", file=sys.stderr)
+
+    def begin(self) -> None:
+        self._copy_states()
+        super().begin()
 
     def _resolve_teacher(self) -> Teacher:
         teacher = find_teacher(self.settings.teacher, self.rules)
@@ -236,6 +253,7 @@ class PolicyIteration(OnPolicyTrainer):
                     settings.candidates,
                     self.tried_rng,
                     self.reach,
+                    self.order,
                 )
                 buffer.extras[TRIED][t][rows, j] = chosen
                 tried.append(Tried(agent, rows, chosen))

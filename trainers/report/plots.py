@@ -15,7 +15,17 @@ import numpy as np
 from corral.envs.core import Array
 from corral.trainers.report import svg as pen
 
-__all__ = ["COLORS", "Bar", "LearningCurve", "bar_chart", "data", "frame", "learning_chart", "line"]
+__all__ = [
+    "COLORS",
+    "Bar",
+    "LearningCurve",
+    "bar_chart",
+    "data",
+    "frame",
+    "learning_chart",
+    "legend_entry",
+    "line",
+]
 
 COLORS, DASHES = 6, 3
 """Numbers of colors and dash patterns of curves, ``c0`` .. and ``d0`` .. in page.css."""
@@ -151,7 +161,7 @@ def learning_chart(curves: Sequence[LearningCurve], levels: Mapping[str, float])
             if after - first == 1:  # draw a dot, because one point makes no line
                 dot = f"M{across[first]:.6g} {heights[first]:.4g}h.01"
                 shapes.append(f'<path class="{kind} dot" d="{dot}"{data(run=group)}/>')
-        entry = _key(group, kind, data(run=group))
+        entry = legend_entry(group, kind, data(run=group))
         key += [entry] if entry not in key else []
     chart = frame(
         shapes,
@@ -170,7 +180,8 @@ def learning_chart(curves: Sequence[LearningCurve], levels: Mapping[str, float])
     )
 
 
-def _key(name: str, kind: str, more: str = "") -> str:
+def legend_entry(name: str, kind: str, more: str = "") -> str:
+    """Return an entry of a legend: a sample of a curve of classes ``kind``, and its name."""
     sample = (
         f"<svg viewBox='0 0 26 9' aria-hidden='true'><path class='{kind}' d='M0 4.5H26'/></svg>"
     )

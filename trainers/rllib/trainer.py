@@ -47,7 +47,7 @@ from corral.trainers.on_policy.saving import (
     require_finite_weights,
     write_actor,
 )
-from corral.trainers.policies import NetworkPolicy, rllib_policy
+from corral.trainers.policies import NetworkPolicy, rllib_policy, unmasked
 from corral.trainers.rllib.config import ppo_config
 from corral.trainers.rllib.settings import RLlibPPOSettings
 from corral.trainers.rng import GlobalGenerators
@@ -153,6 +153,7 @@ class RLlibPPO(Trainer):
                 next(group for group in self.groups if agent in group.agents),
                 agent,
                 identities[i] if self.identified else None,
+                unmasked=unmasked(self.rules, agent),
             )
             for i, agent in enumerate(self.rules.agents)
         }

@@ -17,7 +17,7 @@ from corral.files import read_file, write_file
 from corral.trainers.runs.run import CHECKPOINTS, PROGRESS
 from corral.trainers.runs.run_config import CONFIG
 
-__all__ = ["begun_folder", "is_locked", "locked", "new_folder"]
+__all__ = ["begun_folder", "is_locked", "locked", "new_folder", "require_unused"]
 
 LOCK, HOLDER = ".lock", ".lock.pid"
 """The lock file, and the file with the ID of its process: filelock < 4 truncates the lock file."""
@@ -105,7 +105,7 @@ def begun_folder(out: str | Path | None, name: str) -> Iterator[Path]:
     started, cleared = False, False
     try:
         with locked(folder):
-            _require_unused(folder)  # with the lock, no other process can start there
+            require_unused(folder)  # with the lock, no other process can start there
             _clear(folder)
             try:
                 yield folder
@@ -149,11 +149,11 @@ def _claimed(folder: Path) -> list[Path]:
     try:
         return _make(folder)
     except FileExistsError:
-        _require_unused(folder)
+        require_unused(folder)
         return []
 
 
-def _require_unused(folder: Path) -> None:
+def require_unused(folder: Path) -> None:
     """Raise RunError if ``folder`` contains anything except leftovers of a killed start."""
     if (folder / CONFIG).exists():
         raise RunError(f"{folder} contains a run; resume it, or pass another folder")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from corral.envs.masks import split_space
 from corral.errors import ModelError, ModelNeededError, RunError
 from corral.named import named_object, source_digest
 from corral.text import dotted_name, pasted, visible
@@ -16,6 +17,7 @@ __all__ = [
     "LAYERS",
     "OwnModel",
     "given_again",
+    "integers_of",
     "named_again",
     "refusal",
     "require_no_layers",
@@ -91,6 +93,16 @@ def given_again(saved: Any, folder: Path, model: Any) -> OwnModel | None:
 def named_again(model: OwnModel | None) -> str:
     """Return the command-line option that passes the model again; "" if it has no name."""
     return f" --model {pasted(model.name)}" if model is not None and model.by_text else ""
+
+
+def integers_of(model: OwnModel | None, rules: Any, agents: Iterable[str]) -> str:
+    """Return the remark about integers that a model gets; "" for the default layers."""
+    if model is None:
+        return ""
+    from corral.adapters.models import integers_note  # imported late: needs torch
+
+    observed = [split_space(rules.observation_space(agent))[0] for agent in agents]
+    return next(filter(None, map(integers_note, observed)), "")
 
 
 def require_no_layers(settings: Mapping[str, Any]) -> None:

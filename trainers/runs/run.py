@@ -138,7 +138,8 @@ class Run:
         """Reason why a callback or a stop criterion ended training; None if neither did."""
         try:
             content = load_checkpoint(named_checkpoint(self.folder / CHECKPOINTS, "latest"))
-            return str(content.documents["progress"]["stopped"])
+            reason = content.documents["progress"]["stopped"]
+            return None if reason is None else str(reason)
         except (CheckpointError, *DAMAGE):
             return None
 

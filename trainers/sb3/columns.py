@@ -32,7 +32,7 @@ from corral.trainers.capabilities import Capabilities
 from corral.trainers.content import Content, checkpoint_of
 from corral.trainers.on_policy.learner import require_device
 from corral.trainers.on_policy.saving import load_policy, policy_arrays
-from corral.trainers.policies import NetworkPolicy, sb3_policy
+from corral.trainers.policies import NetworkPolicy, sb3_policy, unmasked
 from corral.trainers.rng import GlobalGenerators
 from corral.trainers.sb3.steps import ended, interrupts_ignored, require_finite
 
@@ -159,7 +159,9 @@ class SB3Trainer(Trainer):
         for agent in self.rules.agents:
             policy = self._learners[self._policy_of[agent]].model.policy
             space = self.rules.observation_space(agent)
-            network_policies[agent] = sb3_policy(policy, self.layout, space, agent)
+            network_policies[agent] = sb3_policy(
+                policy, self.layout, space, agent, unmasked=unmasked(self.rules, agent)
+            )
         return network_policies
 
     def values(self, observations: Mapping[str, Any], state: Any = None) -> dict[str, Array]:

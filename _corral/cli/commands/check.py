@@ -18,7 +18,7 @@ from corral.envs.conformance import CHECKS, check_env
 __all__ = ["add_to"]
 
 SECONDS = 20.0
-"""Default of --seconds: time in seconds to check one form of an environment."""
+"""Default of --seconds: CPU time in seconds to check one form of an environment."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -52,7 +52,7 @@ def check(
         float | None,
         typer.Option(
             metavar="<s>",
-            help="Approximate time limit for each form; default: 20. Checks left out are listed.",
+            help="CPU time for each form; default: 20. Time that is left goes to further seeds.",
         ),
     ] = None,
     learnable: Annotated[

@@ -1,4 +1,4 @@
-"""``corral doctor``: find out why a run does not learn, or test a learner of any framework."""
+"""``corral doctor``: judge whether a run learns, or test a learner of any framework."""
 
 from __future__ import annotations
 
@@ -66,6 +66,13 @@ def doctor(
             "--clone/--no-clone", help="Test if the network can imitate the best reference team."
         ),
     ] = True,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check/--no-check",
+            help="If the run does not learn, check its environment, and test if choices matter.",
+        ),
+    ] = True,
     seed: Annotated[int, whole("Seed of the examination.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print all findings as JSON.")] = (False),
     env: RunEnv = None,
@@ -74,13 +81,14 @@ def doctor(
     model: RunModel = None,
     trainer: RunTrainer = None,
 ) -> None:
-    """Find out why a run does not learn, most likely cause first.
+    """State whether a run learns, and if not, the most likely causes.
 
+    Plays the run, its untrained policies, random play and reference teams on the same seeds.
     Repeats a short part of the run's training, reads its progress, and compares its value
     estimates with true returns. The run's folder is not changed. With --learner, it examines a
     learner of any framework on probes with exactly known answers.
 
-    The exit code is 1 if a problem is found, else 0.
+    The exit code is 0 if the run learns (with --learner: passes), else 1.
     """
     import_from_here()
     if learner is None:
@@ -98,7 +106,10 @@ def doctor(
             "api": api,
             "trainer": trainer,
         }
-        plan: dict[str, Any] = {"audited": audit, "cloned": clone, "seed": seed}
+        plan: dict[str, Any] = {
+            **{"audited": audit, "cloned": clone, "checked": check},
+            "seed": seed,
+        }
         healthy = _diagnose(run, env, {**run_options, **plan, "model": model}, as_json)
     else:
         if run is not None:

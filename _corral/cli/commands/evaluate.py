@@ -73,6 +73,15 @@ def evaluate(
         ),
     ] = None,
     window: Window = None,
+    beyond: Annotated[
+        str | None,
+        typer.Option(
+            metavar="<clip|rule>",
+            help="For numbers of --trace above the scales of the run: clip limits its "
+            "observations; rule lets all nodes follow the rule of a residual run. Default: as "
+            "trained.",
+        ),
+    ] = None,
     episodes: Declared = ...,
     optimum_windows: OptimumWindows = 8,
     seed: Declared = ...,
@@ -130,6 +139,7 @@ def evaluate(
         "trace": None if trace is None else load,
         "rows": None if load is None else row_range(rows, None, len(load)),
         "window": window,
+        "beyond": beyond,
     }
     if judged:
         options["optimum_windows"] = optimum_windows

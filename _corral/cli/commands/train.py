@@ -234,6 +234,23 @@ def _rows_in_words(task: EnvConfig) -> str:
     )
 
 
+def _trend_in_words(progress: Any, column: str, settings: Mapping[str, Any]) -> str:
+    """Return in words whether a return rose or fell over a run, see ``trends``."""
+    from corral.trainers.runs.trends import return_change, reward_change
+
+    copies = int(settings.get("num_envs") or 1)
+    change = return_change(progress, column, copies)
+    if change is None:
+        return "too few updates to tell a trend from noise"
+    direction = change.direction(0.05)
+    noise = " beyond noise" if direction == "no change" else ""
+    text = f"{direction}{noise} (p = {change.p_value:.2g})"
+    rewards = reward_change(progress, copies)
+    if direction != "fell" and rewards is not None and rewards.direction(0.05) == "fell":
+        text += f", but its reward per step fell (p = {rewards.p_value:.2g})"
+    return text
+
+
 def _summarize(run: Run) -> None:
     from corral.trainers.evaluation.zero_sum import is_constant_sum
     from corral.trainers.runs.run import Run
@@ -263,7 +280,10 @@ def _summarize(run: Run) -> None:
                 rows.iloc[at][[column, "episodes"]] for at in (-1, 0)
             )
             change = f" (at first {first:.4g})" if before < ended else ""
-            out.print(f"{label} of {last_of(int(ended))}: {value:.4g}{change}")
+            trend = _trend_in_words(progress, column, run.config.settings)
+            out.print(
+                f"{label} of {last_of(int(ended))}: {value:.4g}{change}; over the run: {trend}"
+            )
     if not progress["episodes"].iloc[-1]:
         out.print("No episode has ended yet, so returns are missing.")
     if run.best_by is not None:

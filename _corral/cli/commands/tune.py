@@ -133,6 +133,12 @@ def tune(
     seed: Declared = ...,
     jobs: Declared = ...,
     prune: Declared = ...,
+    deterministic: Annotated[
+        bool,
+        typer.Option(
+            "--greedy/--sampled", help="Judge trials by greedy play, or by sampled actions."
+        ),
+    ] = True,
     out_dir: Annotated[
         Path | None,
         typer.Option("--out", help="Folder of the study; default: runs/tune-ENV-TRAINER."),
@@ -178,6 +184,7 @@ def tune(
                 seed=seed,
                 jobs=jobs,
                 prune=prune,
+                deterministic=deterministic,
                 out=out_dir,
                 on_trial=_print_trial,
                 tell=out.print,

@@ -47,6 +47,11 @@ FOLLOWS: dict[str, tuple[str, ...]] = {
         "advantages-unrelated-to-truth",
     ),
     "policy-loss-cut": ("no-gradient", *STILL),
+    "advantage-unsigned": (
+        *("advantage-elsewhere", "advantage-sign", "advantage-shuffled"),
+        *("advantages-unrelated-to-truth", "returns-flat"),
+    ),
+    "softmax-twice": STILL,
     "advantage-sign": ("advantages-unrelated-to-truth", "returns-fell", "returns-flat"),
     "advantage-shuffled": ("advantages-unrelated-to-truth", "returns-flat"),
     "advantage-elsewhere": (
@@ -175,7 +180,7 @@ ABLE = 0.25
 def cannot_imitate(imitation: Imitation) -> Finding | None:
     """Return a finding if the network imitates no better than without observations.
 
-    It needs corral's default network to succeed; if both fail, the time may have been too short.
+    It needs corral's default network to succeed; if both fail, the updates may have been too few.
     """
     able = imitation.default is not None and imitation.default >= imitation.unseen + ABLE
     if not (imitation.blind and able):
@@ -185,7 +190,7 @@ def cannot_imitate(imitation: Imitation) -> Finding | None:
         "The network cannot imitate a reference team, even with supervised training.",
         f"it learned {imitation.share:.0%} of the decisions of {imitation.teacher}; the mask alone "
         "gives "
-        f"{imitation.unseen:.0%}; corral's default network, in less time, learned "
+        f"{imitation.unseen:.0%}; corral's default network, in half the updates, learned "
         f"{imitation.default:.0%}",
         "a network that can imitate a good team",
         "check the network's input: dropped inputs, layers that are too small, a learning rate "

@@ -10,7 +10,7 @@ cannot be examined, the diagnosis states the reason and examines the rest.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -21,30 +21,43 @@ from corral.adapters.sources import EnvLike
 from corral.envs.registry import Api
 from corral.lab.doctor.audit import Audit
 from corral.lab.doctor.causes import by_cause
-from corral.lab.doctor.facts import Fact, Played, Trend, facts_of
+from corral.lab.doctor.facts import Fact, facts_of
 from corral.lab.doctor.findings.finding import Finding
 from corral.lab.doctor.imitation import Imitation
 from corral.lab.doctor.looking import Looking
+from corral.lab.doctor.verdict.commands import Step, next_steps
+from corral.lab.doctor.verdict.learning import Learning
 from corral.progress import Progress
 from corral.results import Result
 from corral.trainers.rng import GlobalGenerators
 from corral.trainers.runs.run import Run, load_run
+from corral.trainers.runs.trends import Change
 
 __all__ = ["Diagnosis", "diagnose"]
 
 
 @dataclass(frozen=True)
 class Diagnosis(Result):
-    """Faults of a run, most likely cause first, and the examined parts."""
+    """Whether a run learns, its faults, most likely cause first, and the examined parts.
+
+    ``verdict`` is one of three:
+
+    | | |
+    |---|---|
+    | "learns" | better than random play and than the untrained policies |
+    | "fault" | it does not learn; ``findings`` state why |
+    | "no fault" | it does not learn, or that is unknown; ``next_steps`` are commands |
+    """
 
     json_file, csv_file, indent = "diagnosis.json", "diagnosis.csv", 1
 
     run: str
     about: str  # a description: trainer, environment, env steps
+    learning: Learning | None  # None: it cannot be played
     findings: tuple[Finding, ...]
+    next_steps: tuple[Step, ...]  # without a fault; else empty
     facts: tuple[Fact, ...]
-    trend: Trend | None  # of progress.csv
-    played: Played | None
+    changes: dict[str, dict[str, Change]]  # policy -> quantity -> its change over the run
     imitation: Imitation | None
     audit: Audit | None
     looked_at: tuple[str, ...]  # descriptions of the examined parts
@@ -52,9 +65,21 @@ class Diagnosis(Result):
     seconds: float
 
     @property
+    def verdict(self) -> str:
+        """Return "learns", "fault" or "no fault"; see the class."""
+        if self.learning is not None and self.learning.learns:
+            return "learns"
+        return "fault" if self.faulty else "no fault"
+
+    @property
     def healthy(self) -> bool:
-        """True if no finding is certain or most likely."""
-        return all(finding.certainty < 2 for finding in self.findings)
+        """True if the run learns; ``corral doctor`` then exits with status 0."""
+        return self.verdict == "learns"
+
+    @property
+    def faulty(self) -> bool:
+        """True if a finding is certain or most likely."""
+        return any(finding.certainty >= 2 for finding in self.findings)
 
     def text(self, width: int = 80) -> str:
         """Return the whole diagnosis, verdict first, in lines of at most ``width``."""
@@ -68,8 +93,8 @@ class Diagnosis(Result):
         return pd.DataFrame([vars(finding) for finding in self.findings], columns=columns)
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields as JSON values, plus "healthy"."""
-        return {"healthy": self.healthy, **super().to_json()}
+        """Return all fields as JSON values, plus "healthy" and "verdict"."""
+        return {"healthy": self.healthy, "verdict": self.verdict, **super().to_json()}
 
 
 def diagnose(
@@ -82,10 +107,11 @@ def diagnose(
     model: Any = None,
     audited: bool = True,
     cloned: bool = True,
+    checked: bool = True,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Diagnosis:
-    """Find the reasons why a run does not learn, in about a minute.
+    """Judge whether a run learns, and find the reasons why not, in about a minute.
 
     The run folder and the global random generators do not change.
 
@@ -94,6 +120,7 @@ def diagnose(
         env, env_kwargs, api, trainer, model: see ``corral.load_run``.
         audited: compare values and advantages with true returns, if the environment can be forked.
         cloned: test whether the run's network can imitate the best reference team.
+        checked: if the run does not learn, check its environment and test if choices matter.
         seed: seed of the doctor's random numbers.
         progress: called with the name of the current part, the number done, and the total.
 
@@ -106,14 +133,16 @@ def diagnose(
     looking = Looking(run, seed, progress or (lambda what, done, total: None))
     try:
         with GlobalGenerators(seed):
-            looking.look(audited, cloned)
+            looking.look(audited, cloned, checked)
+        findings = by_cause(looking.findings, looking.rank)
         return Diagnosis(
             run.name,
             f"{run.config.trainer} on {run.config.env_config.env}{looking.steps}",
-            by_cause(looking.findings, looking.rank),
+            looking.learning,
+            findings,
+            steps_without_fault(looking, findings),
             facts_of(looking.beginning, looking.latest),
-            looking.trend,
-            looking.played,
+            looking.changes,
             looking.imitation,
             looking.audit,
             tuple(looking.examined),
@@ -122,3 +151,11 @@ def diagnose(
         )
     finally:
         looking.close()
+
+
+def steps_without_fault(looking: Looking, findings: Sequence[Finding]) -> tuple[Step, ...]:
+    """Return the next steps for a run that does not learn without a fault; else none."""
+    if looking.learns or any(finding.certainty >= 2 for finding in findings):
+        return ()
+    choices = None if looking.environment is None else looking.environment.choices
+    return tuple(next_steps(looking.run, looking.learning, choices))

@@ -1,12 +1,14 @@
 """Test whether a run's network can imitate a reference team, by supervised learning.
 
-The best reference team is cloned for some seconds, with the run's network settings and custom
-model. If that works, the network is not the reason why the run does not learn.
+The best reference team is cloned in some updates, with the run's network settings and custom
+model. If that works, the network is not the reason why the run does not learn. The amount of work
+is fixed, so that the result does not depend on the machine.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,12 +27,9 @@ from corral.trainers.evaluation.episodes import play_episodes
 
 __all__ = ["Imitation", "imitate"]
 
-SECONDS = 20.0
-"""Time budget in seconds of an otherwise idle processor. A second network, with corral's default
-settings, gets half of it in addition."""
-
-SHARED = 2.5
-"""Maximum factor by which other processes may extend the time."""
+UPDATES = 12
+"""Maximum number of updates of cloning. A second network, with corral's default settings, gets half
+of them."""
 
 ENOUGH = 0.97
 """Agreement at which learning stops early."""
@@ -71,7 +70,7 @@ class Imitation:
         return self.share <= self.unseen + NO_BETTER
 
 
-def imitate(config: Any, trainer: Any, *, seed: int = 0, seconds: float = SECONDS) -> Imitation:
+def imitate(config: Any, trainer: Any, *, seed: int = 0, updates: int = UPDATES) -> Imitation:
     """Clone the best reference team with the network of a run's ``config``.
 
     ``trainer`` is the run's untrained trainer. Raises ValueError if no reference team exists or the
@@ -79,46 +78,31 @@ def imitate(config: Any, trainer: Any, *, seed: int = 0, seconds: float = SECOND
     """
     began = time.perf_counter()
     rules, learners = trainer.rules, config.learners
-    clock = _Clock()
-    name, team = _best(rules, learners, seed, 0.2 * seconds)
+    name, team = _best(rules, learners, seed)
     made = {} if config.own_model is None else {"model": config.own_model.make}
     network = {name: getattr(trainer.settings, name) for name in NETWORK}
-    remaining = 0.8 * (seconds - clock.seconds)
-    share, unseen, decisions = _cloned(config, rules, team, network, made, seed, remaining)
+    share, unseen, decisions = _cloned(config, rules, team, network, made, seed, updates)
     if unseen > 0.95:
         raise ValueError(f"{unseen:.0%} of the decisions of {name} follow from the mask alone")
     imitation = Imitation(name, share, unseen, None, decisions, 0.0)
     if imitation.blind:
         usual = {key: network[key] for key in ("agent_id", "device")}
-        again = _cloned(config, rules, team, usual, {}, seed, 0.5 * seconds)
+        again = _cloned(config, rules, team, usual, {}, seed, updates // 2)
         imitation = dataclasses.replace(imitation, default=again[0])
     return dataclasses.replace(imitation, seconds=time.perf_counter() - began)
 
 
-class _Clock:
-    """Seconds of this thread's work, but at least the elapsed time divided by ``SHARED``."""
-
-    def __init__(self) -> None:
-        self.wall, self.own = time.perf_counter(), time.thread_time()
-
-    @property
-    def seconds(self) -> float:
-        wall, own = time.perf_counter() - self.wall, time.thread_time() - self.own
-        return max(own, wall / SHARED)
-
-
 def _best(
-    rules: Rules[Any], learners: tuple[str, ...], seed: int, seconds: float
+    rules: Rules[Any], learners: tuple[str, ...], seed: int
 ) -> tuple[str, Mapping[str, Policy]]:
-    """Return the reference team with the highest return of ``learners``, of those tried in time.
+    """Return the reference team with the highest return of ``learners``.
 
     Rules with data play the training data: nothing is held out here.
     """
-    clock = _Clock()
     columns = [rules.agents.index(agent) for agent in learners]
     best: tuple[float, str, Mapping[str, Policy]] | None = None
     for name in team_names(rules):
-        if name == "random" or (best and clock.seconds > seconds):
+        if name == "random":
             continue
         try:
             team = reference_team(name, rules)
@@ -142,11 +126,10 @@ def _cloned(
     network: Mapping[str, Any],
     made: Mapping[str, Any],
     seed: int,
-    seconds: float,
+    updates: int,
 ) -> tuple[float, float, int]:
     """Return a network's agreement with the team, that of the mask alone, and the decisions
     used."""
-    clock = _Clock()
     kind = taught_by(team)
     learned = {a: name for a, name in config.policies.items() if a not in config.opponents}
     clone = kind(
@@ -162,7 +145,7 @@ def _cloned(
     decisions, sure = 0, 0
     shown: list[list[tuple[Array, Array]]] = []
     try:
-        for update in clone.learn():
+        for update in itertools.islice(clone.learn(), updates):
             agreements = [
                 m for k, m in update.metrics.items() if k.rpartition("/")[2] == "agreement"
             ]
@@ -171,7 +154,7 @@ def _cloned(
             if not shown:
                 shown = [_decisions(group) for group in groups]
             sure = sure + 1 if agreements and min(agreements) >= ENOUGH else 0
-            if sure >= 2 or clock.seconds > 0.9 * seconds:
+            if sure >= 2:
                 break
         policies = {agent: clone.policies[agent] for agent in learned}
         plan: dict[str, Any] = {"episodes": EPISODES, "seed": eval_seed(seed, 1)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from corral.envs.core import plays_as_arrays, with_limit
@@ -15,17 +15,20 @@ from corral.lab.doctor.audit.findings import against_truth
 from corral.lab.doctor.causes import RAISED, cannot_imitate, raised
 from corral.lab.doctor.evidence.gathering import gather
 from corral.lab.doctor.evidence.record import Evidence
-from corral.lab.doctor.facts import Played, Trend, played, trend_of
 from corral.lab.doctor.findings.credited import credited
 from corral.lab.doctor.findings.finding import Finding
 from corral.lab.doctor.findings.rules import RULES
 from corral.lab.doctor.imitation import Imitation, imitate
+from corral.lab.doctor.verdict.checks import Examined, examined
+from corral.lab.doctor.verdict.learning import Learning, judge, judge_clone
+from corral.lab.doctor.verdict.notes import play_findings, progress_changes
 from corral.lab.doctor.watching.columns import column_findings, gather_columns, has_columns
 from corral.lab.doctor.watching.progress import progress_findings
 from corral.progress import Progress
 from corral.trainers.cloning.trainer import Clone
 from corral.trainers.on_policy.trainer import OnPolicyTrainer
 from corral.trainers.runs.run import Run
+from corral.trainers.runs.trends import Change
 
 __all__ = ["Looking"]
 
@@ -59,12 +62,13 @@ class Looking:
         self.beginning: Evidence | None = None
         self.latest: Evidence | None = None
         self.steps = ""
-        self.trend: Trend | None = None
-        self.played: Played | None = None
+        self.learning: Learning | None = None
+        self.environment: Examined | None = None
+        self.changes: dict[str, dict[str, Change]] = {}
         self.imitation: Imitation | None = None
         self.audit: Audit | None = None
 
-    def look(self, audited: bool, cloned: bool) -> None:
+    def look(self, audited: bool, cloned: bool, checked: bool) -> None:
         """Examine every part, from cheap and certain to slow."""
         in_house = False
         with self.part("trainer"):
@@ -89,14 +93,20 @@ class Looking:
         with self.part("progress.csv"):
             self.in_progress()
         if has_checkpoint:
-            with self.part("greedy and sampled play"):
+            with self.part("play against random play and the start"):
                 self.in_play()
+        if not self.clones:
+            with self.part("the run's trends"):
+                self.over_time()
         if has_checkpoint and audited and not self.clones:
             with self.part("true returns"):
                 self.against_the_truth(in_house)
         if in_house and cloned and not self.clones:
             with self.part("imitation of a reference team"):
                 self.by_imitation()
+        if checked and not self.learns and not self.clones:
+            with self.part("the environment"):
+                self.at_the_environment()
         self.progress("", PARTS, PARTS)
 
     @contextlib.contextmanager
@@ -123,10 +133,21 @@ class Looking:
         self.trainers.append(trained)
         return trained
 
+    def at_its_last_rate(self, trained: Any) -> Any:
+        """Put a trainer at the end of its plan back by an update: an annealed rate would be 0."""
+        if trained.env_steps >= trained.steps:
+            trained.env_steps -= min(trained.rollout_steps, trained.env_steps)
+        return trained
+
     @property
     def clones(self) -> bool:
         """True if the run clones a teacher, so that rewards do not matter."""
-        return isinstance(self.trainers[0], Clone)
+        return bool(self.trainers) and isinstance(self.trainers[0], Clone)
+
+    @property
+    def learns(self) -> bool:
+        """True if play shows that the run learns."""
+        return self.learning is not None and self.learning.learns
 
     def close(self) -> None:
         for item in self.trainers:
@@ -181,7 +202,7 @@ class Looking:
         trained = self.trained()
         if not in_house or not trained.env_steps:
             return True
-        evidence = self.watched(trained, "checkpoint", 1)
+        evidence = self.watched(self.at_its_last_rate(trained), "checkpoint", 1, checkpoint=True)
         if evidence is not None:
             self.latest = evidence
             self.examined.append("an update from the checkpoint")
@@ -196,8 +217,23 @@ class Looking:
             ]
         return True
 
-    def watched(self, trainer: Any, name: str, updates: int, config: Any = None) -> Evidence | None:
-        """Return the evidence of some updates; an exception in training becomes a finding."""
+    def watched(
+        self,
+        trainer: Any,
+        name: str,
+        updates: int,
+        config: Any = None,
+        *,
+        checkpoint: bool = False,
+    ) -> Evidence | None:
+        """Return the evidence of some updates; an exception in training becomes a finding.
+
+        An exception is the training's only if the same updates raise unobserved.
+        """
+
+        def again() -> Any:
+            return self.at_its_last_rate(self.trained()) if checkpoint else self.begun(config)
+
         try:
             trainer.check()
             evidence = gather(
@@ -211,25 +247,23 @@ class Looking:
             raise
         except Exception as error:
             self.skipped.append(f"{name}: {_message(error)}")
-            if (unobserved := self.raised_unwatched(config)) is not None:
+            if any(finding.cause in RAISES for finding in self.findings):
+                return None  # already reported
+            if (unobserved := _raised_unobserved(again, updates)) is not None:
                 self.fail(type(unobserved).__name__, _message(unobserved, named=False))
             return None
+        if evidence.error:
+            unobserved = _raised_unobserved(again, updates)
+            if unobserved is None:
+                self.skipped.append(f"{name}: {evidence.error_kind}: {evidence.error}")
+                return None
+            evidence.error, evidence.error_kind = str(unobserved), type(unobserved).__name__
         return evidence
 
     def fail(self, kind: str, message: str) -> None:
         """Record that training raises; this finding is nearest to the root."""
         self.findings.append(raised(kind, message))
         self.rank[self.findings[-1].cause] = -1
-
-    def raised_unwatched(self, config: Any) -> Exception | None:
-        """Return the exception of an unobserved update; None if only the observed one raises."""
-        if any(finding.cause in RAISES for finding in self.findings):
-            return None  # already reported
-        try:
-            next(iter(self.begun(config).learn()))
-        except Exception as error:  # user functions may raise anything
-            return error
-        return None
 
     def by_rules(self, evidence: Evidence) -> None:
         """Apply every rule; skip rules with incomplete evidence if training raised."""
@@ -261,20 +295,40 @@ class Looking:
             played, planned = int(progress["env_steps"].iloc[-1]), self.run.config.steps
             of = f" of {planned:,}" if played < planned else ""
             self.steps = f": {played:,}{of} env steps in {len(progress):,} updates"
-        self.trend = trend_of(progress)
         self.examined.append(f"{len(progress):,} rows of progress.csv")
         self.findings += progress_findings(self.run)
 
     def in_play(self) -> None:
-        env_config = self.run.config.env_config
-        held = env_config.validation or env_config.held_out
-        rules = env_config.rules(**held)
-        episodes = min(32, int(getattr(self.trainers[0].settings, "num_envs", 8)))
-        policies = self.trained().policies
-        learners = tuple(self.run.config.learners) or tuple(rules.agents)
-        self.played = played(rules, policies, learners, seed=self.seed, episodes=episodes)
-        where = " of held-out rows" if held else ""
-        self.examined.append(f"{episodes} episodes{where}, greedily and sampled")
+        """Play the checkpoint, random play, reference teams and the untrained policies."""
+        team = self.trained().policies
+        if self.clones:
+            self.learning = judge_clone(self.run, team, self.begun().policies, seed=self.seed)
+            return
+        start = Run(self.run.folder, self.run.config, "0")._trained()
+        self.trainers.append(start)
+        self.learning = learning = judge(self.run, team, start.policies, seed=self.seed)
+        self.skipped += learning.skipped
+        self.examined.append(learning.described)
+        entropy = bool(self.run.config.settings.get("ent_coef"))
+        self.findings += play_findings(learning, ent_coef=entropy)
+
+    def over_time(self) -> None:
+        """Compare the return, episodes, entropy and masks with the run's own beginning."""
+        changes, findings = progress_changes(
+            self.run, self.beginning, self.latest, learns=self.learns
+        )
+        self.changes = changes
+        self.findings += findings
+        if self.learns:  # play shows more than the noisy progress
+            self.findings = [one for one in self.findings if one.cause not in DENIED]
+
+    def at_the_environment(self) -> None:
+        """Check the environment, and test if choices matter in it."""
+        self.environment = examined(self.run.config.env_config.rules(), self.seed)
+        self.findings += self.environment.findings
+        self.rank |= {finding.cause: -1 for finding in self.environment.findings}
+        self.examined += self.environment.descriptions
+        self.skipped += self.environment.skipped
 
     def against_the_truth(self, in_house: bool) -> None:
         trained = self.trained()
@@ -287,6 +341,8 @@ class Looking:
         else:
             raise ValueError(f"the trainer {self.run.config.trainer} does not provide values")
         self.examined.append(f"{self.audit.env_steps:,} env steps of forked episodes")
+        if self.audit.copied is not None:
+            self.examined.append(self.audit.copied.text())
         self.findings += against_truth(self.audit)
 
     def by_imitation(self) -> None:
@@ -296,17 +352,32 @@ class Looking:
             self.findings.append(finding)
 
 
-PARTS = 8
+PARTS = 10
 """Number of parts of a diagnosis, for the progress bar."""
 
 OF_UPDATES = ("networks", "play", "updates", "losses")
 """Modules of rules about the inputs and results of an update."""
 
-ANNEALED = ("learning-rate-zero",)
+ANNEALED = ("learning-rate-zero", "policy-unchanged")
 ADVANTAGES = next(k for k, rule in enumerate(RULES) if rule.__name__ == "zero_advantages")
 """Rank of findings about advantages."""
 
+DENIED = ("returns-flat", "entropy-flat")
+"""Causes that contradict the verdict that the run learns."""
+
 RAISES = tuple(cause for cause, *_ in RAISED.values())
+
+
+def _raised_unobserved(again: Callable[[], Any], updates: int) -> Exception | None:
+    """Return the exception of unobserved ``updates`` of another such trainer; None if all work."""
+    try:
+        trainer = again()
+        trainer.begin()
+        for _ in range(updates):
+            trainer.learn_from(*trainer.collect())
+    except Exception as error:  # user functions may raise anything
+        return error
+    return None
 
 
 def _cut_off(evidence: Evidence) -> tuple[str, ...]:

@@ -12,6 +12,12 @@ from corral.lab.doctor.diagnose import Diagnosis
 from corral.lab.doctor.facts import FACTS
 from corral.lab.doctor.findings.finding import Finding
 from corral.lab.doctor.imitation import Imitation
+from corral.lab.doctor.verdict.text import (
+    change_lines,
+    headline,
+    learning_lines,
+    step_lines,
+)
 
 __all__ = ["diagnosis_lines", "diagnosis_text", "truth_lines"]
 
@@ -34,10 +40,14 @@ def diagnosis_text(diagnosis: Diagnosis, width: int = 80) -> str:
 
 def diagnosis_lines(diagnosis: Diagnosis, width: int = 80) -> Iterator[Line]:
     """Yield the lines of a diagnosis, verdict first."""
-    for line in _wrapped(_verdict(diagnosis), width):
+    for line in _wrapped(f"{diagnosis.run}: {headline(diagnosis)}", width):
         yield line, "bold"
     for line in _wrapped(f"({diagnosis.about})", width):
         yield line, "dim"
+    yield from ((line, "") for line in step_lines(diagnosis.next_steps))
+    if diagnosis.learning is not None:
+        yield "", ""
+        yield from ((line, "") for line in learning_lines(diagnosis.learning, width))
     roots = [finding for finding in diagnosis.findings if not finding.follows]
     for number, finding in enumerate(roots, 1):
         yield "", ""
@@ -59,20 +69,6 @@ def diagnosis_lines(diagnosis: Diagnosis, width: int = 80) -> Iterator[Line]:
             for line in _wrapped(item, width, label):
                 yield line, "dim" if label == "examined: " else ""
     yield f"in {diagnosis.seconds:.0f} s", "dim"
-
-
-def _verdict(diagnosis: Diagnosis) -> str:
-    wrong = [
-        finding for finding in diagnosis.findings if finding.certainty >= 2 and not finding.follows
-    ]
-    if len(wrong) > 1:
-        return f"{diagnosis.run}: {len(wrong)} faults keep it from learning, most certain first."
-    if wrong:
-        return f"{diagnosis.run}: one fault keeps it from learning."
-    if not diagnosis.looked_at:
-        return f"{diagnosis.run}: no part could be examined."
-    in_part = " in the examined parts" if diagnosis.not_looked_at else ""
-    return f"{diagnosis.run}: no fault found{in_part} that keeps it from learning."
 
 
 def _finding(number: int, finding: Finding, diagnosis: Diagnosis, width: int) -> Iterator[Line]:
@@ -117,26 +113,7 @@ def _facts(diagnosis: Diagnosis, width: int) -> list[str]:
         ]
     if len(policies) > POLICIES:
         lines.append(f"and {len(policies) - POLICIES} more policies: --json shows all")
-    if (play := diagnosis.played) is not None:
-        greedy, sampled = (
-            f"{value:.4g} ± {2 * error:.2g}"
-            for value, error in (
-                (play.greedy, play.greedy_error),
-                (play.sampled, play.sampled_error),
-            )
-        )
-        lines += _wrapped(
-            f"Return of the learning agents: greedy {greedy}, sampled {sampled} ({play.episodes} "
-            "episodes).",
-            width,
-        )
-    if (trend := diagnosis.trend) is not None:
-        change = {True: "it rose", False: "it fell", None: "no change beyond noise"}[trend.rose]
-        lines += _wrapped(
-            f"Reward per env step: {trend.first:.4g} in the first fifth of {trend.updates:,} "
-            f"updates, {trend.last:.4g} in the last: {change} (± {2 * trend.error:.2g}).",
-            width,
-        )
+    lines += [line for text in change_lines(diagnosis.changes) for line in _wrapped(text, width)]
     return lines
 
 
@@ -170,7 +147,7 @@ def _network(imitation: Imitation) -> str:
         )
     return (
         f"Unknown whether the network can imitate {imitation.teacher}: neither it ({details}) "
-        "nor a default network learned that in time."
+        "nor a default network learned that in a few updates."
     )
 
 

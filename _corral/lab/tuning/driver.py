@@ -54,6 +54,7 @@ def tune(
     seed: int = 0,
     jobs: int = 1,
     prune: bool = False,
+    deterministic: bool = True,
     out: str | Path | None = None,
     on_trial: Callable[[Trial, Study], None] | None = None,
     tell: Callable[[str], None] = lambda text: None,
@@ -81,6 +82,8 @@ def tune(
         jobs: number of processes that train in parallel.
         prune: end a trial early if its first seed is below the median of the other trials. This is
             tested at a quarter, half and three quarters of the steps.
+        deterministic: judge trials by greedy play; False: by sampled actions. Pruning and
+            ``evaluate_every`` keep their own play.
         out: the study's folder; default: runs/tune-<env>-<trainer>.
         on_trial: called with each finished trial, and the study so far.
         tell: called with a text about the runs to train, and after the first run with the estimated
@@ -89,7 +92,8 @@ def tune(
             held_out, validation, env_kwargs, gamma, ... as text or numbers.
 
     Raises UnknownNameError and ArgumentError for unknown settings of the trainer; ValueError for
-    ranges that are empty, reversed or contain invalid values, and for too few steps; StudyError if
+    ranges that are empty, reversed or contain invalid values, for too few steps, and for a setting
+    that ``settings_of`` sets for every trained policy; StudyError if
     the folder holds a damaged or a different study; RunError if another process uses the study;
     MissingExtraError.
     """
@@ -113,6 +117,7 @@ def tune(
     count = _trials(space, trials)
     arguments = words_of(env, trainer, kind, options)
     config = _checked(env, trainer, space, seed, options)
+    _require_effect(space, config)
     plan = Plan(
         arguments=arguments,
         space=space,
@@ -121,9 +126,12 @@ def tune(
         lag=1 + math.ceil((jobs - 1) / seeds),
         threads=threads_of_each(jobs),
         prune=bool(prune),
+        deterministic=bool(deterministic),
     )
     evaluated = options.get("evaluate_every") is not None
-    measure = measure_of(config, evaluated=evaluated, prune=plan.prune)
+    measure = measure_of(
+        config, evaluated=evaluated, prune=plan.prune, deterministic=plan.deterministic
+    )
     folder = Path(f"runs/tune-{config.env_config.env}-{config.trainer}" if out is None else out)
     source = {name: options[name] for name in SOURCE if options.get(name) is not None}
     if registered_name(env) is None:
@@ -145,10 +153,23 @@ def tune(
             study = study_trials.play(jobs, on_trial, tell)
         if study.best is not None:
             with threads_set(plan.threads):
-                reference_play = reference_play_of(study.best.run, source, evaluated=evaluated)
+                reference_play = reference_play_of(
+                    study.best.run, source, evaluated=evaluated, deterministic=plan.deterministic
+                )
             study = dataclasses.replace(study, reference_play=reference_play)
         study.write()
     return study
+
+
+def _require_effect(space: Space, config: RunConfig) -> None:
+    """Raise ValueError if every trained policy has its own value of a setting of the study."""
+    policies = sorted({config.policies[agent] for agent in config.learners})
+    for name in space.names:
+        if all(name in config.settings_of.get(policy, {}) for policy in policies):
+            raise ValueError(
+                f"{name} has values in the study, but --set (settings_of=) sets it for every "
+                f"trained policy: {', '.join(policies)}. Remove it from one of them"
+            )
 
 
 def _trials(space: Space, trials: int | None) -> int:

@@ -36,8 +36,10 @@ LOOK = 16
 """Episodes of random play to test whether the returns have a constant sum."""
 
 
-def measure_of(config: RunConfig, *, evaluated: bool, prune: bool) -> str:
-    """Return a description of the values of trials.
+def measure_of(
+    config: RunConfig, *, evaluated: bool, prune: bool, deterministic: bool = True
+) -> str:
+    """Return a description of the values of trials, with greedy or sampled play.
 
     Raises ValueError if no validation data exists, and if the returns of all agents have a constant
     sum, so that they cannot distinguish trials.
@@ -45,6 +47,8 @@ def measure_of(config: RunConfig, *, evaluated: bool, prune: bool) -> str:
     env_config, learners = config.env_config, config.learners
     rules = env_config.validation_rules()
     checkpoint = "best checkpoint" if evaluated else "last checkpoint"
+    if not deterministic:
+        checkpoint += ", sampled play,"
     description = f"mean return of its {checkpoint}"
     if len(learners) > 1:
         all_learn = set(learners) == set(rules.agents)
@@ -84,7 +88,12 @@ def measure_of(config: RunConfig, *, evaluated: bool, prune: bool) -> str:
 
 
 def judged(
-    folder: Path, parameters: Mapping[str, Any], source: Mapping[str, Any], *, evaluated: bool
+    folder: Path,
+    parameters: Mapping[str, Any],
+    source: Mapping[str, Any],
+    *,
+    evaluated: bool,
+    deterministic: bool = True,
 ) -> float:
     """Return the value of a run. Raises StudyError if the run has other settings than the trial."""
     run = load_run(folder, **source)
@@ -95,7 +104,8 @@ def judged(
                 f"{folder} was trained with {name}={stored!r}, but the trial has {value!r}, so the "
                 "run is not part of this study. Move it away, or choose another --out (out=)"
             )
-    return validate(_judged_run(run, source, evaluated=evaluated)).value
+    judged_run = _judged_run(run, source, evaluated=evaluated)
+    return validate(judged_run, deterministic=deterministic).value
 
 
 def _judged_run(run: Run, source: Mapping[str, Any], *, evaluated: bool) -> Run:
@@ -110,12 +120,14 @@ class ReferencePlay:
 
     random: float  # value of random play in place of the trained agents
     sampled: float | None
-    """The value of the best trial's first run with sampled actions, if it is much better than with
-    greedy actions: its interval is above the greedy interval. Else None."""
+    """The value of the best trial's first run with sampled actions, if trials are judged by greedy
+    play and sampled play is much better: its interval is above the greedy interval. Else None."""
     greedy: float  # the value of that run with greedy actions
 
 
-def reference_play_of(folder: Path, source: Mapping[str, Any], *, evaluated: bool) -> ReferencePlay:
+def reference_play_of(
+    folder: Path, source: Mapping[str, Any], *, evaluated: bool, deterministic: bool = True
+) -> ReferencePlay:
     """Return the values for comparison with the run in ``folder``."""
     run = _judged_run(load_run(folder, **source), source, evaluated=evaluated)
     rules = run.config.env_config.validation_rules()
@@ -124,9 +136,8 @@ def reference_play_of(folder: Path, source: Mapping[str, Any], *, evaluated: boo
     }
     random_play = validate(run, {**dict(run.policies), **random_policies})
     greedy, sampled = validate(run), validate(run, deterministic=False)
-    return ReferencePlay(
-        random_play.value, sampled.value if _above(sampled, greedy) else None, greedy.value
-    )
+    better = deterministic and _above(sampled, greedy)
+    return ReferencePlay(random_play.value, sampled.value if better else None, greedy.value)
 
 
 def _above(one: Validation, other: Validation) -> bool:

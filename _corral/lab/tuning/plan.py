@@ -14,7 +14,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 
@@ -33,7 +33,7 @@ FORMAT = 1
 REDRAWN = 100
 """Number of draws for unused parameters, after which the space counts as exhausted."""
 
-FIXED = ("arguments", "grid", "search", "points", "seeds", "prune")
+FIXED = ("arguments", "grid", "search", "points", "seeds", "prune", "deterministic")
 """Fields that must not change when a study is resumed."""
 
 
@@ -59,6 +59,7 @@ class StudyFile(TypedDict):
     prune: bool
     lag: int
     threads: int
+    deterministic: NotRequired[bool]  # missing: True
 
 
 @contextlib.contextmanager
@@ -85,6 +86,7 @@ class Plan:
     lag: int  # if trials depend on results, trial N waits for trials up to N - lag
     threads: int  # torch threads per process, which affect the results
     prune: bool = False
+    deterministic: bool = True  # trials are judged by greedy play, else by sampled play
 
     @property
     def depends(self) -> bool:
@@ -104,6 +106,7 @@ class Plan:
             "prune": self.prune,
             "lag": self.lag,
             "threads": self.threads,
+            "deterministic": self.deterministic,
         }
 
     def write(self, folder: Path) -> None:
@@ -126,6 +129,7 @@ class Plan:
             raise StudyError(
                 f"{error}; if the file is not from corral tune, choose another --out (out=)"
             ) from error
+        stored_plan = {"deterministic": True, **stored_plan}
         for name, maximum in (("lag", MAX_TRIALS), ("threads", MAX_THREADS)):
             if not 0 < stored_plan[name] <= maximum:
                 raise StudyError(f"{path}: {name} = {stored_plan[name]}: give 1 to {maximum}")

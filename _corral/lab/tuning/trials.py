@@ -276,7 +276,13 @@ class Trials:
         if self.plan.prune and first:
             self._set_values(number, job)
         with threads_set(self.plan.threads):
-            value = judged(job.folder, trial.parameters, self.source, evaluated=self.evaluated)
+            value = judged(
+                job.folder,
+                trial.parameters,
+                self.source,
+                evaluated=self.evaluated,
+                deterministic=self.plan.deterministic,
+            )
         steps = curve_end(job.folder)
         values = {**trial.values, seed: value}
         self._set(number, "values", {str(key): values[key] for key in sorted(values)})

@@ -218,7 +218,7 @@ def test_close_leaves_no_child_behind() -> None:
     began = time.monotonic()
     vec_env.close()
     vec_env.close()  # twice is once
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     assert not any(worker.is_alive() for worker in workers)
 
 

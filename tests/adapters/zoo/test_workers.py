@@ -77,6 +77,9 @@ def test_64_copies_in_fresh_processes() -> None:
 # --- Failures ------------------------------------------------------------------------------------
 
 DEADLINE = 1.0
+ROOM = 4.0
+"""Seconds that a busy machine may take to notice. What hangs would hang for minutes."""
+
 COPIES, BAD, SEED = 4, 2, 7
 
 CASES = [
@@ -126,7 +129,7 @@ def test_a_worker_that_fails_is_named_in_time(fault: str, where: str) -> None:
         begun = time.monotonic()
         batch.close()
     took = time.monotonic() - begun
-    assert took < (5.0 if (fault, where) == ("hang", "close") else DEADLINE + 1), took
+    assert took < DEADLINE + ROOM + 3 * ((fault, where) == ("hang", "close")), took
     error = caught.value
     assert error.copy == BAD
     assert error.seed == number
@@ -265,7 +268,7 @@ def test_no_worker_outlives_a_killed_parent(what: str, seconds: float) -> None:
     time.sleep(0.3)
     running.kill()
     running.communicate()
-    assert gone(pids, 5.0)
+    assert gone(pids, 10.0)
 
 
 @pytest.mark.slow
@@ -280,8 +283,8 @@ def test_a_signal_to_the_group_ends_all(number: signal.Signals, code: int) -> No
     begun = time.monotonic()
     os.killpg(running.pid, number)
     errors = running.communicate(timeout=60)[1]
-    assert gone(pids, 5.0)
-    assert time.monotonic() - begun < 5.0
+    assert gone(pids, 10.0)
+    assert time.monotonic() - begun < 15.0
     assert running.returncode == code
     assert errors.count("KeyboardInterrupt") == (number == signal.SIGINT)
     if os.path.isdir("/dev/shm"):
@@ -294,19 +297,19 @@ def test_a_program_that_does_not_close_ends_all_the_same() -> None:
     running, pids = script("end", 0)
     errors = running.communicate(timeout=60)[1]
     assert (running.returncode, errors) == (0, "")
-    assert gone(pids, 1.0)
+    assert gone(pids, 10.0)
 
 
 @pytest.mark.slow
 def test_closing_does_not_wait_for_steps_without_end() -> None:
-    """Ctrl-C while a step hangs: the deadline is far, but closing takes less than 5 s."""
+    """Ctrl-C while a step hangs: the deadline is far, but closing takes seconds."""
     running, pids = script("step", 50)
     time.sleep(0.3)
     begun = time.monotonic()
     os.kill(running.pid, signal.SIGINT)
     running.communicate(timeout=60)
-    assert time.monotonic() - begun < 5.0
-    assert gone(pids, 1.0)
+    assert time.monotonic() - begun < 15.0
+    assert gone(pids, 10.0)
 
 
 @pytest.mark.slow

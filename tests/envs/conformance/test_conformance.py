@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import functools
 import json
+import random
 import re
 import sys
+import time
 import types
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import corral
 from corral.envs import PROBES, check_env, two_step_v0
 from corral.envs.conformance.report import CHECKS, CheckResult
+from corral.envs.conformance.session import PATIENCE, Clock
 from corral.envs.registry import REGISTERED, NamedEnv, _load
 from corral.errors import ConformanceError, UnknownNameError
-from support import faulty_chance, faulty_envs, faulty_turns
+from support import faulty_chance, faulty_envs, faulty_repeats, faulty_turns, turns_in_parallel
 from support.faulty_chance import NotSeeded, OneEpisode
 from support.faulty_turns import Count
 from support.loads import small_trace
@@ -54,7 +58,7 @@ def test_nothing_is_found_in_ours(make: Any) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "illegal", "observation"),
-    [("parallel_env", "raise", "every"), ("env", "penalise", "summary")],
+    [("parallel_env", "raise", "every"), ("env", "penalise", "neighborhood")],
 )
 def test_nothing_is_found_in_dfaas_in_other_processes(
     kind: str, illegal: str, observation: str
@@ -196,6 +200,63 @@ def test_every_seed_alike_is_a_note_and_a_finding_where_chance_was_stated() -> N
     [finding] = check_env(faulty_envs.Walk, stochastic=False, processes=False).findings
     assert finding.check == "other-seeds"
     shown(finding.seen, "deterministic")
+
+
+# --- Further seeds, in the time of the check ------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "check"),
+    [
+        (faulty_repeats.CoinOfRandom, "seed"),
+        (faulty_repeats.CoinOfNumpy, "seed"),
+        (faulty_repeats.CoinNeverSeeded, "seed"),
+        (faulty_repeats.CoinSeededOnce, "reset"),
+        (faulty_repeats.NeverCountsAnew, "reset"),
+    ],
+)
+def test_chance_in_few_episodes_and_a_reset_that_does_not_reset(make: Any, check: str) -> None:
+    random.seed(0)  # chance that no environment seeds: a test that fails fails again
+    np.random.seed(0)  # noqa: NPY002
+    result = check_env(make, processes=False, seconds=1)
+    [finding] = result.findings
+    assert (finding.check, finding.severity) == (check, "error"), result.text()
+    if check == "seed":
+        assert {"reset", "shared-state", "copies"} <= set(result.not_run)
+
+
+SOUND_ARENAS = [faulty_repeats.Arena, faulty_envs.Walk, Count]
+
+
+@pytest.mark.parametrize("make", SOUND_ARENAS)
+def test_the_time_is_spent_on_further_seeds_of_a_sound_environment(make: Any) -> None:
+    clock = Clock()
+    result = check_env(make, processes=False, seconds=0.5)
+    assert result.findings == (), result.text()
+    assert clock.seconds() > 0.4
+    assert result.episodes > 2 * check_env(make, processes=False).episodes
+
+
+def test_waiting_counts_less_than_computing() -> None:
+    clock = Clock()
+    time.sleep(0.3)
+    waited = clock.seconds()
+    assert waited >= 0.3 / PATIENCE
+    before = time.process_time()
+    while time.process_time() < before + 0.1:
+        pass
+    assert clock.seconds() >= 0.1
+
+
+@pytest.mark.parametrize("seconds", [None, 2])
+def test_turns_in_a_parallel_environment_are_a_note(seconds: float | None) -> None:
+    result = check_env(turns_in_parallel.Alternating, processes=False, seconds=seconds)
+    assert result.findings == (), result.text()
+    [note] = result.notes
+    shown(note, "one", "two", "AEC", "action_mask", "is_parallelizable")
+    masked = check_env(turns_in_parallel.AlternatingWithMasks, processes=False, seconds=seconds)
+    assert masked.findings == (), masked.text()
+    assert not any("AEC" in note for note in masked.notes)
 
 
 class Many(faulty_envs.OtherDtype, faulty_envs.NanReward, faulty_envs.InfoGrows):

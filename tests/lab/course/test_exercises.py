@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
+import os
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -211,15 +211,27 @@ def test_the_callback_of_a_real_training_writes_its_column(tmp_path: Path) -> No
     assert np.all(column.dropna() > 0)
 
 
+PLAIN, WITH_TORCH = (
+    next(exercise for exercise in EXERCISES if bool(exercise.extra) is torch)
+    for torch in (False, True)
+)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("exercise", "file"), cases(lambda e: [solution_of(e)]), ids=ids)
+@pytest.mark.parametrize(
+    ("exercise", "file"),
+    [case for case in cases(lambda e: [solution_of(e)]) if case.values[0] in (PLAIN, WITH_TORCH)],
+    ids=ids,
+)
 def test_judging_takes_20_seconds_at_most(exercise: Exercise, file: Path) -> None:
-    """In a process of its own that has imported nothing."""
+    """In a process of its own that has imported nothing, where imports take most of the time."""
     import subprocess
     import sys
 
     words = [sys.executable, "-m", "corral", "course", str(exercise.number), str(file)]
-    began = time.perf_counter()
+    before = os.times()
     done = subprocess.run(words, env=forked.ENVIRONMENT, capture_output=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert time.perf_counter() - began <= 20
+    used = [os.times().children_user - before.children_user]
+    used.append(os.times().children_system - before.children_system)
+    assert sum(used) <= 20  # of the processor, which others may keep busy

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from corral.adapters.snapshots import proof
+from corral.adapters.snapshots.games import Deepcopy, Replay
+from corral.adapters.sources import rules_of
+from corral.adapters.zoo.batch import zoo_rules
 from corral.algorithms import Advantages, gae, ippo
 from corral.envs.arena_v0 import ArenaRules
 from corral.envs.core import Array
@@ -14,6 +20,7 @@ from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.probes.episodes import CutOrEnd, Death, LaterReward, Memory
 from corral.envs.probes.one_step import BitOrOpposite, EqualAdvantages, OneLegal
 from corral.envs.probes.turns import ReplyPays
+from corral.envs.registry import make
 from corral.envs.rps_v0 import RpsRules
 from corral.envs.tictactoe_v0 import TicTacToeRules
 from corral.envs.tiles_v0 import TilesRules
@@ -23,8 +30,10 @@ from corral.lab.doctor.audit.audited import Audit, Decision
 from corral.lab.doctor.audit.findings import against_truth
 from corral.lab.doctor.audit.truth import CANDIDATES, candidates
 from corral.trainers.capabilities import Seats
+from corral.trainers.evaluation.intervals import largest_share
 from corral.trainers.on_policy.trainer import IPPO, MAPPO, trainer_of
 from corral.trainers.pool import Pool
+from support.arena_scalar import PlainArena
 from support.loads import days, small_trace
 from support.messages import refused, shown
 from support.probing import make_trainer
@@ -267,6 +276,44 @@ def test_what_a_step_brings_is_other_days_where_agents_cannot_know_it(trainer: A
     assert audit(made(1), most_steps=5000).given_this_future
 
 
+# --- Third-party environments ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", [Deepcopy, Replay])
+def test_a_class_has_the_true_values_of_its_array_rules(
+    way: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proof, "WAYS", (way,))
+    wrapped = zoo_rules(functools.partial(make, "tictactoe_v0"))
+    exact, copied = (
+        audit(make_trainer(rules, **SMALL), most_steps=1) for rules in (TicTacToeRules(), wrapped)
+    )
+    assert exact.copied is None
+    assert copied.copied is not None
+    assert copied.copied.way == way.name
+    for one, two in zip(exact.policies, copied.policies, strict=True):
+        assert len(one.values.true) >= 12
+        assert one.values.true == pytest.approx(two.values.true, abs=1e-6)
+        assert one.values.said == pytest.approx(two.values.said, abs=1e-6, nan_ok=True)
+        assert one.advantages.true == pytest.approx(two.advantages.true, abs=1e-6)
+
+
+@pytest.mark.slow
+def test_the_worst_decisions_in_a_class_of_others() -> None:
+    rules = zoo_rules(functools.partial(PlainArena, width=3, height=3, max_cycles=8))
+    report = audit(make_trainer(rules, **SMALL), most_steps=60_000)
+    worst = [one for each in report.policies for one in each.worst]
+    assert any(one.loss > 2 * one.error for one in worst)
+    assert all(one.forks >= 6 for one in worst)
+
+
+def test_chance_that_no_seed_covers_is_another_future() -> None:
+    folder = Path(__file__).parents[3] / "docs/environments"
+    rules = rules_of(f"{folder / 'multi_agent_arena.py'}:MultiAgentArena")
+    report = audit(make_trainer(rules, **SMALL), most_steps=1)
+    assert not report.given_this_future
+
+
 # --- Decisions ------------------------------------------------------------------------------------
 
 
@@ -293,6 +340,14 @@ def test_losses_are_not_chosen_by_what_measures_them() -> None:
     error = np.mean([one.error for each in found.policies for one in each.worst])
     assert len(losses) >= 5
     assert abs(np.mean(losses)) < 4 * error / np.sqrt(len(losses)) + 0.05
+
+
+def test_equal_forks_have_a_bound_instead_of_an_error() -> None:
+    assert largest_share(32) == pytest.approx(0.0894, abs=1e-4)
+    assert largest_share(1000) == pytest.approx(3 / 1000, rel=0.01)
+    one = Decision("node_0", 3, 12, 76, 16, 0.08, 0.0, "row 1,204", forks=32)
+    shown(sentence(one, False), "0.08", "32 forks", "9%")
+    assert "±" not in sentence(one, False)
 
 
 def test_a_decision_in_words() -> None:

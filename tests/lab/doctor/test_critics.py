@@ -16,6 +16,7 @@ from corral.lab.doctor.audit.critics import audit_critics
 from corral.lab.doctor.audit.findings import against_truth
 from corral.trainers.sb3.settings import SB3Settings
 from corral.trainers.sb3.trainer import SB3PPO, SB3MaskablePPO
+from support.loads import days
 
 GAMMA = 0.9
 
@@ -63,13 +64,13 @@ def test_stable_baselines3(trainer: Any) -> None:
         seed=0,
         policies=names,
         policies_to_train=["shared"],
-        steps=10_000,
+        steps=6_000,
     )
     for _ in made.learn():
         pass
-    report = audit_critics(made, names, most_steps=60_000)
+    report = audit_critics(made, names, most_steps=20_000)
     (found,) = report.policies
-    assert report.updates == 19
+    assert report.updates == 11
     assert not report.given_this_future
     assert (found.value_correlation or 0) > 0.5
     assert list(against_truth(report)) == []
@@ -77,7 +78,7 @@ def test_stable_baselines3(trainer: Any) -> None:
 
 @pytest.mark.slow
 def test_data_is_replayed_unless_other_days_are_asked_for() -> None:
-    rules = DfaasRules()
+    rules = DfaasRules(days(3), max_cycles=8)
     made = SB3PPO(
         rules,
         SB3Settings(num_envs=2, n_steps=8, batch_size=8),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import itertools
 import json
 import random
 import shutil
@@ -33,7 +35,7 @@ SMALL: dict[str, Any] = {
     **{"num_envs": 4, "n_steps": 16, "n_epochs": 2, "n_minibatches": 2, "steps": 256},
     **{"progress": False, "device": "cpu"},
 }
-QUICK: dict[str, Any] = {"audited": False, "cloned": False}
+QUICK: dict[str, Any] = {"audited": False, "cloned": False, "checked": False}
 
 
 def trained(out: Path, env: Any = "probe_p12_v0", trainer: Any = "mappo", **given: Any) -> Any:
@@ -78,21 +80,23 @@ def run(made: Path, tmp_path: Path) -> Path:
 # --- A sound run ---------------------------------------------------------------------------------
 
 
-def test_a_sound_run_is_healthy_and_stays_as_it_is(run: Path) -> None:
+def test_a_sound_run_has_no_fault_and_stays_as_it_is(run: Path) -> None:
     before = files(run)
     drawn = generators()
     shown: list[tuple[str, int, int]] = []
-    found = corral.diagnose(run, cloned=False, progress=lambda *told: shown.append(told))
+    found = corral.diagnose(
+        run, cloned=False, checked=False, progress=lambda *told: shown.append(told)
+    )
     assert causes(found) == []
-    assert found.healthy
+    assert not found.faulty
     assert files(run) == before
     assert generators() == drawn
     assert found.about == "mappo on dfaas_v0: 640 env steps in 10 updates"
     assert [done for _, done, _ in shown] == sorted(done for _, done, _ in shown)
     assert shown[-1][1] == shown[-1][2]
     assert found.audit is not None
-    assert found.played is not None
-    assert found.played.illegal == 0
+    assert found.learning is not None
+    assert [score.illegal for score in found.learning.scores] == [0] * len(found.learning.scores)
     assert found.seconds < 60
 
 
@@ -117,10 +121,10 @@ def test_the_same_seed_finds_the_same(run: Path) -> None:
 
 
 def test_json_is_complete_and_stable(run: Path) -> None:
-    values = corral.diagnose(run, cloned=False).to_json()
+    values = corral.diagnose(run, cloned=False, checked=False).to_json()
     assert list(values) == [
-        *("healthy", "run", "about", "findings", "facts", "trend", "played", "imitation"),
-        *("audit", "looked_at", "not_looked_at", "seconds"),
+        *("healthy", "verdict", "run", "about", "learning", "findings", "next_steps", "facts"),
+        *("changes", "imitation", "audit", "looked_at", "not_looked_at", "seconds"),
     ]
     again = json.loads(json.dumps(values, allow_nan=False))
     assert again == values
@@ -129,7 +133,7 @@ def test_json_is_complete_and_stable(run: Path) -> None:
 
 def test_a_network_that_sees_learns_to_play_as_the_best_team(tmp_path: Path) -> None:
     run = trained(tmp_path / "run", "tictactoe_v0", steps=64)
-    found = corral.diagnose(run, audited=False)
+    found = corral.diagnose(run, audited=False, checked=False)
     assert found.imitation is not None
     assert found.imitation.teacher == "perfect"
     assert found.imitation.learned
@@ -144,7 +148,7 @@ def test_a_network_that_sees_nothing_is_blamed(tmp_path: Path) -> None:
     run = corral.train(
         "tictactoe_v0", trainer="mappo", model=blind, out=tmp_path / "run", steps=64, **given
     )
-    found = corral.diagnose(run, audited=False)
+    found = corral.diagnose(run, audited=False, checked=False)
     assert "network-cannot-imitate" in causes(found)
     shown(diagnosis_text(found), "perfect")
 
@@ -172,7 +176,7 @@ def test_runs_of_every_kind_are_looked_at(kind: str, tmp_path: Path) -> None:
     assert causes(found) == []
     shown(found.looked_at[0], 3)
     assert any("checkpoint" in what for what in found.looked_at)
-    assert found.played is not None
+    assert found.learning is not None
     assert not [what for what in found.not_looked_at if "Error" in what], found.not_looked_at
     assert files(run.folder) == before
 
@@ -181,8 +185,8 @@ def test_runs_of_every_kind_are_looked_at(kind: str, tmp_path: Path) -> None:
 def test_runs_of_other_libraries_are_played_and_read(trainer: str, tmp_path: Path) -> None:
     pytest.importorskip("stable_baselines3", reason="needs the extra sb3")
     found = corral.diagnose(small_run(tmp_path / "run", trainer))
-    assert found.healthy
-    assert found.played is not None
+    assert not found.faulty
+    assert found.learning is not None
     assert any("progress.csv" in what for what in found.looked_at)
     assert any("buffers" in what for what in found.looked_at)
     assert found.imitation is None
@@ -193,7 +197,7 @@ def test_a_run_that_clones_is_judged_by_what_concerns_it(tmp_path: Path) -> None
     given = {**SMALL, "steps": 256, "net_arch": (16,), "env_kwargs": env_kwargs}
     run = corral.clone("dfaas_v0", "overflow/equal", out=tmp_path / "run", episodes=2, **given)
     found = corral.diagnose(run)
-    assert found.healthy
+    assert not found.faulty
     shown(found.looked_at[0], 3)
     assert found.audit is None
 
@@ -219,19 +223,19 @@ def test_what_must_be_given_again_is_asked_for(tmp_path: Path) -> None:
 
 def test_a_run_without_a_checkpoint_is_looked_at_from_its_beginning(run: Path) -> None:
     shutil.rmtree(run / "checkpoints")
-    found = corral.diagnose(run, cloned=False)
-    assert found.healthy
+    found = corral.diagnose(run, cloned=False, checked=False)
+    assert not found.faulty
     shown(found.looked_at[0], 3)
     assert not any("checkpoint" in what for what in found.looked_at)
     assert found.audit is None
-    assert found.played is None
+    assert found.learning is None
     assert any("checkpoint" in what for what in found.not_looked_at)
 
 
 def test_a_run_without_progress_is_looked_at(run: Path) -> None:
     (run / "progress.csv").unlink()
     found = corral.diagnose(run, **QUICK)
-    assert found.trend is None
+    assert found.changes == {}
     assert any("checkpoint" in what for what in found.looked_at)
     assert any(what.startswith("progress.csv: ") for what in found.not_looked_at)
 
@@ -282,7 +286,7 @@ def test_a_loss_that_raises_is_a_finding_and_told_once(tmp_path: Path) -> None:
     assert causes(found) == ["training-raises"]
     assert found.findings[0].certainty == 3
     shown(found.findings[0].measured, "KeyError", "'weight'")
-    assert found.played is not None  # the policies still play
+    assert found.learning is not None  # the policies still play
 
 
 def test_a_rule_that_raises_does_not_end_the_others(
@@ -297,3 +301,79 @@ def test_a_rule_that_raises_does_not_end_the_others(
     found = corral.diagnose(run, **QUICK)
     assert any("AttributeError" in what for what in found.not_looked_at)
     assert any("checkpoint" in what for what in found.looked_at)
+
+
+# --- The doctor's own errors ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["record", "library"])
+def test_an_error_of_the_doctor_is_not_one_of_training(
+    run: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether its own code raises, or a library that it calls."""
+    from corral.lab.doctor.evidence import updates
+
+    def raises(*args: Any) -> Any:
+        if place == "library":
+            return np.concatenate([np.zeros((2, 2)), np.zeros((3, 3))])
+        raise RuntimeError("of the doctor")
+
+    monkeypatch.setattr(updates, "legal_entropy", raises)
+    diagnosis = corral.diagnose(run, **QUICK)
+    assert causes(diagnosis) == []
+    assert any(item.startswith("first updates") for item in diagnosis.not_looked_at)
+
+
+def test_a_distribution_of_ones_own_stays_on_the_learner(tmp_path: Path) -> None:
+    """An actor with a temperature of 2, which the trainer sets on its learner."""
+    from corral.trainers.on_policy.trainer import MAPPO
+
+    class Tempered(MAPPO):
+        def begin(self) -> None:
+            super().begin()
+            for learner in self.learners.values():
+                plain = type(learner).distribution.__get__(learner)
+                learner.distribution = lambda outputs, mask, plain=plain: plain(outputs / 2, mask)
+
+    corral.train(
+        "probe_p12_v0", trainer=Tempered, out=tmp_path / "run", **{**SMALL, "net_arch": (16,)}
+    )
+    diagnosis = corral.diagnose(tmp_path / "run", trainer=Tempered, **QUICK)
+    named = causes(diagnosis)
+    assert "probability-of-another" not in named
+    assert "ratio-not-one" not in named
+
+
+# --- Measurements --------------------------------------------------------------------------------
+
+
+def test_the_checkpoint_is_measured_at_a_rate_that_training_had(tmp_path: Path) -> None:
+    """Annealing ends at 0: a further update would measure nothing."""
+    trained(tmp_path / "run", learning_rate="linear:0.003")
+    facts = {fact.name: fact for fact in corral.diagnose(tmp_path / "run", **QUICK).facts}
+    assert facts["learning_rate"].latest == pytest.approx(0.003 / 4)
+    assert (facts["weights"].latest or 0) > 0
+    assert (facts["approx_kl"].latest or 0) > 0
+
+
+def test_a_run_of_one_environment_copy_is_played(tmp_path: Path) -> None:
+    trained(tmp_path / "run", num_envs=1)
+    diagnosis = corral.diagnose(tmp_path / "run", **QUICK)
+    assert diagnosis.learning is not None
+    assert {score.episodes >= 2 for score in diagnosis.learning.scores} == {True}
+
+
+def test_imitation_is_an_amount_of_work_on_any_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine on which minutes pass between any two looks at the clock learns as much."""
+    from corral.lab.doctor import imitation
+
+    run = trained(tmp_path / "run", "arena_v0", steps=64)
+    usual = imitation.imitate(run.config, run.begun(), updates=2)
+    late = itertools.count(step=600.0)
+    for clock in ("perf_counter", "thread_time", "process_time", "monotonic"):
+        monkeypatch.setattr(imitation.time, clock, lambda: next(late))
+    slow = imitation.imitate(run.config, run.begun(), updates=2)
+    assert dataclasses.replace(slow, seconds=usual.seconds) == usual
+    assert usual.decisions > 0

@@ -110,7 +110,7 @@ def test_what_stood_in_the_state_before_is_late() -> None:
     states = np.random.default_rng(0).random((9, 16, 4)).astype(np.float32)
     assert late(states, states) is None
     finding = late(np.concatenate([states[:1], states[:-1]]), states)
-    assert (finding.cause, finding.certainty) == ("observation-late", 3)
+    assert (finding.cause, finding.certainty) == ("observation-late", 2)
 
 
 def test_columns_that_never_change_are_not_late() -> None:

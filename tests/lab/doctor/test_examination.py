@@ -250,7 +250,7 @@ def test_a_learner_that_hangs_is_stopped() -> None:
 
     found = examination(hangs, ["P4"], limit=0.2)
     shown(found.results[0].error, "TimeoutError", 0.2)
-    assert found.results[0].seconds < 5
+    assert found.results[0].seconds < 20
 
 
 def test_a_learner_is_given_env_steps_and_seed() -> None:
@@ -302,7 +302,7 @@ def test_the_text_begins_with_the_verdict_and_keeps_its_width(width: int) -> Non
     text = examination_text(found, "my_file.py:learn", width)
     labels = "P4, P5, P6, P7, P11, P12"
     shown(text.partition("\n\n")[0], "my_file.py:learn", 6, 13)
-    shown(" ".join(text.split()), labels, "P4-P7")
+    shown(" ".join(text.split()), labels, len(PLANTED))
     assert max(len(line) for line in text.splitlines()) <= width
     row = next(line for line in text.splitlines() if "agent_0" in line)
     assert row.split()[-2:] == ["0.90", "0.00"]
@@ -326,6 +326,36 @@ def test_actions_by_chance_are_named_and_what_only_values_tell_apart_with_them()
     first = suspects(found)[0]
     assert {"zeroed advantages", "actor without gradient"} <= set(first.bugs)
     assert first.likeness > 0.6
+
+
+def test_failures_of_no_known_bug_are_not_named_as_one() -> None:
+    """The values of P3 and the actions of P7 alone are wrong: no planted bug fails like this."""
+
+    def one_wrong(probe: str, best: np.ndarray, mask: np.ndarray) -> int:
+        return worst(probe, best, mask) if probe == "probe_p07_v0" else int(best.argmax())
+
+    def low(probe: str, agent: str, right: float) -> float:
+        return right - 5 * (probe == "probe_p03_v0")
+
+    found = examination(knows(one_wrong, low), WITHOUT_MEMORY)
+    assert not any(suspect.exact for suspect in suspects(found))
+    shown(examination_text(found), len(PLANTED))
+
+
+def test_failures_of_a_known_bug_are_named() -> None:
+    low = knows(value=lambda probe, agent, right: right - 5 * (probe == "probe_p09_v0"))
+    found = examination(low, WITHOUT_MEMORY)
+    first = suspects(found)[0]
+    assert not first.exact  # both agents' values are low, in the bug only those of one
+    one_low = knows(
+        value=lambda probe, agent, right: (
+            right - 5 * (probe == "probe_p09_v0" and agent == "agent_0")
+        )
+    )
+    found = examination(one_low, WITHOUT_MEMORY)
+    assert suspects(found)[0].exact
+    assert found.to_json()["suspects"][0]["exact"]
+    shown(examination_text(found), "cut taken for an end")
 
 
 def test_where_nothing_is_near_nothing_is_named() -> None:

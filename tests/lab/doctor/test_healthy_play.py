@@ -6,7 +6,9 @@ import functools
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from gymnasium import spaces
 
 pytest.importorskip("torch", reason="needs the extra mappo")
 
@@ -56,6 +58,35 @@ QUICK = ("masks and memory", "turns", "a pool", "paid before its turn", "several
 )
 def test_nothing_is_found_in_a_sound_run(name: str, tmp_path: Path) -> None:
     env, given = SOUND[name]
-    diagnosis = diagnose(trained(tmp_path / "run", env, **given), audited=False, cloned=False)
+    diagnosis = diagnose(
+        trained(tmp_path / "run", env, **given), audited=False, cloned=False, checked=False
+    )
     assert diagnosis.looked_at
     assert [(f.cause, f.measured) for f in diagnosis.findings if f.certainty >= 2] == []
+
+
+def test_columns_that_only_other_settings_fill_are_no_finding(tmp_path: Path) -> None:
+    """The queue of a node of dfaas_v0 is always 0 by default."""
+    run = trained(tmp_path / "run", "dfaas_v0", env_kwargs={"max_cycles": 12}, n_steps=64)
+    diagnosis = diagnose(run, audited=False, cloned=False)
+    assert "observation-blank" not in [finding.cause for finding in diagnosis.findings]
+
+
+class Bounded(Depots):
+    """Its last two columns are not used, and their bounds say so."""
+
+    def observation_space(self, agent: str) -> Any:
+        space = super().observation_space(agent)
+        high = np.array([10, 10, 0, 0], np.float32)
+        return spaces.Dict(
+            observation=spaces.Box(np.zeros(4, np.float32), high), action_mask=space["action_mask"]
+        )
+
+    def look(self, i: int) -> Any:
+        return super().look(i) * np.array([1, 1, 0, 0], np.float32)
+
+
+@pytest.mark.slow
+def test_columns_that_are_declared_constant_are_no_finding(tmp_path: Path) -> None:
+    diagnosis = diagnose(trained(tmp_path / "run", depots(Bounded)), audited=False, cloned=False)
+    assert "observation-blank" not in [finding.cause for finding in diagnosis.findings]

@@ -11,6 +11,8 @@ import pytest
 from gymnasium import spaces
 
 import corral
+from corral.adapters.snapshots import proof
+from corral.adapters.snapshots.games import Deepcopy, Replay
 from corral.envs.masks import MASK
 from corral.envs.registry import make, make_rules
 from corral.lab.doctor.choices import Learnable, learnable
@@ -24,6 +26,7 @@ from corral.lab.doctor.choices.scripts import (
     spread_actions,
 )
 from corral.lab.doctor.choices.verdict import notes_of
+from support.arena_scalar import PlainArena
 from support.messages import shown
 from support.planted_choices import BlindArena, DeafArena, Guess, Lottery, OneCounts
 from support.zoo_envs import MixedEnv
@@ -183,18 +186,51 @@ def test_worth_in_two_step_is_known() -> None:
 # --- Environments of others ----------------------------------------------------------------------
 
 
-def test_third_party_environments_are_asked_by_scripts_alone() -> None:
+def test_actions_that_are_not_discrete_are_tried_by_scripts_alone() -> None:
     found = learnable(MixedEnv, seconds=30)  # MultiDiscrete and Box actions, Dict observations
     assert found.forked == ()
-    assert any("copied" in each for each in found.not_asked)
+    shown(" ".join(found.not_asked), "walker", "Discrete")
     names = {row.name for row in found.scripts.rows}
     assert {"random", "lowest legal", "highest legal", "middle"} <= names
 
 
+@pytest.mark.slow
 def test_a_third_party_reward_that_no_action_moves() -> None:
     wrapped = functools.partial(_unmoved)
-    found = learnable(wrapped, seconds=5)
+    found = learnable(wrapped, seconds=10)
     assert causes(found) == {"no-choice"}
+    assert {fork.agent for fork in found.forked} == {"agent_1", "agent_2"}
+    assert not any(fork.moved for fork in found.forked)
+
+
+@pytest.mark.parametrize("way", [Deepcopy, pytest.param(Replay, marks=pytest.mark.slow)])
+def test_states_of_a_plain_class_are_forked(way: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proof, "WAYS", (way,))
+    plain = functools.partial(PlainArena, width=4, height=4, max_cycles=12)
+    found = learnable(plain, seconds=12)
+    shown(" ".join(found.notes), way.name)
+    explorer = next(fork for fork in found.forked if fork.agent == "agent_1")
+    assert explorer.matters
+    assert explorer.moments >= 24
+    exact = learnable("arena_v0", width=4, height=4, max_cycles=12, seconds=PLENTY)
+    twin = next(fork for fork in exact.forked if fork.agent == "agent_1")
+    if explorer.decisions == twin.decisions:
+        error = np.hypot(explorer.best.error, twin.best.error)
+        assert abs(explorer.best.mean - twin.best.mean) < 4 * error
+
+
+@pytest.mark.slow
+def test_an_agent_without_a_choice_in_a_plain_class() -> None:
+    found = learnable(functools.partial(Deaf, width=3, height=3, max_cycles=4), seconds=10)
+    assert "idle" in causes(found)
+    assert {fork.agent for fork in found.forked if not fork.moved} >= {"agent_2"}
+
+
+class Deaf(PlainArena):
+    """The second agent plays, but always the same action."""
+
+    def step(self, actions: dict[str, int]) -> tuple[dict[str, Any], ...]:
+        return super().step({**actions, "agent_2": 0})
 
 
 def _unmoved() -> Any:

@@ -17,7 +17,7 @@ import corral
 from corral import algorithms as alg
 from corral.lab.doctor.credit import credit
 from corral.lab.doctor.diagnose import diagnose
-from corral.lab.doctor.evidence.learning import LossResponse, ask_loss
+from corral.lab.doctor.evidence.learning import LossResponse, ask_loss, softmax_twice
 from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
 from corral.lab.doctor.findings.updates import zero_advantages
 from corral.trainers.on_policy.learner import Learner
@@ -108,9 +108,63 @@ def test_values_that_are_bounded_are_seen() -> None:
     assert (asked(alg.ppo_loss, huber_delta=1e-3).value_linear or 0) > 0.9
 
 
-def test_a_loss_that_takes_no_other_numbers_tells_nothing() -> None:
+@pytest.mark.parametrize(("every", "share"), [(2, 0.5), (3, 1 / 3), (1, 0.0)])
+def test_rows_that_a_loss_drops_are_neither_clipped_nor_flat(every: int, share: float) -> None:
     def loss(minibatch: Any, outputs: Any, settings: Any) -> Any:
-        raise RuntimeError("once only")
+        keep = torch.arange(R) % every > 0 if every > 1 else torch.ones(R, dtype=torch.bool)
+        ratio = (outputs.log_prob - minibatch.log_prob).exp()
+        error = (outputs.value - minibatch.value_target).square()
+        policy = -(ratio * minibatch.advantage)[keep].mean()
+        return alg.Losses({"policy_loss": policy, "value_loss": error[keep].mean()})
+
+    said = asked(loss)
+    assert said.dropped == pytest.approx(share)
+    assert (said.value_flat, said.tight, said.off_one) == (0.0, False, 0.0)
+    assert said.value_astray == 0.0
+
+
+@pytest.mark.parametrize(
+    ("of_logits", "twice"),
+    [
+        (lambda outputs, mask: outputs, False),
+        (lambda outputs, mask: outputs / 2, False),  # a temperature
+        (lambda outputs, mask: outputs.softmax(dim=1), True),
+        (lambda outputs, mask: outputs.masked_fill(~mask, -torch.inf).softmax(dim=1), True),
+    ],
+)
+@pytest.mark.parametrize("in_the_network", [False, True])
+def test_a_softmax_of_probabilities_is_seen(
+    of_logits: Any, twice: bool, in_the_network: bool
+) -> None:
+    from corral.adapters.masked_distribution import MaskedCategorical
+
+    outputs = torch.randn(R, A, generator=torch.Generator().manual_seed(1))
+    mask = torch.ones(R, A, dtype=torch.bool)
+    mask[::2, 0] = False
+    logits = of_logits(outputs, mask)
+    heard = logits if in_the_network else outputs
+    assert softmax_twice(heard, MaskedCategorical(logits, mask), mask) is twice
+
+
+@pytest.mark.parametrize("sign", [torch.abs, torch.square, torch.neg, lambda a: a])
+@pytest.mark.parametrize("normal", [False, True])
+def test_a_loss_that_ignores_signs_is_seen(sign: Any, normal: bool) -> None:
+    def loss(minibatch: Any, outputs: Any, settings: Any) -> Any:
+        advantage = sign(minibatch.advantage)
+        if normal:
+            advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+        return alg.ppo_loss(replace(minibatch, advantage=advantage), outputs, settings)
+
+    # Normalized sizes have a sign again: it is not that of the advantage.
+    lost = sign in (torch.abs, torch.square)
+    if not (lost and normal):
+        assert asked(loss).unsigned is lost
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyError, AssertionError])
+def test_a_loss_that_takes_no_other_numbers_tells_nothing(error: type[Exception]) -> None:
+    def loss(minibatch: Any, outputs: Any, settings: Any) -> Any:
+        raise error("once only")
 
     assert asked(loss) == LossResponse()
 
@@ -240,31 +294,31 @@ def slow_but(quick: str, *others: str) -> list[Any]:
 def test_a_healthy_run_raises_no_alarm(name: str, tmp_path: Path) -> None:
     given = {"steps": 3 * 256, **TINY, **HEALTHY[name]}
     run = corral.train("dfaas_v0", out=tmp_path / "run", progress=False, **given)
-    diagnosis = diagnose(run, audited=False, cloned=False)
-    assert diagnosis.healthy, diagnosis.findings
+    diagnosis = diagnose(run, audited=False, cloned=False, checked=False)
+    assert not diagnosis.faulty, diagnosis.findings
 
 
 @pytest.mark.parametrize("trainer", slow_but("pg", "a2c", "pg_episode", "ppo_kl", "ippo"))
 def test_no_algorithm_raises_an_alarm(trainer: str, tmp_path: Path) -> None:
     given = {"steps": 3 * 256, **TINY, "trainer": trainer}
     run = corral.train("tictactoe_v0", out=tmp_path / "run", progress=False, **given)
-    diagnosis = diagnose(run, audited=False, cloned=False)
-    assert diagnosis.healthy, diagnosis.findings
+    diagnosis = diagnose(run, audited=False, cloned=False, checked=False)
+    assert not diagnosis.faulty, diagnosis.findings
 
 
 @pytest.mark.parametrize("env", slow_but("probe_p05_v0", "probe_p16_v0", "probe_p17_v0"))
 def test_a_bandit_that_is_solved_raises_no_alarm(env: str, tmp_path: Path) -> None:
     given = {**TINY, "steps": 12 * 256, "ent_coef": 0.01, "gamma": 0.0}
     run = corral.train(env, out=tmp_path / "run", progress=False, **given)
-    diagnosis = diagnose(run, audited=False, cloned=False)
-    assert diagnosis.healthy, diagnosis.findings
+    diagnosis = diagnose(run, audited=False, cloned=False, checked=False)
+    assert not diagnosis.faulty, diagnosis.findings
 
 
 def test_a_memory_that_nothing_is_kept_in_raises_no_alarm(tmp_path: Path) -> None:
     given = {**TINY, "steps": 2 * 256, "memory": 4}  # one decision an episode: no state before it
     run = corral.train("probe_p12_v0", out=tmp_path / "run", progress=False, **given)
-    diagnosis = diagnose(run, audited=False, cloned=False)
-    assert diagnosis.healthy, diagnosis.findings
+    diagnosis = diagnose(run, audited=False, cloned=False, checked=False)
+    assert not diagnosis.faulty, diagnosis.findings
 
 
 def test_asking_leaves_the_learner_as_it_was(tmp_path: Path) -> None:

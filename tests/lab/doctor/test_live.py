@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,18 @@ from support.messages import shown
 
 pytest.importorskip("torch", reason="needs the extra mappo")
 
+import torch
+
 import corral
 from corral import algorithms as alg
+from corral.adapters.masked_distribution import MaskedCategorical
+from corral.adapters.zoo.batch import zoo_rules
 from corral.lab.doctor.watching.live import Watch
 from corral.trainers.callbacks.listeners import Listeners
+from corral.trainers.on_policy.records import Outputs
+from corral.trainers.on_policy.trainer import MAPPO
+from faults.sound import Depots, depots
+from support.bits_env import BitsEnv
 from support.mappo_teams import ROLLOUT, SMALL
 from support.runs import everything, rows, weights
 
@@ -143,6 +152,15 @@ def test_a_rate_that_is_annealed_to_0_is_no_fault(tmp_path: Path) -> None:
     assert warned(trained(tmp_path / "run", learning_rate="linear:0.003")) == ["0"] * 5
 
 
+@pytest.mark.parametrize("kind", ["discrete", "box", "bits"])
+def test_no_kind_of_action_is_said_to_leave_no_choice(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained(tmp_path / "run", env=zoo_rules(functools.partial(BitsEnv, kind=kind)), env_kwargs={})
+    said = [line.split(" at ")[0] for line in capsys.readouterr().err.splitlines()]
+    assert [line for line in said if line.endswith(("note", "warning"))] == []
+
+
 def test_where_all_rewards_are_the_same_there_is_a_note_and_no_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -159,6 +177,65 @@ def test_where_all_rewards_are_the_same_there_is_a_note_and_no_warning(
 
 def causes(run: Any) -> set[str]:
     return {name for name, value in rows(run)[2].items() if name.startswith("warning_") and value}
+
+
+def test_masks_that_the_loss_ignores(tmp_path: Path) -> None:
+    class Unmasked(MAPPO):
+        def update_minibatch(self, learner: Any, minibatch: Any, outputs: Any) -> Any:
+            logits, everything = self.logits, torch.ones_like(minibatch.mask)
+            distribution = MaskedCategorical(logits, everything)
+            log_prob = distribution.log_prob(minibatch.action)
+            changed = Outputs(distribution, log_prob, outputs.value)
+            return super().update_minibatch(learner, minibatch, changed)
+
+        def begin(self) -> None:
+            super().begin()
+            for learner in self.learners.values():
+                masked = learner.distribution
+
+                def hear(outputs: Any, mask: Any, masked: Any = masked) -> Any:
+                    self.logits = outputs
+                    return masked(outputs, mask)
+
+                learner.distribution = hear
+
+    run = trained(tmp_path / "run", Unmasked, env="tictactoe_v0", env_kwargs={})
+    assert causes(run) == {"warning_ratio_not_one"}
+
+
+@pytest.mark.parametrize("constant", [0.0, 1.0])
+def test_advantages_that_are_all_the_same(constant: float, tmp_path: Path) -> None:
+    def same(trajectories: Any, settings: Any) -> Any:
+        whole = alg.gae(trajectories, settings)
+        return alg.Advantages(np.full_like(whole.advantage, constant), whole.value_target)
+
+    run = trained(tmp_path / "run", alg.mappo.but(name="same", advantages=same))
+    assert causes(run) == {"warning_zero_advantages"}
+
+
+def test_gradients_that_are_0(tmp_path: Path) -> None:
+    def gradients(learner: Any, settings: Any) -> Any:
+        for parameter in learner.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+        return alg.mappo.gradients(learner, settings)
+
+    run = trained(tmp_path / "run", alg.mappo.but(name="zero", gradients=gradients))
+    assert causes(run) == {"warning_no_gradient"}
+
+
+def test_observations_that_never_change(tmp_path: Path) -> None:
+    class Blind(Depots):
+        def look(self, i: int) -> Any:
+            return np.full(4, 0.5, np.float32)
+
+    run = trained(tmp_path / "run", env=depots(Blind), env_kwargs={})
+    assert causes(run) == {"warning_observation_constant"}
+
+
+@pytest.mark.parametrize("rate", [0.0, 1e-12])
+def test_a_learning_rate_that_moves_nothing(rate: float, tmp_path: Path) -> None:
+    run = trained(tmp_path / "run", learning_rate=rate, anneal=False)
+    assert causes(run) & {"warning_learning_rate_zero", "warning_weights_fixed"}
 
 
 def test_a_learning_rate_that_is_0_too_early(tmp_path: Path) -> None:

@@ -77,6 +77,9 @@ def test_a_sound_run_has_nothing(config: Any, tmp_path: Path) -> None:
     assert found(config, tmp_path) == {}
 
 
+LATE_RISE = np.repeat([20.0, 24.0, 21.0, 60.0, 130.0, 420.0], UPDATES // 6)
+"""Means of 100 episodes, with as large a spread in the last third as its rise."""
+
 FLAT = np.full(UPDATES, 10.0) + np.random.default_rng(1).normal(size=UPDATES)
 
 
@@ -105,6 +108,13 @@ def test_a_fault_is_named_first(
     assert next(iter(causes.items())) == (cause, certainty) or causes[cause] == certainty == 1
     if certainty >= 2:
         assert list(causes) == [cause]  # what follows from it goes with it
+
+
+def test_a_return_that_rose_20_fold_improved(config: Any, tmp_path: Path) -> None:
+    """Six independent rows, of which the last third spreads as far as it rose."""
+    few = np.arange(UPDATES) // (UPDATES // 6)
+    changed = {"episodes": 100 * (few + 1), "return_of_shared": LATE_RISE, "return_team": LATE_RISE}
+    assert "returns-flat" not in found(config, tmp_path, **changed)
 
 
 @pytest.mark.parametrize(

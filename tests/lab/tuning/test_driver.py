@@ -375,3 +375,27 @@ def test_shares_in_percent_sum_to_100() -> None:
     assert percents([0.083, 0.083, 0.567, 0.267]) == [8, 8, 57, 27]
     assert percents([1 / 3, 1 / 3, 1 / 3]) == [34, 33, 33]
     assert percents([]) == []
+
+
+# --- Settings without an effect, and sampled play ------------------------------------------------
+
+
+def test_a_setting_that_every_policy_overrides_is_refused(tmp_path: Path) -> None:
+    own = {policy: {"learning_rate": 1e-3} for policy in ("agent_0", "agent_1")}
+    given: dict[str, Any] = {"env": "two_step_v0", "policies": "separate"}
+    with refused(ValueError, "learning_rate", "--set", "agent_0, agent_1"):
+        tune(tmp_path / "study", **given, settings_of=own)
+    assert not (tmp_path / "study").exists()
+
+
+def test_trials_may_be_judged_by_sampled_play(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_this_process(monkeypatch)
+    study = tune(tmp_path / "study", deterministic=False)
+    assert study.best is not None
+    assert study.best.value == validate(load_run(study.best.run), deterministic=False).value
+    shown(study.measure, "sampled")
+    with refused(StudyError, "deterministic=false", "deterministic=true", "--out"):
+        tune(tmp_path / "study")
+    assert tune(tmp_path / "study", deterministic=False).played == 0

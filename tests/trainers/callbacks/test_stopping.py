@@ -17,6 +17,7 @@ from corral.errors import UnknownNameError
 from corral.trainers import EarlyStop, Evaluate, StopWhen, evaluate_team, load_run
 from corral.trainers.driver import resume, train
 from corral.trainers.evaluation.validate import validation_seed
+from support.loads import days
 from support.runs import ROLLOUT, everything, rows, weights
 
 MAPPO: dict[str, Any] = {
@@ -105,6 +106,39 @@ def test_every_trainer_can_be_evaluated(tmp_path: Path) -> None:
         **given,
     )
     assert column(run, "validation_mean_length") == ["10.0"]
+
+
+@pytest.mark.parametrize(
+    "criterion",
+    [
+        "validation_return_learned>=-1000000",
+        "validation_kpi_fields_visited>=0",
+        "validation_served>=0",
+    ],
+)
+def test_every_documented_column_of_evaluations_can_stop_a_training(
+    tmp_path: Path, criterion: str
+) -> None:
+    given = {"callbacks": [Evaluate(128, 2), StopWhen(criterion)]}
+    name = criterion.partition(">=")[0]
+    if name != "validation_served":
+        run = arena(tmp_path / "run", 6, **given)
+    else:
+        load: dict[str, Any] = {"trace": days(10), "max_cycles": 8}
+        run = train(
+            "dfaas_v0", steps=6 * ROLLOUT, out=tmp_path / "run", env_kwargs=load, **MAPPO, **given
+        )
+    values = column(run, name)
+    assert len(values) == 2  # the first update has no evaluation
+    assert (values[0], values[1] != "") == ("", True)
+    assert run.stopped is not None
+    shown(run.stopped, criterion)
+
+
+def test_an_unknown_column_of_evaluations_is_refused(tmp_path: Path) -> None:
+    callbacks = [Evaluate(128, 2), StopWhen("validation_kpi_fields_visitd>=0")]
+    with refused(UnknownNameError, "validation_kpi_fields_visitd", "validation_kpi_fields_visited"):
+        arena(tmp_path / "run", 2, callbacks=callbacks)
 
 
 @pytest.mark.parametrize("given", [{"every": 0}, {"every": 1.5}, {"every": 1, "episodes": 0}])

@@ -17,9 +17,10 @@ from corral.envs.reference import (
     reference_players,
     teams_of,
 )
-from corral.envs.registry import ENVIRONMENTS, PROBES
+from corral.envs.registry import ENVIRONMENTS
 from corral.envs.rps_v0.baselines import AlwaysSame
 from corral.errors import IllegalActionWarning
+from corral.registration import EXTENSIONS
 from corral.trainers.evaluation.players import Player
 from corral.trainers.evaluation.scores import evaluate_team
 from corral.trainers.evaluation.zero_sum import evaluate_seat, evaluate_seats, is_zero_sum
@@ -150,7 +151,7 @@ def test_reference_players_play_their_environment(name: str) -> None:
         players, left_out = reference_players(rules, agent)
         assert not left_out
         assert next(iter(players)) == "random"
-        assert (len(players) > 1) is bool({**ENVIRONMENTS, **PROBES}[name].players)
+        assert (len(players) > 1) is (f"players.{name}" in EXTENSIONS)
         for policy in players.values():
             team = {**dict.fromkeys(rules.agents, RandomPolicy()), agent: policy}
             score = evaluate_team(rules, Player(team, deterministic=False), episodes=3)

@@ -171,8 +171,8 @@ def test_the_command_takes_runs_and_mixes(tmp_path: Path, other: Path) -> None:
     # Its own config.json repeats it.
     command("train", "--config", run.folder / "config.json", "--out", tmp_path / "again")
     assert everything(tmp_path / "again") == everything(run)
-    for words in (("doctor", run.folder, "--no-audit"), ("watch", run.folder, "--ansi")):
-        within(*words)
+    within("watch", run.folder, "--ansi")
+    within("doctor", run.folder, "--no-audit", code=1)  # two updates are too few to learn
 
 
 # --- Mistakes ------------------------------------------------------------------------------------

@@ -12,6 +12,8 @@ pytest.importorskip("torch", reason="needs the extra mappo")
 from corral.envs.batch import Batch
 from corral.envs.registry import make_rules
 from corral.trainers.policy_iteration.compared import Tried, candidates, gains
+from corral.trainers.policy_iteration.record import PolicyIterationSettings
+from corral.trainers.policy_iteration.trainer import PolicyIteration
 from support.loads import small_trace
 from support.turn_rules import PileRules
 
@@ -43,6 +45,54 @@ def test_what_is_near_and_illegal_gives_way_to_what_was_taken() -> None:
     mask[:, [10, 12]] = True
     found = candidates(np.full(200, 10), mask, 8, np.random.default_rng(0), reach=3)
     assert set(found.ravel().tolist()) == {10, 12}
+
+
+OFFSETS = np.array([0, -1, 1, -2, 2, -3, 3, -4, 4])
+"""Amounts of actions that are offsets to a rule."""
+
+
+@pytest.mark.parametrize("taken", range(9))
+def test_offsets_are_near_by_amount(taken: int) -> None:
+    mask = np.ones((400, 9), dtype=bool)
+    order = np.argsort(OFFSETS)
+    rng = np.random.default_rng(0)
+    found = candidates(np.full(400, taken), mask, 8, rng, reach=2, order=order)
+    near = OFFSETS[found[:, 5:]]
+    within = [each for each in range(-4, 5) if abs(each - OFFSETS[taken]) <= 2]
+    assert sorted(set(near.ravel().tolist())) == within
+    assert set(OFFSETS[found[:, 1:5]].ravel().tolist()) == set(OFFSETS.tolist())
+
+
+def test_an_illegal_offset_gives_way_to_what_was_taken() -> None:
+    mask = np.zeros((300, 9), dtype=bool)
+    mask[:, [0, 1, 4, 8]] = True  # 0, -1, 2, 4
+    rng, order = np.random.default_rng(0), np.argsort(OFFSETS)
+    found = candidates(np.zeros(300, np.int64), mask, 8, rng, reach=3, order=order)
+    assert set(OFFSETS[found[:, 5:]].ravel().tolist()) == {0, -1, 2}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reach", "order"),
+    [
+        ({"residual": "patient", "offsets": 3}, 4, [5, 3, 1, 0, 2, 4, 6]),
+        ({"residual": "patient/least", "offsets": 1, "max_level": 3}, 4, [1, 0, 2]),
+        ({}, 4, None),
+        ({"amount": "keep"}, 4, None),
+        ({"route": "choose"}, 0, None),
+    ],
+    ids=str,
+)
+def test_the_trainer_walks_by_amount(
+    arguments: dict[str, Any], reach: int, order: list[int] | None
+) -> None:
+    settings = PolicyIterationSettings(reach=4, n_steps=8, num_envs=2)
+    rules = make_rules("dfaas_v0", trace=small_trace(), max_cycles=8, **arguments)
+    policies = dict.fromkeys(rules.agents, "team")
+    trainer = PolicyIteration(
+        rules, settings, seed=0, policies=policies, policies_to_train=["team"], steps=16
+    )
+    assert trainer.reach == reach
+    assert (None if trainer.order is None else trainer.order.tolist()) == order
 
 
 # --- What it earns -------------------------------------------------------------------------------

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from support.messages import refused, shown
@@ -16,9 +18,11 @@ import torch
 
 import corral
 from corral.adapters.masked_distribution import MaskedCategorical
+from corral.adapters.snapshots import SnapshotBatch, snapshot_rules
+from corral.adapters.zoo.batch import zoo_rules
 from corral.envs.core import generator
 from corral.envs.registry import make_rules
-from corral.errors import CheckpointError, UnknownNameError
+from corral.errors import CheckpointError, UnknownNameError, UnsupportedSpaceError
 from corral.lab.doctor.audit import audit
 from corral.lab.doctor.audit.findings import against_truth
 from corral.lab.doctor.evidence.gathering import gather
@@ -28,6 +32,7 @@ from corral.trainers.on_policy.learner import START
 from corral.trainers.on_policy.records import Minibatch, Outputs
 from corral.trainers.policy_iteration.record import GAIN, TRIED, comparison_loss, policy_iteration
 from corral.trainers.policy_iteration.trainer import PolicyIteration
+from support.arena_scalar import PlainArena
 from support.loads import small_trace
 from support.mappo_teams import content, make, policy_bytes, separate
 from support.turn_rules import MortalRules, PileRules
@@ -253,6 +258,43 @@ def test_a_target_that_adapts_nothing_is_refused() -> None:
         policy_iteration.Settings(stay_coef=0.1, stay_target=0.1)
 
 
+# --- Third-party environments ---------------------------------------------------------------------
+
+
+def test_it_compares_actions_in_copies_of_a_class(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = functools.partial(PlainArena, width=3, height=3, max_cycles=8)
+    given: dict[str, Any] = {"steps": 512, "num_envs": 16, "n_steps": 4, "lookahead": 4}
+    given |= {"trainer": "policy_iteration", "progress": False, "seed": 1}
+    run = corral.train(plain, out=tmp_path / "run", **given)
+    shown(capsys.readouterr().err, "deepcopy")
+    with refused(CheckpointError, "arena_plain"):
+        SnapshotBatch(snapshot_rules(zoo_rules(plain)), 2, 0).snapshot()
+    resumed = corral.resume(run.folder, env=plain, steps=640, progress=False)
+    assert resumed.config.steps == 640
+    scales = pd.read_csv(run.folder / "progress.csv")["gain_scale"]
+    assert len(scales) == 640 // (16 * 4)
+    assert (scales > 0).all()
+
+
+def test_its_gains_are_those_of_the_array_rules() -> None:
+    """The first rollout of a class compares as the array rules of the same game do."""
+    gains = []
+    for rules in (
+        make_rules("two_step_v0"),
+        zoo_rules(functools.partial(corral.make, "two_step_v0")),
+    ):
+        trainer = make(rules, PolicyIteration, 4, n_steps=4)
+        trainer.check()
+        trainer.begin()
+        trainer.collect()
+        gains.append([buffer.extras[GAIN].copy() for buffer in trainer.rollout.groups])
+    assert any(gain.any() for gain in gains[0])
+    for one, two in zip(*gains, strict=True):
+        assert (one == two).all()
+
+
 # --- What it refuses -----------------------------------------------------------------------------
 
 
@@ -279,7 +321,7 @@ def test_a_target_that_adapts_nothing_is_refused() -> None:
             ValueError,
             ("shared.explore", "explore="),
         ),
-        (MixedEnv, {}, ValueError, ("--trainer mappo",)),
+        (MixedEnv, {}, UnsupportedSpaceError, ("walker", "--trainer mappo")),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_played(

@@ -216,9 +216,9 @@ def test_whole_rollouts_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[s
 @pytest.mark.slow
 def test_the_doctor_reads_its_runs(tmp_path: Path) -> None:
     run = dfaas(tmp_path / "run", DQN, updates=2, gamma=0.5)
-    found = corral.diagnose(run)
-    assert found.healthy
-    assert found.played is not None
+    found = corral.diagnose(run, checked=False)
+    assert not found.faulty
+    assert found.learning is not None
     assert found.audit is not None
     assert len(found.not_looked_at) == 1
     shown(found.not_looked_at[0], "sb3_dqn")

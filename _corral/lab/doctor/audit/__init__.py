@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from corral.adapters.snapshots import SnapshotBatch
 from corral.envs.core import (
     Array,
     for_copies,
     generator,
-    plays_as_arrays,
-    redraw_of,
     redrawing,
     with_limit,
 )
@@ -34,7 +33,7 @@ from corral.lab.doctor.audit.audited import (
     fitted,
     sentence,
 )
-from corral.lab.doctor.audit.truth import WORST, Asked, Truth, Value, plan, truth_of
+from corral.lab.doctor.audit.truth import WORST, Asked, States, Truth, Value, plan, truth_of
 from corral.trainers.observers import Observer
 from corral.trainers.on_policy import maths
 from corral.trainers.on_policy.records import Advantages, Trajectories
@@ -65,16 +64,15 @@ def audit(
 
     ``other_futures`` replaces future data in each fork, if the rules replay data and support it
     (``OptionalRules.redrawing``). Rules in which agents choose before a step's chance always
-    replace future data if they can: see ``for_copies``. Raises ValueError for third-party
-    environments, which cannot be forked.
+    replace future data if they can: see ``for_copies``. A third-party environment is copied in the
+    way that ``corral.adapters.snapshots`` proves; raises SnapshotError if none is exact.
     """
     began = time.perf_counter()
-    rules = trainer.rules
+    states = States.of(trainer.rules)
+    rules: Any = states.rules
+    if states.copied is not None:
+        trainer.wrap_batches(lambda batch: SnapshotBatch(rules, batch.num_envs, batch.seed))
     trainer.begin()
-    if not plays_as_arrays(rules):
-        raise ValueError(
-            f"the audit cannot fork {rules.name}, a third-party environment; it needs array rules"
-        )
     if other_futures:
         if (redrawn := redrawing(rules)) is None:
             raise ValueError(
@@ -84,7 +82,11 @@ def audit(
     rules = for_copies(rules)
     rng = generator(seed, "eval")
     before = trainer.env_steps // trainer.rollout_steps
+    clock = time.perf_counter()
     seen = _watch_rollout(trainer, times, rows, rng)
+    affordable, copying = states.costs(
+        trainer.rollout_steps, time.perf_counter() - clock, most_steps
+    )
     team = dict(trainer.policies)
     questions = {
         name: _asked(trainer, rules, i, seen)
@@ -94,8 +96,8 @@ def audit(
     gamma = float(trainer.settings.gamma)
     everything = [item for truths_of in questions.values() for item in truths_of]
     pictures = any(group.layout.images for group in trainer.groups)
-    budget_steps = most_steps // 2 if pictures else most_steps
-    budget = plan(everything, team, gamma, budget_steps, began + SECONDS, rng)
+    budget_steps = affordable // 2 if pictures else affordable
+    budget = plan(everything, team, gamma, budget_steps, began + SECONDS, rng, copying)
     steps = trainer.settings.n_steps
     truths = {
         name: [truth_of(item, team, gamma, budget, steps, rng) for item in truths_of]
@@ -112,8 +114,9 @@ def audit(
         if any(len(item.asked.t) for item in truths.get(name, ()))
     )
     played = sum(item.steps for truths_of in truths.values() for item in truths_of)
-    shared_future = redraw_of(rules) is None
-    return Audit(policies, shared_future, before, played, time.perf_counter() - began)
+    shared_future = replace(states, rules=rules).same_future
+    seconds = time.perf_counter() - began
+    return Audit(policies, shared_future, before, played, seconds, states.copied)
 
 
 # --- Playing the rollout -------------------------------------------------------------------------

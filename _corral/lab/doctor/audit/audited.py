@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from corral.adapters.snapshots import Copied
 from corral.envs.core import Array
+from corral.trainers.evaluation.intervals import largest_share
 
 __all__ = [
     "Audit",
@@ -42,6 +44,7 @@ class Decision:
     where: str  # "step 12", or the position in the environment's data
     amounts: tuple[float, float] | None = None  # amounts of both actions, such as requests
     unit: str | None = None
+    forks: int = 0  # number of forks that measured ``loss``
 
 
 def sentence(decision: Decision, given_this_future: bool) -> str:
@@ -49,9 +52,15 @@ def sentence(decision: Decision, given_this_future: bool) -> str:
     action, best = decision.amounts or (decision.action, decision.best)
     unit = f" {decision.unit}" if decision.unit else ""
     future = ", for the same future" if given_this_future else ""
+    around = f" ± {2 * decision.error:.1g}"
+    if decision.forks and not decision.error > 1e-12:
+        around = (
+            f" in all {decision.forks} forks (95 % bound: at most "
+            f"{largest_share(decision.forks):.0%} differ)"
+        )
     return (
         f"{decision.agent} chose {action:g}{unit} at {decision.where}; {best:g} is better by "
-        f"{decision.loss:.2g} ± {2 * decision.error:.1g}{future}"
+        f"{decision.loss:.2g}{around}{future}"
     )
 
 
@@ -137,6 +146,7 @@ class Audit:
     updates: int  # updates of the run before the audit
     env_steps: int
     seconds: float
+    copied: Copied | None = None  # the way to copy states of a third-party environment
 
 
 def correlation(a: Array, b: Array) -> float | None:

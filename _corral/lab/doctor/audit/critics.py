@@ -6,6 +6,7 @@ which returns V by agent. The training data of its actors is not available.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -13,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from corral.envs.batch import Batch
-from corral.envs.core import Array, for_copies, generator, plays_as_arrays, redraw_of, redrawing
+from corral.envs.core import Array, for_copies, generator, redrawing
 from corral.envs.masks import OBSERVATION
 from corral.envs.policy import put_tree
 from corral.lab.doctor.audit.audited import Audit, Audited, Compared, clamped, fitted
-from corral.lab.doctor.audit.truth import WORST, Asked, Truth, plan, truth_of
+from corral.lab.doctor.audit.truth import WORST, Asked, States, Truth, plan, truth_of
 from corral.trainers.policy_iteration.forks import Moments, decide, joined, standard_error
 
 __all__ = ["audit_critics"]
@@ -37,14 +38,11 @@ def audit_critics(
 ) -> Audit:
     """Audit the critics of a trainer; ``policies`` names each agent's policy.
 
-    Raises ValueError for third-party environments, which cannot be forked.
+    Raises SnapshotError for a third-party environment that cannot be copied.
     """
     began = time.perf_counter()
-    rules, team = trainer.rules, dict(trainer.policies)
-    if not plays_as_arrays(rules):
-        raise ValueError(
-            f"the audit cannot fork {rules.name}, a third-party environment; it needs array rules"
-        )
+    states, team = States.of(trainer.rules), dict(trainer.policies)
+    rules: Any = states.rules
     if other_futures:
         if (redrawn := redrawing(rules)) is None:
             raise ValueError(
@@ -53,8 +51,11 @@ def audit_critics(
         rules = redrawn
     rules = for_copies(rules)
     gamma, rng = float(trainer.settings.gamma), generator(seed, "eval")
+    clock = time.perf_counter()
     questions = _asked(trainer, rules, team, seed, rng)
-    budget = plan(questions, team, gamma, most_steps, began + seconds, rng)
+    played_seconds = time.perf_counter() - clock
+    affordable, copying = states.costs(NUM_ENVS * STEPS, played_seconds, most_steps)
+    budget = plan(questions, team, gamma, affordable, began + seconds, rng, copying)
     truths = [truth_of(question, team, gamma, budget, 0, rng) for question in questions]
     audited_policies = tuple(
         _beside(name, [truth for truth in truths if policies[truth.asked.agent] == name])
@@ -62,8 +63,9 @@ def audit_critics(
     )
     updates = int(trainer.env_steps) // int(trainer.rollout_steps)
     played = sum(truth.steps for truth in truths)
-    shared_future = redraw_of(rules) is None
-    return Audit(audited_policies, shared_future, updates, played, time.perf_counter() - began)
+    shared_future = dataclasses.replace(states, rules=rules).same_future
+    whole = time.perf_counter() - began
+    return Audit(audited_policies, shared_future, updates, played, whole, states.copied)
 
 
 def _asked(

@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from corral.envs.core import Array, amounts_of, places_of
+from corral.adapters.snapshots import Copied, copyable
+from corral.envs.core import Array, Rules, amounts_of, places_of, redraw_of
 from corral.envs.masks import MASK
 from corral.envs.policy import Policy
 from corral.lab.doctor.audit.audited import Decision
 from corral.trainers.policy_iteration.forks import Moments, Story, Worth, standard_error, worth
 
-__all__ = ["Asked", "Budget", "Truth", "plan", "truth_of"]
+__all__ = ["Asked", "Budget", "States", "Truth", "plan", "truth_of"]
 
 Value = Callable[[Mapping[str, Any], Array], Array]
 
@@ -32,6 +33,9 @@ MAX_FORKS, FEWEST_FORKS = 64, 12
 FEWEST_MOMENTS = 24
 WORST = 10
 """Number of decisions that are kept."""
+
+RUNNING_SECONDS = 20.0
+"""Approximate seconds for forks of running environments."""
 
 LARGEST_STORY = 20_000_000
 """Maximum number of recorded steps in a story."""
@@ -60,6 +64,37 @@ class Asked:
             self.value,
             self.told,
         )
+
+
+@dataclass(frozen=True)
+class States:
+    """Rules with states that can be copied, and the cost of play."""
+
+    rules: Rules[Any]
+    copied: Copied | None  # the way to copy states of a third-party environment
+
+    @classmethod
+    def of(cls, rules: Rules[Any]) -> States:
+        """Return the states of ``rules``. Raises SnapshotError if they cannot be copied."""
+        states: Any = copyable(rules)
+        return cls(states, None if states is rules else states.copied)
+
+    @property
+    def same_future(self) -> bool:
+        """True if all copies of a state have the same future chance."""
+        redraws = self.copied is not None and self.copied.redraws
+        return redraw_of(self.rules) is None and not redraws
+
+    def costs(self, steps: int, seconds: float, limit: int) -> tuple[int, float]:
+        """Return at most ``limit`` affordable env steps, and the time to copy a state in env steps.
+
+        Running environments get the number of steps of ``RUNNING_SECONDS``, at the speed of
+        ``steps`` in ``seconds``.
+        """
+        if self.copied is None:
+            return limit, 0.0
+        speed = steps / max(seconds, 1e-6)
+        return min(limit, int(speed * RUNNING_SECONDS)), speed / self.copied.per_second
 
 
 @dataclass(frozen=True)
@@ -93,10 +128,12 @@ def plan(
     most_steps: int,
     until: float,
     rng: np.random.Generator,
+    copying: float = 0.0,
 ) -> Budget:
     """Return the number of states and forks for ``most_steps``, from the measured cost of forks.
 
     Longer episodes get fewer states and forks, at least ``FEWEST_FORKS`` in ``FEWEST_MOMENTS``.
+    ``copying`` is the time to copy a state, in env steps.
     """
     longest = max((len(question.t) for question in questions), default=0)
     cost = 0.0  # env steps of one fork in one state of every agent
@@ -112,7 +149,7 @@ def plan(
                 value=question.value,
                 told=question.told,
             )
-            cost += tried.steps / (2 * len(few.t))
+            cost += tried.steps / (2 * len(few.t)) + copying
     if not cost:
         return Budget(longest, MAX_FORKS, 0, until)
     half = most_steps / 2 / cost  # number of forks of every agent
@@ -215,6 +252,7 @@ def _better(
         error[at] = standard_error(difference[at, 1::2])
     places = places_of(moments.rules, moments.state)
     unit, amounts = amounts_of(moments.rules)
+    tried_forks = taken_worth.returns[:, 1::2].shape[1]
     worst = sorted(rows[best != taken].tolist(), key=lambda k: -surely[k])[:WORST]
     for k in worst:
         chosen, better = int(taken[k]), int(best[k])
@@ -230,6 +268,7 @@ def _better(
             f"step {step}" if places is None else places[k],
             None if amounts is None else (float(amounts[chosen]), float(amounts[better])),
             unit,
+            tried_forks,
         )
         truth.decisions.append((float(surely[k]), decision))
 

@@ -22,9 +22,10 @@ import pandas as pd
 from gymnasium import spaces
 
 from corral.adapters.seats import random_policy
+from corral.adapters.snapshots import Copied, SnapshotError, SnapshotRules, copyable
 from corral.adapters.sources import EnvLike, rules_of, rules_with
 from corral.adapters.spaces import ObservationCodec
-from corral.envs.core import Array, Rules, plays_as_arrays, with_limit
+from corral.envs.core import Array, Rules, max_rows_of, with_limit
 from corral.envs.masks import MASK
 from corral.envs.policy import PolicyLike
 from corral.envs.reference import reference_team, team_names
@@ -117,14 +118,17 @@ def learnable(
             f"observations of {', '.join(unread)}: they contain no arrays, or nested Dicts"
         )
     forked: list[Forked] = []
-    if not plays_as_arrays(rules):
-        skipped.append(
-            "the best action in a state, and if the observation shows it: a third-party "
-            "environment cannot be copied"
-        )
+    copied: Copied | None = None
+    try:
+        states: Any = copyable(rules)
+    except SnapshotError as error:
+        skipped.append(f"the best action in a state, and if the observation shows it: {error}")
     else:
+        if isinstance(states, SnapshotRules):
+            copied = states.copied
+            states = with_limit(states, min(LONGEST, 2 * scripts.steps))
         remaining = seconds - (time.monotonic() - began)
-        forked = list(_all_forked(rules, scripts, seed, remaining, progress, skipped))
+        forked = list(_all_forked(states, scripts, seed, remaining, progress, skipped))
     for fork in forked:
         if not fork.complete:
             skipped.append(
@@ -132,6 +136,8 @@ def learnable(
             )
     faults = faults_of(scripts, forked, seen.never, seen.choices)
     notes = notes_of(scripts, forked, seen.never, seen.choices)
+    if copied is not None:
+        notes = (*notes, copied.text())
     return Learnable(
         environment=rules.name,
         verdict=verdict_of(scripts, forked, faults),
@@ -161,6 +167,7 @@ def _all_forked(
     their lowest legal action.
     """
     ends = time.monotonic() + max(seconds, 1.0)
+    share = 0.8 if max_rows_of(rules) is None else 0.5
     random: dict[str, PolicyLike] = {a: random_policy(rules.action_space(a)) for a in rules.agents}
     jobs: list[tuple[str, str, Mapping[str, PolicyLike]]] = []
     for agent in rules.agents:
@@ -183,13 +190,13 @@ def _all_forked(
             continue
         if codec_of(rules, agent) is None:
             continue
-        sample = sample_moments(rules, rules.agents.index(agent), team, seed)
+        sample = sample_moments(rules, rules.agents.index(agent), team, seed, 0.3 * remaining)
         if sample is None:
             if kind == "random":
                 skipped.append(f"{agent}: it almost never has two legal actions")
                 jobs = [job for k, job in enumerate(jobs) if k < done or job[0] != agent]
             continue
-        tried = try_actions(sample, team, seed=seed, seconds=0.8 * remaining)
+        tried = try_actions(sample, team, seed=seed, seconds=share * remaining)
         result = compare(kind, tried)
         yield result
         if result.matters:

@@ -8,6 +8,7 @@ lasts until the end.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -19,7 +20,7 @@ import numpy as np
 from corral.adapters.seats import Seat
 from corral.adapters.spaces import ObservationCodec
 from corral.envs.batch import Batch
-from corral.envs.core import Array, Rules, copy_rows, generator, state_arrays
+from corral.envs.core import Array, Rules, copy_rows, generator, max_rows_of, state_arrays
 from corral.envs.masks import MASK
 from corral.envs.policy import PolicyLike, as_policy, take_tree
 from corral.lab.doctor.choices.scripts import nearest_legal, spread_actions
@@ -38,6 +39,10 @@ ENOUGH = 128
 
 COPIES = 128
 """Number of environment copies in which states are sampled."""
+
+RUNNING_COPIES, RUNNING_ENOUGH, TIMED = 32, 32, 12
+"""Number of copies and of states to keep if states are running environments, and of states in which
+a first play is timed."""
 
 LOOKED, GIVEN_UP = 1_500, 300
 """Maximum number of steps, and the step at which sampling without any state stops."""
@@ -96,17 +101,27 @@ class Tried:
 
 
 def sample_moments(
-    rules: Rules[Any], i: int, team: Mapping[str, PolicyLike], seed: int
+    rules: Rules[Any],
+    i: int,
+    team: Mapping[str, PolicyLike],
+    seed: int,
+    seconds: float = math.inf,
 ) -> Sample | None:
-    """Return states in which agent ``i`` has a choice while ``team`` plays; None: too few."""
+    """Return states in which agent ``i`` has a choice while ``team`` plays; None: too few.
+
+    ``seconds`` limits the time if the states of ``rules`` are running environments.
+    """
     rng = generator(seed, "eval", i)
     agent = rules.agents[i]
-    batch = Batch(rules, COPIES, int(rng.integers(2**31)))
+    limit, ends = max_rows_of(rules), time.monotonic() + seconds
+    copies = COPIES if limit is None else min(RUNNING_COPIES, limit)
+    enough = MOMENTS if limit is None else min(MOMENTS, 2 * limit)
+    batch = Batch(rules, copies, int(rng.integers(2**31)))
     seats = {
         a: Seat(
             a,
             as_policy(team[a], a, rules.agents),
-            num_envs=COPIES,
+            num_envs=copies,
             actions=rules.action_space(a),
             rng=generator(seed, "policy", k),
             deterministic=False,
@@ -129,12 +144,14 @@ def sample_moments(
         rows = np.flatnonzero(acting[:, i] & (legal.sum(axis=1) > 1))
         if t % every == 0 and len(rows):
             # Take a few rows per step, more in short games: 256 in about 24 steps.
-            rows = np.sort(rng.permutation(rows)[: max(12, COPIES // (rules.max_cycles or 8))])
+            rows = np.sort(rng.permutation(rows)[: max(12, copies // (rules.max_cycles or 8))])
             hidden = {a: take_tree(seat.memory, rows) for a, seat in seats.items()}
             earlier = np.concatenate([item[rows] for item in past], axis=1) if past else None
             parts.append((*batch.moments(rows), hidden, rows, seen[rows], earlier, legal[rows]))
             count += len(rows)
-        if count >= MOMENTS or (t >= GIVEN_UP and not count):
+        if count >= enough or (t >= GIVEN_UP and not count):
+            break
+        if limit is not None and count >= FEWEST and time.monotonic() > ends:
             break
         actions = np.zeros(acting.shape, dtype=np.int64)
         for k, (a, seat) in enumerate(seats.items()):
@@ -209,15 +226,19 @@ def try_actions(
         )  # fmt: skip
         return sums
 
+    running = max_rows_of(rules) is not None
+    enough = RUNNING_ENOUGH if running else ENOUGH
     while True:  # reduce the number of states first, then the horizon, until the time suffices
+        # Running environments are stepped one after the other, so a few states show the time.
+        timed = np.arange(len(actions))[:: max(1, len(actions) // TIMED) if running else 1]
         began = time.monotonic()
-        play(sample.moments, actions[:, 0], 1, horizon, 0)
-        duration = time.monotonic() - began
+        play(sample.moments.at(timed), actions[timed, 0], 1, horizon, 0)
+        duration = (time.monotonic() - began) * len(actions) / len(timed)
         affordable = seconds / (2 * duration * len(wanted))
-        if affordable >= 0.7 or (horizon <= 8 and len(sample.cluster) <= ENOUGH):
+        if affordable >= 0.7 or (horizon <= 8 and len(sample.cluster) <= enough):
             break
-        if len(sample.cluster) > ENOUGH:
-            sample = sample.some(max(ENOUGH, int(affordable * len(sample.cluster))), seed)
+        if len(sample.cluster) > enough:
+            sample = sample.some(max(enough, int(affordable * len(sample.cluster))), seed)
             return try_actions(
                 sample, team, seed=seed, seconds=seconds - duration, progress=progress
             )

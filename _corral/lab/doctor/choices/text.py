@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from corral.lab.doctor.choices.gains import Forked, Gain
 from corral.lab.doctor.choices.scripts import Script, Scripts
+from corral.trainers.evaluation.intervals import largest_share
 
 if TYPE_CHECKING:
     from corral.lab.doctor.choices import Learnable
@@ -77,11 +78,24 @@ def _forked_table(forked: Sequence[Forked], width: int) -> Iterator[str]:
         f"{sum(fork.moments for fork in forked):,} states); ± two standard errors.",
         width,
     )
+    gains = ((fork, gain) for fork in forked for gain in (fork.best, fork.constant, fork.shown))
+    if equal := [fork.moments for fork, gain in gains if _is_equal(gain)]:
+        yield from _wrapped(
+            f"= : the same gain in all states; with {min(equal):,} states, it differs in at most "
+            f"{largest_share(min(equal)):.2g} of states like these (95 % bound).",
+            width,
+        )
 
 
 def _gain(gain: Gain) -> str:
-    around = 2 * gain.error
-    return f"{number(gain.mean, '+')} ± {around if around > 1e-9 else 0:.1g}"
+    if _is_equal(gain):
+        return f"= {number(gain.mean, '+')}"
+    return f"{number(gain.mean, '+')} ± {2 * gain.error:.1g}"
+
+
+def _is_equal(gain: Gain) -> bool:
+    """Return True if the gain is the same in all states, apart from rounding."""
+    return 2 * gain.error <= 1e-9
 
 
 def number(value: float, sign: str = "") -> str:

@@ -24,6 +24,9 @@ COPIES = 16
 BEFORE = (0, 1, 3, 6)
 """Numbers of equal steps before the two replays differ."""
 
+HORIZON = 16
+"""Maximum number of steps with equal actions after the step that differs."""
+
 
 @dataclass(frozen=True)
 class Twins:
@@ -33,6 +36,10 @@ class Twins:
     observation or reward of agent j in the same step (``paid``: its reward), of ``moments`` [N]
     cases with a changed action of agent i. ``soon``: number of cases in which changing all agents'
     actions changed an observation in the same step; ``late``: only in the step after.
+
+    ``idle`` [N]: number of cases in which the action of agent i changed nothing for any agent, in
+    ``HORIZON`` steps or until the episode's end. ``earned``: number of ``cases`` in which changing
+    all agents' actions changed a reward in that time.
     """
 
     agents: tuple[str, ...]
@@ -41,6 +48,9 @@ class Twins:
     moments: Array
     soon: int
     late: int
+    idle: Array
+    earned: int
+    cases: int
 
 
 def twins_of(make: Callable[[], Any], seed: int = 0) -> Twins | None:
@@ -50,8 +60,9 @@ def twins_of(make: Callable[[], Any], seed: int = 0) -> Twins | None:
     actions are not Discrete.
     """
     agents: list[str] = []
-    reached, paid, moments = np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0)
-    soon = late = 0
+    reached, paid = np.zeros((2, 0, 0))
+    moments, idle = np.zeros((2, 0))
+    soon = late = earned = cases = 0
     for before in BEFORE:
         who: list[int | None] = [None, *range(len(agents))]
         while who:
@@ -63,14 +74,17 @@ def twins_of(make: Callable[[], Any], seed: int = 0) -> Twins | None:
                 agents = pair.agents
                 who = list(range(len(agents)))
                 reached, paid = np.zeros((2, len(agents), len(agents)))
-                moments = np.zeros(len(agents))
+                moments, idle = np.zeros((2, len(agents)))
             if i is None:
                 soon, late = soon + pair.soon, late + pair.late
+                earned += int((pair.earned & pair.differ).sum())
+                cases += int(pair.differ.sum())
             else:
                 moments[i] += pair.differ.sum()
+                idle[i] += (pair.differ & ~pair.effect).sum()
                 reached[i] += (pair.reached & pair.differ[:, None]).sum(axis=0)
                 paid[i] += (pair.paid & pair.differ[:, None]).sum(axis=0)
-    return Twins(tuple(agents), reached, paid, moments, soon, late)
+    return Twins(tuple(agents), reached, paid, moments, soon, late, idle, earned, cases)
 
 
 class _Pair:
@@ -109,13 +123,27 @@ class _Pair:
         changed = self._changed(looks, None)
         self.paid = steps[0].reward != steps[1].reward
         self.reached = changed | self._changed(looks, MASK) | self.paid
+        self.late = 0
+        self.effect = self.reached.any(axis=1) | (steps[0].over != steps[1].over)
+        self.earned = self.paid.any(axis=1)
         going = self.differ & ~steps[0].over & ~steps[1].over
         self.soon = int((going & changed.any(axis=1)).sum())
         waits = going & ~changed.any(axis=1)
-        steps = [b.step(self._drawn(look)) for b, look in self._each(looks)]
-        looks = [step.observations for step in steps]
-        waits &= ~steps[0].over & ~steps[1].over
-        self.late = int((waits & self._changed(looks, None).any(axis=1)).sum())
+        for later in range(HORIZON):
+            missing = ~self.earned if i is None else ~self.effect
+            if later and not (going & missing).any():
+                return
+            steps = [b.step(self._drawn(look)) for b, look in self._each(looks)]
+            looks = [step.observations for step in steps]
+            paid = going & (steps[0].reward != steps[1].reward).any(axis=1)
+            ends = steps[0].over | steps[1].over
+            self.effect |= paid | (going & (steps[0].over != steps[1].over))
+            self.earned |= paid
+            going &= ~ends
+            changed = self._changed(looks, None)
+            if later == 0:
+                self.late = int((waits & going & changed.any(axis=1)).sum())
+            self.effect |= going & (changed | self._changed(looks, MASK)).any(axis=1)
 
     def _each(self, looks: list[Any]) -> Iterator[tuple[Any, Any]]:
         """Yield each batch with its observations, with the same random state for both."""

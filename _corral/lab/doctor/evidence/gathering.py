@@ -8,7 +8,6 @@ update (ratios, entropy, advantages, gradients) and its results (weights, polici
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -28,8 +27,6 @@ from corral.lab.doctor.evidence.witness import Witness
 
 __all__ = ["gather"]
 
-DOCTOR = __name__.rpartition(".evidence.")[0]
-
 UPDATES = 3
 """Number of recorded rollouts and updates."""
 
@@ -45,7 +42,8 @@ def gather(
     """Let an in-house trainer play and learn ``updates`` rollouts, and record them.
 
     ``rebuild`` makes another untrained trainer of the same run, into which a checkpoint is loaded.
-    ``twins``: also measure the effects of actions in paired replays.
+    ``twins``: also measure the effects of actions in paired replays. An exception ends the record;
+    the caller repeats the updates unobserved to learn if it is the training's.
     """
     trainer.wrap_batches(Witness)
     trainer.begin()
@@ -62,13 +60,16 @@ def gather(
     try:
         for _ in range(updates):
             watch_learning(trainer, evidence, *watch_rollout(trainer, evidence))
-    except Exception as error:  # from the trainer, the environment or a custom network
-        if _ours(error):
-            raise
+    except Exception as error:  # from the training, or from this recording of it
         evidence.error, evidence.error_kind = str(error), type(error).__name__
     for name, record in seen.items():
         after = _weights(trainer.learners[name])
         record.moved = {k: float(np.abs(after[k] - before[name][k]).max()) for k in after}
+        actor = [k for k in after if k.startswith("actor.")]
+        sizes = [
+            np.sqrt(sum(float(np.square(w[k]).sum()) for k in actor)) for w in (before[name], after)
+        ]
+        record.kept = float(sizes[1] / sizes[0]) if sizes[0] > 0 else None
         if record.obs:
             look_into(trainer, name, record)
         if not evidence.error:
@@ -76,12 +77,6 @@ def gather(
     if twins:
         evidence.env.twins = _twins(trainer, seed)
     return evidence
-
-
-def _ours(error: Exception) -> bool:
-    """Return True if the error comes from the doctor's own code."""
-    last = list(traceback.walk_tb(error.__traceback__))[-1][0]
-    return not isinstance(error, CorralError) and last.f_globals["__name__"].startswith(DOCTOR)
 
 
 def _twins(trainer: Any, seed: int) -> Any:

@@ -18,7 +18,14 @@ import torch
 from corral.envs.core import Array
 from corral.trainers.on_policy.records import Losses, Minibatch, Outputs
 
-__all__ = ["Learning", "LossResponse", "ask_loss", "legal_entropy"]
+__all__ = [
+    "Learning",
+    "LossResponse",
+    "ask_loss",
+    "legal_entropy",
+    "mean_log_legal",
+    "softmax_twice",
+]
 
 TRIED = 6
 """Number of rows that are changed, one at a time."""
@@ -38,6 +45,8 @@ class LossResponse:
     old_log_prob: bool | None = None  # the gradient depends on the old log-probabilities
     tight: bool | None = None  # a change of probability by 1 % removes the gradient
     off_one: float | None = None  # share of decisions clipped although all ratios are 1
+    unsigned: bool | None = None  # a negative advantage makes its action likelier, too
+    dropped: float | None = None  # share of decisions with an advantage that has no effect
     spread: float = 0.0  # standard deviation of the minibatch's advantages
     weight: float | None = None  # of an advantage of 1, at its own action's log-probability
     entropy_weight: float | None = None  # positive if the loss rewards entropy
@@ -60,6 +69,7 @@ class Learning:
     rows: list[list[tuple[Array, Array, Array, Array]]] = field(default_factory=list)
     stored: list[tuple[Array, Array]] = field(default_factory=list)  # action, log_prob, as played
     ratios: list[list[float]] = field(default_factory=list)  # largest |log ratio|, by minibatch
+    softmax_twice: int = 0  # decisions of a minibatch with a softmax of probabilities; 0: not all
     latest: Array | None = None  # log_probs of the latest minibatch
     stale: list[float] = field(default_factory=list)  # share of log_probs not in the rollout
     norms: list[tuple[float, float, float, float]] = field(default_factory=list)
@@ -84,12 +94,10 @@ def ask_loss(
         return _gradient(total, logits)
 
     try:
-        return LossResponse(
-            **_of_policy(at_actor, now, outputs, logits),
-            **_of_values(loss, now, outputs, settings),
-        )
-    except (RuntimeError, ValueError, IndexError, TypeError):
-        return LossResponse()  # the loss rejects the changed numbers
+        of_policy, used = _of_policy(at_actor, now, outputs, logits)
+        return LossResponse(**of_policy, **_of_values(loss, now, outputs, settings, used))
+    except Exception:  # from the loss, which rejects the changed numbers
+        return LossResponse()
 
 
 def _gradient(total: torch.Tensor, of: torch.Tensor) -> torch.Tensor:
@@ -110,14 +118,16 @@ def _gradient(total: torch.Tensor, of: torch.Tensor) -> torch.Tensor:
 
 def _of_policy(
     at_actor: Callable[..., torch.Tensor], now: Minibatch, outputs: Outputs, logits: torch.Tensor
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], torch.Tensor]:
+    """Return the measurements of the actor, and the rows that the loss uses: bool [R]."""
+    every_row = torch.ones(len(now), dtype=torch.bool, device=logits.device)
     likelier = _gradient(outputs.distribution.log_prob(now.action).sum(), logits)  # [R, D]
     size = likelier.square().sum(dim=1)  # [R] 0: the actor cannot change the action's probability
     spread = float(now.advantage.double().std(unbiased=False))
     movable = torch.nonzero(size > 1e-6).flatten()
     result: dict[str, Any] = {"spread": spread, "choice": bool((size > 0).any())}
     if not len(movable):
-        return result
+        return result, every_row
     step = spread if spread > 0 else 1.0
     middle = float(now.advantage.double().mean())
     effects, weights = [], []
@@ -140,8 +150,42 @@ def _of_policy(
             effects.append("own" if own_effect > 0 else "opposite")
     result["advantage"] = effects[0] if len(set(effects)) == 1 else _of_several(effects)
     result["weight"] = float(np.median(np.abs(weights)))
+    used = _used(at_actor, now)
+    result["dropped"] = dropped = float((~used[movable]).double().mean())
+    partly = 0 < dropped < 1  # else the loss ignores advantages, and may still use the rows
+    if partly:
+        movable = movable[used[movable]]
+    result["unsigned"] = _unsigned(at_actor, now, likelier, movable)
     result |= _of_old(at_actor, now, movable)
-    return result | _of_entropy(at_actor, now, outputs, logits)
+    return result | _of_entropy(at_actor, now, outputs, logits), used if partly else every_row
+
+
+def _used(at_actor: Callable[..., torch.Tensor], now: Minibatch) -> torch.Tensor:
+    """Return the rows with an advantage that changes their gradient: bool [R]."""
+    good = torch.ones_like(now.advantage)
+    good[::2] = 2.0  # unequal, because a loss may normalize them
+    change = (at_actor(advantage=good) - at_actor(advantage=-good)).abs().amax(dim=1)
+    return change > 1e-6 * change.max()
+
+
+def _unsigned(
+    at_actor: Callable[..., torch.Tensor],
+    now: Minibatch,
+    likelier: torch.Tensor,
+    movable: torch.Tensor,
+) -> bool | None:
+    """Return True if negative advantages make their actions likelier, as positive ones do."""
+    signs = torch.ones_like(now.advantage)
+    signs[movable[::2]] = -1.0
+    change = at_actor(advantage=signs) - at_actor(advantage=torch.zeros_like(signs))
+    moved = -(change * likelier).sum(dim=1)
+    negative, positive = moved[movable[::2]], moved[movable[1::2]]
+    if len(movable) < 4 or not torch.isfinite(moved).all():
+        return None
+    least = 1e-3 * float(moved.abs().max())
+    return bool(
+        (negative > least).double().mean() > 0.9 and (positive > least).double().mean() > 0.9
+    )
 
 
 def _of_all(moved: torch.Tensor) -> bool:
@@ -218,7 +262,10 @@ def _of_entropy(
 # --- The critic ----------------------------------------------------------------------------------
 
 
-def _of_values(loss: Loss, now: Minibatch, outputs: Outputs, settings: Any) -> dict[str, Any]:
+def _of_values(
+    loss: Loss, now: Minibatch, outputs: Outputs, settings: Any, used: torch.Tensor
+) -> dict[str, Any]:
+    """Return the measurements of the critic at the rows that the loss uses, bool [R]."""
     old, target = now.old_value.detach(), now.value_target
 
     def slope(share: float, target: torch.Tensor = target) -> torch.Tensor:
@@ -230,6 +277,7 @@ def _of_values(loss: Loss, now: Minibatch, outputs: Outputs, settings: Any) -> d
 
     gap = (target - old).double()
     off = gap.abs() > 0.05 * float(target.double().std(unbiased=False)) + 1e-6
+    off &= used
     if len(now) < 2 or not off.any():
         return {}
     at_value, near, far, reached = slope(0.0), slope(0.1), slope(0.9), slope(1.0)
@@ -242,13 +290,14 @@ def _of_values(loss: Loss, now: Minibatch, outputs: Outputs, settings: Any) -> d
     raised = target.clone()
     raised[row] += float(target.double().std(unbiased=False)) + 1e-3
     moved = (slope(0.0, raised) - at_value).abs()
+    typical = at_value[off].abs().median()
     return result | {
         "value_away": float((at_value * gap > 0)[with_gradient].double().mean()),
         "value_short": float((near.abs() <= none)[with_gradient].double().mean()),
         "value_linear": float(
             ((far - at_value).abs() < 0.02 * at_value.abs())[with_gradient].double().mean()
         ),
-        "value_astray": float((reached.abs() > 0.2 * at_value.abs().median())[off].double().mean()),
+        "value_astray": float((reached.abs() > 0.2 * typical)[off].double().mean()),
         "target_elsewhere": bool(moved.sum() - moved[row] > moved[row])
         if float(moved.sum()) > none
         else None,
@@ -257,9 +306,46 @@ def _of_values(loss: Loss, now: Minibatch, outputs: Outputs, settings: Any) -> d
 
 def legal_entropy(minibatch: Any, outputs: Outputs) -> float | None:
     """Return the mean entropy of the legal actions; None for distributions without logits."""
-    logits = getattr(outputs.distribution, "logits", None)
+    logits = _logits_of(outputs.distribution)
     if logits is None:
         return None
     with torch.no_grad():
         chances = torch.where(minibatch.mask, logits, -torch.inf).double().softmax(dim=-1)
         return float(-(chances * chances.clamp(min=1e-300).log()).sum(dim=-1).mean())
+
+
+def mean_log_legal(mask: torch.Tensor) -> float | None:
+    """Return the mean of log(legal actions) of masks [R, A]; None for continuous actions."""
+    if not mask.shape[-1]:
+        return None
+    return float(mask.sum(dim=-1).clamp(min=1).double().log().mean())
+
+
+def softmax_twice(outputs: torch.Tensor, distribution: Any, mask: torch.Tensor) -> bool:
+    """Return True if the ``distribution`` is, in every row, a softmax of probabilities.
+
+    ``outputs`` [R, A] are the actor's. They are probabilities themselves, or the distribution
+    differs from their softmax and equals that of their probabilities.
+    """
+    logits = _logits_of(distribution)
+    if logits is None or logits.shape != outputs.shape or not len(logits):
+        return False
+    with torch.no_grad():
+        probabilities = outputs.double()
+        if bool((probabilities >= 0).all()) and _close(probabilities.sum(dim=1), 1.0):
+            return bool((probabilities > 1e-9).any(dim=0).all())
+        legal = [outputs.double().masked_fill(~item, -torch.inf) for item in (mask, mask | True)]
+        once, whole = (item.softmax(dim=1) for item in legal)
+        played = logits.double().masked_fill(~mask, -torch.inf).softmax(dim=1)
+        twice = [item.masked_fill(~mask, -torch.inf).softmax(dim=1) for item in (once, whole)]
+        return not _close(played, once) and any(_close(played, item) for item in twice)
+
+
+def _logits_of(distribution: Any) -> torch.Tensor | None:
+    """Return the logits of a distribution; None if it has none."""
+    logits = getattr(distribution, "logits", None)
+    return logits if isinstance(logits, torch.Tensor) else None
+
+
+def _close(values: torch.Tensor, others: Any) -> bool:
+    return bool((values - others).abs().max() < 1e-5)

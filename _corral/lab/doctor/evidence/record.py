@@ -42,6 +42,7 @@ class PolicyEvidence:
     # Results of an update.
     gradients: dict[str, float] = field(default_factory=dict)  # parameter -> largest |gradient|
     moved: dict[str, float] = field(default_factory=dict)  # parameter -> largest |change|
+    kept: float | None = None  # norm of the actor's weights after the updates, divided by before
     learning_rates: list[float] = field(default_factory=list)
     greedy_illegal: int = 0
     reloaded_illegal: int = 0

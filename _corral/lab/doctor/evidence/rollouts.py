@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from corral.adapters.masked_distribution import MaskedCategorical
 from corral.envs.core import Array
 from corral.envs.masks import MASK
 from corral.envs.policy import take_tree
@@ -202,10 +201,10 @@ def _decoded(group: Any, buffer: Any, steps: int) -> Array:
 
 
 def _chances(learner: Any, buffer: Any, record: PolicyEvidence) -> None:
-    """Record the policy's log-probabilities at the environment's observations.
+    """Record the policy's log-probabilities at the stored observations.
 
-    They show whether stored decisions belong together. Only single discrete choices and networks
-    without memory are supported.
+    The masks are the environment's. They show whether stored decisions belong together. Only
+    single discrete choices and networks without memory are supported.
     """
     if learner.settings.memory or learner.group.actions.shape:
         return
@@ -213,16 +212,14 @@ def _chances(learner: Any, buffer: Any, record: PolicyEvidence) -> None:
     acted = record.acted[-1]
     rows = np.flatnonzero(acted.reshape(-1))
     shape = buffer.log_prob.shape
-    vector = buffer.vector[: len(obs)].copy()
-    vector[..., : obs.shape[-1]] = obs.reshape(*vector.shape[:-1], -1)
-    arrays = [vector, *(image[: len(obs)] for image in buffer.images)]
+    arrays = [buffer.vector[: len(obs)], *(image[: len(obs)] for image in buffer.images)]
     legal = masks.reshape(-1, masks.shape[-1])[rows]
     if not len(rows) or not legal.any(axis=-1).all():
         return
     with torch.inference_mode():
         parts = [learner.tensor(array.reshape(-1, *array.shape[3:])[rows]) for array in arrays]
         outputs = learner.actor(parts)
-        logits = MaskedCategorical(outputs, learner.tensor(legal)).logits.cpu().numpy()
+        logits = learner.distribution(outputs, learner.tensor(legal)).logits.cpu().numpy()
     table = np.full((shape[0] * shape[1] * shape[2], logits.shape[-1]), np.nan, np.float32)
     table[rows] = logits
     record.playing.chances.append((table.reshape(*shape, -1), buffer.log_prob.copy()))

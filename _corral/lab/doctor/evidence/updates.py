@@ -10,7 +10,13 @@ import torch
 
 from corral.adapters.masked_distribution import Distribution
 from corral.envs.core import Array
-from corral.lab.doctor.evidence.learning import Learning, ask_loss, legal_entropy
+from corral.lab.doctor.evidence.learning import (
+    Learning,
+    ask_loss,
+    legal_entropy,
+    mean_log_legal,
+    softmax_twice,
+)
 from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
 from corral.trainers.base import Update
 from corral.trainers.observers import Observer
@@ -91,6 +97,8 @@ class UpdateObserver(Observer):
                 loss = self.trainer.algorithm.loss
                 response = ask_loss(loss, minibatch, outputs, learner.settings, logits)
                 record.learning.response = response
+            if logits is not None and softmax_twice(logits, outputs.distribution, minibatch.mask):
+                record.learning.softmax_twice = len(minibatch)
         _note_rows(record.learning, minibatch, outputs)
 
     def on_gradients(self, learner: Any, *, clipped: bool) -> None:
@@ -116,7 +124,13 @@ def _hear_logits(learner: Any) -> dict[str, Any]:
         heard["logits"] = outputs
         return original(outputs, mask)
 
-    heard["end"] = lambda: vars(learner).pop("distribution", None)
+    before = {k: v for k, v in vars(learner).items() if k == "distribution"}  # the trainer's own
+
+    def end() -> None:
+        vars(learner).pop("distribution", None)
+        vars(learner).update(before)
+
+    heard["end"] = end
     learner.distribution = distribution
     return heard
 
@@ -204,8 +218,8 @@ def _first_minibatch(
 ) -> None:
     """Record the composition of an update's first minibatch, before any step."""
     record.log_ratio.append((outputs.log_prob - minibatch.log_prob).detach().cpu().numpy())
-    legal = minibatch.mask.sum(dim=-1).clamp(min=1)
-    record.max_entropy.append(float(legal.double().log().mean()))
+    if (log_legal := mean_log_legal(minibatch.mask)) is not None:
+        record.max_entropy.append(log_legal)
     entropy = legal_entropy(minibatch, outputs)
     if entropy is not None:
         record.entropy.append((float(outputs.entropy.detach()), entropy))

@@ -35,6 +35,13 @@ GAMMA = 0.9
 SURE = 0.9
 """Probability of the best action above which it counts as learned."""
 
+SURE_OF = {"probe_p06_v0": 0.6}
+"""Lower probabilities for single probes.
+
+In P6, only the mask of actions 0 and 1, one of 15, shows which of them is better, and a critic that
+does not observe masks adds noise. Sound learners reach 0.8, those that lose masks 0.5.
+"""
+
 TURNED = 0.1
 """Probability of the best action below which the opposite counts as learned."""
 
@@ -201,14 +208,21 @@ class Examination(results.Result):
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the results, and the planted bugs with similar failures, as JSON values."""
+        """Return the results, and the planted bugs with similar failures, as JSON values.
+
+        The failures are those of a known bug only if a suspect is "exact".
+        """
         from corral.lab.doctor.examination.patterns import suspects
 
         return {
             "passed": self.passed,
             "failed": sorted(self.failed),
             "suspects": [
-                {**results.plain(suspect), "likeness": round(suspect.likeness, 3)}
+                {
+                    **results.plain(suspect),
+                    "likeness": round(suspect.likeness, 3),
+                    "exact": suspect.exact,
+                }
                 for suspect in suspects(self)
             ],
             "probes": [result.to_json() for result in self.results],
@@ -366,7 +380,7 @@ def _is_shown(answer: Answer, observation: Any, i: int) -> bool:
 
 
 def _actions(probe: Probe, team: Mapping[str, Policy], seed: int) -> Iterator[Check]:
-    answer = probe.answer()
+    answer, sure = probe.answer(), SURE_OF.get(probe.name, SURE)
     observed, acting = probe.observe(answer.state), probe.acting(answer.state)
     for i, agent in enumerate(probe.agents):
         for k in np.flatnonzero((answer.best[:, i] >= 0) & acting[:, i]):
@@ -376,7 +390,7 @@ def _actions(probe: Probe, team: Mapping[str, Policy], seed: int) -> Iterator[Ch
             if len(answer.best) > 1:
                 title += f", situation {k}"
             wrong = "opposite" if chance <= TURNED else ""
-            yield Check("actions", title, f"at least {SURE:.2f}", chance, chance >= SURE, wrong)
+            yield Check("actions", title, f"at least {sure:.2f}", chance, chance >= sure, wrong)
 
 
 def _chance(policy: Policy, observation: Any, action: int, seed: int) -> float:

@@ -225,7 +225,10 @@ OFF_POLICY: dict[str, Any] = {
 }
 """Settings for algorithms with a replay buffer."""
 
-ENOUGH = {"probe_p09_v0": 0.5, "probe_p10_v0": 1 / 3, "probe_p14_v0": 1 / 3}
+ENOUGH = {
+    **{"probe_p06_v0": 1 / 3, "probe_p09_v0": 0.5},
+    **{"probe_p10_v0": 1 / 3, "probe_p14_v0": 1 / 3},
+}
 """Shares of the budget in which corral's trainers learn these probes."""
 
 REMEMBERING: dict[str, Any] = {"memory": 16, "n_steps": 20, "n_epochs": 4, "n_minibatches": 4}

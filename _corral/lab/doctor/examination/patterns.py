@@ -16,12 +16,18 @@ from pathlib import Path
 
 from corral.lab.doctor.examination.judging import Examination
 
-__all__ = ["NEAR", "PATTERNS", "Pattern", "Suspect", "patterns", "suspects", "unseen"]
+__all__ = ["EXACT", "NEAR", "PATTERNS", "Pattern", "Suspect", "patterns", "suspects", "unseen"]
 
 PATTERNS = Path(__file__).with_name("patterns.json")
 
 NEAR = 0.5
-"""Similarity above which a bug is named."""
+"""Similarity above which a bug is listed as near."""
+
+EXACT = 0.9
+"""Similarity from which failures count as those of a known bug.
+
+If a bug itself is unknown, the others are less similar, except the ones with the same failures.
+"""
 
 SIMILAR = 0.9
 """Similarity of two bugs above which they are named together."""
@@ -50,6 +56,11 @@ class Suspect:
     likeness: float  # similarity, 0 .. 1
     labels: tuple[str, ...]  # "P4", ...: probes that both fail
 
+    @property
+    def exact(self) -> bool:
+        """True if the failures are those of these bugs; else they are only the nearest."""
+        return self.likeness >= EXACT
+
 
 @functools.cache
 def patterns() -> Mapping[str, tuple[Pattern, ...]]:
@@ -65,6 +76,8 @@ def suspects(
     examined: Examination | Pattern, known: Mapping[str, Sequence[Pattern]] | None = None
 ) -> list[Suspect]:
     """Return the planted bugs with failures similar to ``examined``, most similar first.
+
+    The failures are those of a known bug only if the first is ``exact``.
 
     ``known`` are the patterns of bugs; default: ``patterns()``.
     """

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from corral.envs.probes import PROBES
 from corral.lab.doctor.examination.judging import Check, Examination, Result
-from corral.lab.doctor.examination.patterns import suspects, unseen
+from corral.lab.doctor.examination.patterns import patterns, suspects, unseen
 
 __all__ = ["examination_text", "result_text"]
 
@@ -40,20 +40,23 @@ NAMED = 2
 
 
 def _named(examination: Examination) -> Iterator[str]:
-    """Yield the planted bugs with similar failures, most similar first."""
-    if all(symptom.endswith(" error") for symptom in examination.symptoms):
-        return  # only errors, or no failure at all
+    """Yield the planted bugs with the same failures; else that there are none, and the nearest."""
+    failed = [result.label for result in examination.results if result.passed is False]
+    only_errors = all(symptom.endswith(" error") for symptom in examination.symptoms)
+    if only_errors or len(_close(examination)) == len(failed):
+        return  # nothing failed but by exceptions, or by too few steps
     groups = suspects(examination)[:NAMED]
-    if not groups:
-        yield "No planted bug fails like this."
-    for number, suspect in enumerate(groups):
+    if not groups or not groups[0].exact:
+        yield f"None of the {len(patterns()) - 1} known bugs fails like this."
+    for suspect in groups:
         first, *similar = suspect.bugs
-        sentence = f"fails {_ranges(suspect.labels)} like the known bug {first}"
+        sentence = f"{first} (similarity {suspect.likeness:.2f})"
         if similar:
-            sentence += f", which the judged numbers cannot distinguish from {', '.join(similar)}"
+            sentence += f"; the judged numbers cannot distinguish it from {', '.join(similar)}"
         yield (
-            f"{'Next nearest: it' if number else 'It'} {sentence} "
-            f"(similarity {suspect.likeness:.2f})."
+            f"It fails {_ranges(suspect.labels)} like the known bug {sentence}."
+            if suspect.exact
+            else f"Nearest, with other failures: {sentence}."
         )
 
 
@@ -62,15 +65,20 @@ CLOSE = 0.75
 
 
 def _near_misses(examination: Examination) -> Iterator[str]:
-    """Yield probes that failed only because actions were almost learned."""
+    """Yield the probes that failed only because actions were almost learned."""
+    if close := _close(examination):
+        yield f"{_ranges(close)} came close: train longer, for example with --budget 3."
+
+
+def _close(examination: Examination) -> list[str]:
+    """Return the labels of probes that failed only because actions were almost learned."""
     close = []
     for result in examination.results:
         failed = [check for check in result.checks if check.passed is False]
         near = [c.kind == "actions" and c.found is not None and c.found >= CLOSE for c in failed]
         if failed and all(near) and not result.error:
             close.append(result.label)
-    if close:
-        yield f"{_ranges(close)} came close: train longer, for example with --budget 3."
+    return close
 
 
 def _ranges(labels: Sequence[str]) -> str:

@@ -14,12 +14,10 @@ from corral.lab.doctor.findings.stored import first_policy
 
 __all__ = [
     "blank_columns",
-    "constant_obs",
     "late_obs",
-    "misdirected_rewards",
     "missing_identity",
-    "permuted_actions",
     "same_views",
+    "shown_another",
 ]
 
 EPISODES, DECISIONS = 16, 2000
@@ -118,45 +116,13 @@ def _unshown(record: PolicyEvidence, evidence: Evidence, columns: list[int]) -> 
 # --- Constant or late observations ---------------------------------------------------------------
 
 
-def constant_obs(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Report observations that never change within an episode."""
-    if not record.playing.repeats or not record.obs:
-        return None
-    masks, _ = joined(record.masks)
-    reasons: list[str] = []
-    begins = [
-        np.repeat(item[: len(repeats)], len(record.agents), axis=1)
-        for item, repeats in zip(evidence.env.begins, record.playing.repeats, strict=False)
-    ]
-    within = [~begin[1:] for begin in begins]  # steps after the first of an episode
-    pairs = zip(record.playing.repeats, within, strict=False)
-    repeated = [repeats[1 : len(pair) + 1] for repeats, pair in pairs]
-    if not within or not np.concatenate(within).any():
-        return None
-    frozen = bool(np.concatenate(repeated)[np.concatenate(within)].all())
-    if not frozen:
-        return None
-    acts = np.concatenate(record.acted)[: len(masks)]
-    if ((masks[1:] != masks[:-1]).any(axis=-1) & acts[1:] & acts[:-1]).any():
-        reasons.append("action masks change from step to step")
-    if _moves(evidence):
-        reasons.append("the global state changes within episodes")
-    return Finding(
-        "observation-constant",
-        "The observation never changes within an episode.",
-        f"equal to the previous observation in all {int(sum(each.sum() for each in within)):,} "
-        "steps "
-        f"after the first of an episode; {'; '.join(reasons) or 'nothing else changes'}",
-        "an observation of the current state at each step",
-        "look for an observation that is made at reset and never updated, an array that is never "
-        "written, or a wrapper that returns an old observation",
-        2 if reasons else 1,
-        record.policy,
-    )
-
-
 def blank_columns(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Report columns of the observation that are always 0, although their bounds allow more."""
+    """Report columns of the observation that are always 0, although their bounds allow more.
+
+    Corral's own environments have columns that only other settings fill.
+    """
+    if type(evidence.trainer.rules).__module__.startswith("corral.envs."):
+        return None
     obs, _ = joined(record.obs)
     begun = sum(int(begin.sum()) for begin in evidence.env.begins)
     if begun < EPISODES or obs.shape[0] * obs.shape[1] < DECISIONS:
@@ -173,7 +139,10 @@ def blank_columns(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
         f"{entry.key or 'observation'}[{column - entry.low}]"
         for entry in layout.entries
         for column in blank
-        if entry.axes is None and entry.low <= column < entry.high and isinstance(entry.space, Box)
+        if entry.axes is None
+        and entry.low <= column < entry.high
+        and isinstance(entry.space, Box)
+        and entry.space.low.flat[column - entry.low] < entry.space.high.flat[column - entry.low]
     ]
     if not names:
         return None
@@ -190,20 +159,10 @@ def blank_columns(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     )
 
 
-def _moves(evidence: Evidence) -> bool:
-    """Return True if the global state changes in most steps within episodes."""
-    changes = [
-        (states[1:] != states[:-1]).any(axis=-1)[~begins[1:]]
-        for states, begins in zip(evidence.env.states, evidence.env.begins, strict=True)
-        if states.shape[-1]
-    ]
-    return bool(changes) and bool(np.concatenate(changes).mean() > 0.5)
-
-
 def late_obs(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report observations that show the state of the previous step."""
     twins = evidence.env.twins
-    reasons, certainty = [], 0
+    reasons, certainty = [], 0  # at most 2: an environment may be late on purpose
     if twins is not None and first_policy(record, evidence) and twins.late >= 8 and not twins.soon:
         reasons.append(
             f"in {twins.late} paired replays, different actions changed no observation at the next "
@@ -220,7 +179,7 @@ def late_obs(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     stale, columns = _stale_columns(record, evidence)
     if columns and stale >= 0.5 * columns:
         reasons.append(f"{stale} of {columns} columns equal the global state of the previous step")
-        certainty = 3
+        certainty = 2
     if not reasons:
         return None
     return Finding(
@@ -230,7 +189,7 @@ def late_obs(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
         "an observation that shows the effect of the last actions",
         "compute the observation after the state is updated, not before; in a wrapper, return the "
         "observation of the current step",
-        min(3, certainty),
+        min(2, certainty),
         record.policy,
     )
 
@@ -289,68 +248,7 @@ def _stale_columns(record: PolicyEvidence, evidence: Evidence) -> tuple[int, int
     return stale, columns
 
 
-# --- Effects of actions, and agent ids -----------------------------------------------------------
-
-
-def permuted_actions(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Report actions that affect another agent instead of the agent that chose them."""
-    twins = evidence.env.twins
-    if twins is None or not first_policy(record, evidence) or len(twins.agents) < 2:
-        return None
-    if (twins.moments < 16).any():
-        return None
-    share = twins.reached / twins.moments[:, None]
-    to = share.argmax(axis=1)
-    rest = share.copy()
-    rest[np.arange(len(to)), to] = 0.0
-    if (
-        len(set(to.tolist())) < len(to)
-        or (to == np.arange(len(to))).any()
-        or share.max(axis=1).min() < 0.5
-        or rest.max() > 0.02
-    ):
-        return None
-    return Finding(
-        "actions-permuted",
-        "Each agent's actions affect another agent and never the agent itself.",
-        "; ".join(
-            f"changing the action of {twins.agents[i]} changed the observation or reward of "
-            f"{twins.agents[j]} in {share[i, j]:.0%} of {twins.moments[i]:.0f} replays, its own in "
-            f"{share[i, i]:.0%}"
-            for i, j in enumerate(to[:3])
-        ),
-        "an action affects the observation or reward of the agent that chose it",
-        "assign actions by agent name, not by the order of a list or dict",
-        2,
-    )
-
-
-def misdirected_rewards(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Report actions that change another agent's reward and hardly the agent's own."""
-    twins = evidence.env.twins
-    if twins is None or not first_policy(record, evidence) or (twins.moments < 32).all():
-        return None
-    share = twins.paid / np.maximum(twins.moments, 1)[:, None]
-    own_share = np.diag(share)
-    largest = (share - np.diag(own_share)).max(axis=1)
-    wrong = (twins.moments >= 32) & (largest >= 0.2) & (own_share <= 0.25 * largest)
-    if not wrong.any():
-        return None
-    return Finding(
-        "reward-of-another",
-        "An agent's action changes another agent's immediate reward and hardly its own.",
-        "; ".join(
-            f"changing the action of {twins.agents[i]} changed the reward of "
-            f"{twins.agents[int(np.where(np.arange(len(own_share)) == i, -1, share[i]).argmax())]} "
-            "in "
-            f"{largest[i]:.0%} of {twins.moments[i]:.0f} replays, its own in {own_share[i]:.0%}"
-            for i in np.flatnonzero(wrong)[:3]
-        ),
-        "an action changes the agent's own reward at least as often, unless the game's rules "
-        "differ",
-        "assign rewards by agent name, not by the order of a list or dict; check wrappers first",
-        1,
-    )
+# --- Agent ids, and views of other agents ---------------------------------------------------------
 
 
 def missing_identity(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
@@ -371,4 +269,39 @@ def missing_identity(record: PolicyEvidence, evidence: Evidence) -> Finding | No
         "keep agent_id=True, or pass policies='separate'",
         2 if equal.mean() >= 0.5 else 1,
         record.policy,
+    )
+
+
+def shown_another(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report an agent that always gets the observation of another one, unlike the third."""
+    views = {
+        agent: view
+        for policy in evidence.policies.values()
+        if policy.obs
+        for agent, view in _columns(policy).items()
+    }
+    if not first_policy(record, evidence) or len(views) < 3:
+        return None
+    sizes = {view.shape for view in views.values()}
+    if len(sizes) > 1 or not np.prod(next(iter(sizes))):
+        return None
+    agents = list(views)
+    equal = [
+        (first, second)
+        for k, first in enumerate(agents)
+        for second in agents[k + 1 :]
+        if np.ptp(views[first], axis=0).max() > 1e-6 and np.array_equal(views[first], views[second])
+    ]
+    # All views may be equal on purpose, but then they are equal for all agents.
+    if not equal or len(equal) == len(agents) * (len(agents) - 1) // 2:
+        return None
+    return Finding(
+        "observation-of-another",
+        "An agent always gets the observation of another agent.",
+        f"{'; '.join(f'{first} and {second}' for first, second in equal[:4])}: equal in all "
+        f"{len(views[agents[0]]):,} recorded steps, unlike those of the other agents",
+        "an observation for each agent",
+        "index observations by agent name, not by the order of a list; look for a loop variable "
+        "that is not used",
+        1,
     )

@@ -57,14 +57,14 @@ def ends(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
             else "Truncated steps do not bootstrap from the value of the final observation."
         )
         return Finding(
-            "limit-taken-for-end" if zero else "bootstraps-from-reset",
+            "limit-taken-for-end" if zero else "bootstraps-from-reset" if reset else "limit-value",
             title,
             f"V used at time limits {mean(used):.4g}, V of the final observations "
             f"{mean(final[cut]):.4g}",
             "V(final observation) if truncated",
             "bootstrap from the final observation (info['final_obs']), which autoreset "
             "replaces with the first observation of the next episode",
-            3,
+            3 if zero or reset else 2,
             record.policy,
         )
     return None

@@ -18,6 +18,7 @@ __all__ = [
     "clip_too_tight",
     "clipped_too_early",
     "critic_in_loss",
+    "dropped_rows",
     "entropy_in_loss",
     "old_log_prob",
     "rows_aligned",
@@ -30,7 +31,8 @@ __all__ = [
 def advantage_in_loss(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report a loss in which a larger advantage does not make its own action likelier."""
     effect = record.learning.response.advantage
-    if effect == "nothing" and evidence.trainer.capabilities.advantages:
+    unsigned = record.learning.response.unsigned
+    if effect == "nothing" and not unsigned and evidence.trainer.capabilities.advantages:
         return Finding(
             "policy-loss-cut",
             "Advantages do not reach the actor: the loss has no gradient from them.",
@@ -38,6 +40,16 @@ def advantage_in_loss(record: PolicyEvidence, evidence: Evidence) -> Finding | N
             "a larger advantage makes its action likelier",
             "look for detach(), item() or no_grad() on log-probabilities, and for a normalization "
             "or a factor that sets advantages to 0 in the loss",
+            3,
+            record.policy,
+        )
+    if unsigned:
+        return Finding(
+            "advantage-unsigned",
+            "The loss ignores the sign of advantages: bad actions become likelier, too.",
+            "both a positive and a negative advantage make their action more likely",
+            "a negative advantage makes its action less likely",
+            "look for abs(), a square or a norm of advantages in the loss",
             3,
             record.policy,
         )
@@ -81,7 +93,7 @@ def rows_aligned(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
             ("advantage", advantage, learned.advantage.reshape(-1)[at]),
             ("value target", target, learned.value_target.reshape(-1)[at]),
         ):
-            wrong = _astray((action, log_prob, got), (*stored_keys, made.astype(np.float32)))
+            wrong, same = _astray((action, log_prob, got), (*stored_keys, made.astype(np.float32)))
             if wrong is not None and wrong > 0.5:
                 return Finding(
                     "advantage-shuffled" if quantity == "advantage" else "targets-shuffled",
@@ -90,33 +102,37 @@ def rows_aligned(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
                     f"had another {quantity} in the rollout",
                     f"each decision with its own {quantity}",
                     "draw one permutation and index all arrays with it",
-                    3,
+                    3 if same else 2,
                     record.policy,
                 )
     return None
 
 
-def _astray(got: tuple[Array, Array, Array], made: tuple[Array, Array, Array]) -> float | None:
-    """Return the share of rows (action, log_prob, number) that have another decision's number.
+def _astray(
+    got: tuple[Array, Array, Array], made: tuple[Array, Array, Array]
+) -> tuple[float | None, bool]:
+    """Return the share of rows (action, log_prob, number) that have another decision's number, and
+    whether the numbers are the same in another order.
 
-    Return None if too few rows are unique. The loss may have scaled and shifted the numbers.
+    The share is None if too few rows are unique. The loss may have scaled and shifted the numbers.
     """
     keys, made_keys = (_keys(item[0], item[1]) for item in (got, made))
     pairs = Counter(zip(made_keys, made[2].tolist(), strict=True))
     pairs_got = Counter(zip(keys, got[2].tolist(), strict=True))
     if sum((pairs & pairs_got).values()) >= 0.98 * len(keys):
-        return 0.0
+        return 0.0, True
     counts = Counter(made_keys)
     number = dict(zip(made_keys, made[2].tolist(), strict=True))
     alone = [i for i, key in enumerate(keys) if counts[key] == 1]
     if len(alone) < 32:
-        return None
+        return None, False
     received, expected = got[2][alone].astype(float), np.array([number[keys[i]] for i in alone])
     if min(np.ptp(received), np.ptp(expected)) < 1e-9:
-        return None
+        return None, False
     # Compare ranks: any positive scaling within a minibatch keeps the order of the numbers.
     correlation = float(np.corrcoef(_ranks(received), _ranks(expected))[0, 1])
-    return max(0.0, 1.0 - correlation)
+    in_order = float(np.corrcoef(np.sort(received), np.sort(expected))[0, 1])
+    return max(0.0, 1.0 - correlation), in_order > 0.9999
 
 
 def _ranks(values: Array) -> Array:
@@ -199,7 +215,7 @@ def clipped_too_early(record: PolicyEvidence, evidence: Evidence) -> Finding | N
     if not share or share < 0.2:
         return None
     return Finding(
-        "ratio-not-one",
+        "ratio-wrong-in-loss",
         "The loss clips decisions before the first optimizer step: its ratio is not 1.",
         f"with old log-probabilities equal to the new ones, {share:.0%} of the decisions (all with "
         "advantages of the same sign) have no gradient; with old log-probabilities shifted far "
@@ -208,6 +224,23 @@ def clipped_too_early(record: PolicyEvidence, evidence: Evidence) -> Finding | N
         "compute log-probabilities in the loss like outputs.log_prob: over legal actions only "
         "(-inf for illegal ones, not 0), minus the old ones of the same actions",
         3 if share > 0.5 else 2,
+        record.policy,
+    )
+
+
+def dropped_rows(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report a loss that uses only some decisions of a minibatch."""
+    share = record.learning.response.dropped
+    if share is None or not 0.1 < share < 0.999:
+        return None
+    return Finding(
+        "decisions-left-out",
+        "The loss leaves out some decisions of a minibatch.",
+        f"the advantages of {share:.0%} of the decisions with several legal actions change no "
+        "gradient of the actor",
+        "every decision in the loss",
+        "look for indices and masks that select rows in the loss",
+        2 if share > 0.3 else 1,
         record.policy,
     )
 
@@ -250,7 +283,7 @@ def critic_in_loss(record: PolicyEvidence, evidence: Evidence) -> Finding | None
         share = response.value_flat if response.value_flat > 0.3 else response.value_short
         return Finding(
             "value-clipped",
-            "Value clipping stops the gradient: values cannot reach their targets.",
+            "Many values get no gradient, as by value clipping: they cannot reach their targets.",
             f"{share:.0%} of the values that differ from their targets have no gradient{where}",
             "a gradient toward the target at any distance",
             "omit clip_range_vf, or raise it to the spread of the targets; do not clamp losses or "
@@ -286,7 +319,7 @@ def critic_in_loss(record: PolicyEvidence, evidence: Evidence) -> Finding | None
             "targets",
             "no gradient for a value that equals its target",
             "do not clamp, scale or shift targets in the loss: they already use the critic's scale",
-            3,
+            2,
             record.policy,
         )
     if (response.value_linear or 0.0) > 0.8:

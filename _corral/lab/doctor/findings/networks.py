@@ -9,6 +9,7 @@ from torch import nn
 
 from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
 from corral.lab.doctor.findings.finding import Finding
+from corral.lab.doctor.findings.stored import first_policy
 
 __all__ = [
     "cut_inputs",
@@ -16,7 +17,9 @@ __all__ = [
     "frozen_weights",
     "ignored_fields",
     "no_gradient",
-    "not_moved",
+    "softmax_twice",
+    "untrained_policies",
+    "weights_decay",
 ]
 
 
@@ -64,6 +67,10 @@ def no_gradient(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     if not dead:
         return None
     images = any(shapes[name] >= 4 for name in dead)
+    whole = any(
+        all(name in dead for name in shapes if name.startswith(role) and name not in idle)
+        for role in ("actor.", "critic.")
+    )
     return Finding(
         "no-gradient",
         "Part of the network gets no gradient"
@@ -71,7 +78,7 @@ def no_gradient(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
         f"{len(dead)} of {len(record.gradients)} parameters: {some(dead)}",
         "a finite gradient, not 0, in every trainable parameter",
         "look for detach(), no_grad(), a branch with an unused output, or a loss without the actor",
-        3,
+        3 if whole or images else 2,  # a branch may be unused on purpose
         record.policy,
     )
 
@@ -120,22 +127,56 @@ def frozen_weights(record: PolicyEvidence, evidence: Evidence) -> Finding | None
     )
 
 
-def not_moved(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Report an update that changes no weight."""
-    if evidence.error or not record.moved or any(size > 0 for size in record.moved.values()):
+def untrained_policies(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report policies of the run that are not trained."""
+    learners = evidence.trainer.learners
+    fixed = [name for name, learner in learners.items() if not learner.trained]
+    if not fixed or not first_policy(record, evidence):
         return None
-    if record.gradients and not any(size > 0 for size in record.gradients.values()):
-        return None  # no gradient, so nothing to learn
-    rate = max(record.learning_rates, default=0.0)
+    agents = [agent for name in fixed for agent in learners[name].group.agents]
     return Finding(
-        "learning-rate-zero" if rate == 0 else "weights-fixed",
-        "No weight changes" + (": the learning rate is 0." if rate == 0 else "."),
-        f"largest change of a weight in {len(record.learning_rates)} updates: 0, learning rate "
-        f"{rate:g}",
-        "weights that change in every update",
-        "check learning_rate and its schedule (anneal reaches 0 at the planned number of steps: "
-        "--stretch extends the plan), and the parameters passed to the optimizer",
+        "policy-untrained",
+        "Some policies are not trained: their agents play with fixed weights.",
+        f"{', '.join(fixed)} of {len(learners)} policies "
+        f"{'is' if len(fixed) == 1 else 'are'} not in policies_to_train; "
+        f"{'it plays' if len(fixed) == 1 else 'they play'} {', '.join(agents)}",
+        "every policy in policies_to_train, unless it is fixed on purpose",
+        "leave policies_to_train out, or add these policies",
+        1,
+    )
+
+
+def softmax_twice(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report a softmax of probabilities: every action keeps a large probability."""
+    if not record.learning.softmax_twice:
+        return None
+    return Finding(
+        "softmax-twice",
+        "The softmax is taken twice: probabilities are used as logits.",
+        f"in all {record.learning.softmax_twice} decisions of a minibatch, the policy is the "
+        "softmax of probabilities",
+        "a softmax of the network's outputs; a softmax of probabilities makes no action more than "
+        "2.72 times as likely as another",
+        "pass logits, not probabilities, to the distribution",
         3,
+        record.policy,
+    )
+
+
+def weights_decay(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report weight decay that removes the weights of the actor."""
+    groups = evidence.trainer.learners[record.policy].optimizer.param_groups
+    decay = max(float(group.get("weight_decay", 0.0)) for group in groups)
+    if not decay > 0 or record.kept is None or record.kept >= 0.5:
+        return None
+    return Finding(
+        "weights-decay",
+        "Weight decay removes the weights faster than the loss builds them.",
+        f"weight_decay {decay:g}: the norm of the actor's weights fell to {record.kept:.0%} in "
+        f"{len(record.learning_rates)} updates",
+        "a norm that stays or grows",
+        "use a weight_decay of 0, or at most 0.01",
+        2,
         record.policy,
     )
 
@@ -151,7 +192,7 @@ def ignored_fields(record: PolicyEvidence, evidence: Evidence) -> Finding | None
         "every part that varies reaches the networks",
         "check the inputs that the network concatenates, the order of keys, and scaling that "
         "rounds to 0",
-        3,
+        2,
         record.policy,
     )
 

@@ -160,7 +160,7 @@ def entropy_of_masked(record: PolicyEvidence, evidence: Evidence) -> Finding | N
             "minibatch",
             "a constant multiple of the entropy over legal actions",
             "use the entropy of the masked distribution; illegal actions contribute 0",
-            3,
+            2,
             record.policy,
         )
     return None

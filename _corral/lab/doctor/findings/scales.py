@@ -7,10 +7,13 @@ import numpy as np
 from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
 from corral.lab.doctor.findings.finding import Finding, joined
 
-__all__ = ["huge_targets", "tiny_rewards", "unscaled_obs"]
+__all__ = ["huge_targets", "tiny_rewards", "unlike_rewards", "unscaled_obs"]
 
 HUGE = 1000.0
 """Value targets above this size are out of reach: a new critic starts with values near 0."""
+
+UNLIKE = 30.0
+"""Ratio of agents' rewards from which the smaller ones hardly count in a shared policy."""
 
 
 def unscaled_obs(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
@@ -26,8 +29,8 @@ def unscaled_obs(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
         f"largest {largest.max():.4g}; {int((largest > 30).sum())} of {len(largest)} columns "
         "exceed 30",
         "values of about -1 to 1",
-        "set finite bounds in the observation space (corral scales with them), or scale in the "
-        "environment",
+        "divide large entries by their typical size in the environment; corral scales only a Box "
+        "of uint8",
         2 if largest.max() > 100 else 1,
         record.policy,
     )
@@ -47,6 +50,27 @@ def tiny_rewards(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
         "returns of about 1 to 100",
         "multiply the rewards, or divide them by their typical size, in the environment",
         2,
+        record.policy,
+    )
+
+
+def unlike_rewards(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report agents of one policy with rewards of very different sizes."""
+    rewards, _ = joined(record.rewards)
+    if len(record.agents) < 2 or not rewards.size:
+        return None
+    spread = rewards.reshape(-1, len(record.agents)).std(axis=0)
+    largest, smallest = int(spread.argmax()), int(np.where(spread > 0, spread, np.inf).argmin())
+    if not spread[smallest] > 0 or spread[largest] < UNLIKE * spread[smallest]:
+        return None
+    return Finding(
+        "reward-scales-differ",
+        "Agents of one policy get rewards of very different sizes: the small ones hardly count.",
+        f"standard deviation of rewards {spread[largest]:.3g} for {record.agents[largest]}, "
+        f"{spread[smallest]:.3g} for {record.agents[smallest]}",
+        f"sizes within a factor of {UNLIKE:.0f}",
+        "divide each agent's rewards by their typical size, or use policies='separate'",
+        1,
         record.policy,
     )
 

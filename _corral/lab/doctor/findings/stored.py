@@ -119,8 +119,8 @@ def stored_obs(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
         measured,
         "the observation of the deciding agent at the current step",
         "store the observation before choosing the action, index by agent name, and copy arrays "
-        "that the environment reuses",
-        3,
+        "that the environment reuses; keep a normalization if it is deliberate",
+        3 if late or another or blank or cause == "identity-changed" else 2,
         record.policy,
     )
 
@@ -187,7 +187,7 @@ def played_actions(record: PolicyEvidence, evidence: Evidence) -> Finding | None
         "stored actions equal to played actions, agent by agent",
         "assign actions by agent name, not by the order of a list; store the actions that are "
         "played, after clipping or repair",
-        3,
+        3 if of or played.dtype.kind in "iu" else 2,  # numbers may be clipped on purpose
         record.policy,
     )
 

@@ -149,7 +149,7 @@ RULES: tuple[Rule, ...] = (
     illegal_in_buffer,
     updates.zero_advantages,
     updates.first_ratio,
-    networks.not_moved,
+    updates.not_moved,
     networks.no_gradient,
     scales.unscaled_obs,
     scales.tiny_rewards,

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from corral.lab.doctor.evidence.learning import legal_entropy
+from corral.lab.doctor.evidence.learning import legal_entropy, mean_log_legal
 from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
 from corral.lab.doctor.findings import updates
 from corral.lab.doctor.findings.finding import Finding, Rule
@@ -72,17 +72,18 @@ class Watch(Observer):
         self._see_weights(session.learner)
         counts, due = session.statistics.warnings, []
         for info in self.infos:
-            finding = next(self._causes(info, row), None)
-            name = "" if finding is None else f"{info.policy}/{finding.cause}"
-            for key in [count for count in counts if count.rpartition("/")[0] == info.policy]:
-                if counts[key] > 0 and key != name:
-                    del counts[key]  # the cause did not hold again: it was chance
-            if finding is None or counts.get(name, 0) < 0:
-                continue
-            counts[name] = counts.get(name, 0) + 1
-            if counts[name] >= AFTER.get(finding.cause, ROWS):
-                counts[name] = -finding.certainty  # negative: already reported
-                due.append(finding)
+            now = {f"{info.policy}/{item.cause}": item for item in self._causes(info, row)}
+            for name in [count for count in counts if count.rpartition("/")[0] == info.policy]:
+                if counts[name] > 0 and name not in now:
+                    del counts[name]  # the cause did not hold again: it was chance
+            for name, finding in now.items():  # nearest to the root first
+                if counts.get(name, 0) >= 0:
+                    counts[name] = counts.get(name, 0) + 1
+                if counts[name] >= AFTER.get(finding.cause, ROWS):
+                    counts[name] = -finding.certainty  # negative: reported
+                    due.append(finding)
+                if counts[name] < 0:
+                    break  # the rest may be its consequences
         for cause in dict.fromkeys(finding.cause for finding in due):
             self._say(session, [finding for finding in due if finding.cause == cause])
         row |= self._columns(counts)
@@ -92,7 +93,7 @@ class Watch(Observer):
     # --- Rules -----------------------------------------------------------------------------------
 
     def _causes(self, info: PolicyInfo, row: Row) -> Iterator[Finding]:
-        """Yield findings, nearest to the root first; the caller reports only the first."""
+        """Yield findings, nearest to the root first."""
         record = self.seen.get(info.policy)
         if record is not None and self.evidence is not None:
             for rule in WATCHED:
@@ -131,18 +132,49 @@ class Watch(Observer):
             if name in self.before and name in self.seen:
                 after, before = _weights(learner.learners[name]), self.before[name]
                 moved = {key: float((after[key] - before[key]).abs().max()) for key in after}
+                self._see_steps(learner.learners[name], self.seen[name])
                 self.seen[name].moved = moved
-                if self.looks <= 1 or max(moved.values(), default=0.0) > 0:
+                if self.looks <= 1 or max(moved.values(), default=0.0) > updates.STILL:
                     del self.before[name]
+
+    def _see_steps(self, learner: Any, record: PolicyEvidence) -> None:
+        """Record the learning rate, and the gradients of the update's last step."""
+        record.learning_rates.append(float(learner.optimizer.param_groups[0]["lr"]))
+        for name, parameter in learner.named_parameters():
+            if parameter.grad is not None:
+                record.gradients[name] = float(parameter.grad.abs().max())
 
     def on_advantages(
         self, learner: Any, trajectories: Trajectories, advantages: Advantages
     ) -> None:
         name = learner.group.policy
         self.seen[name] = record = PolicyEvidence(name, learner.group.agents)
+        if self.looks > 0:
+            self._see_observations(record, learner)
         record.trajectories.append(trajectories)
         record.advantages.append(advantages)
         self.tracks_reads = True
+
+    def _see_observations(self, record: PolicyEvidence, learner: Any) -> None:
+        """Record the rollout's observations, and whether each equals the one before."""
+        assert self.evidence is not None
+        trainer = self.evidence.trainer
+        rollout = trainer.rollout
+        buffer = rollout.groups[list(trainer.learners).index(record.policy)]
+        steps, width = len(buffer.log_prob), learner.group.layout.width
+        obs = buffer.vector[:steps, ..., :width].reshape(steps, -1, width)
+        masks = buffer.mask[:steps].reshape(*obs.shape[:2], -1)
+        repeats = np.zeros(obs.shape[:2], dtype=bool)
+        repeats[1:] = (obs[1:] == obs[:-1]).all(axis=-1)
+        for image in buffer.images:
+            flat = image[:steps].reshape(*obs.shape[:2], -1)
+            repeats[1:] &= (flat[1:] == flat[:-1]).all(axis=-1)
+        record.obs.append((obs, obs))
+        record.masks.append((masks, masks))
+        record.acted.append(buffer.acted)
+        record.playing.repeats.append(repeats)
+        begins = np.concatenate([np.zeros_like(rollout.over[:1]), rollout.over])
+        self.evidence.env.begins, self.evidence.env.states = [begins], [rollout.state]
 
     def on_minibatch(
         self, learner: Any, minibatch: Minibatch, outputs: Outputs, losses: Losses
@@ -164,8 +196,8 @@ class Watch(Observer):
             record.log_ratio.append(ratio.cpu().numpy())
         if self.looks <= 0:
             return
-        legal = minibatch.mask.sum(dim=-1).clamp(min=1)
-        record.max_entropy.append(float(legal.double().log().mean()))
+        if (log_legal := mean_log_legal(minibatch.mask)) is not None:
+            record.max_entropy.append(log_legal)
         entropy = legal_entropy(minibatch, outputs)
         if entropy is not None:
             record.entropy.append((float(outputs.entropy.detach()), entropy))
@@ -181,23 +213,17 @@ def _weights(learner: Any) -> dict[str, torch.Tensor]:
 # --- Rules for in-house trainers -----------------------------------------------------------------
 
 
-def weights_fixed(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Report weights that do not move although the learning rate is not 0."""
-    if not record.moved or any(size > 0 for size in record.moved.values()):
+def not_moved(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report updates that change no weight. After the planned steps, a rate of 0 is expected."""
+    if evidence.trainer.env_steps > evidence.trainer.steps:
         return None
-    learner = evidence.trainer.learners[record.policy]
-    rate = float(learner.optimizer.param_groups[0]["lr"])
-    if rate == 0 or not any(parameter.grad is not None for parameter in learner.parameters()):
-        return None
-    return Finding(
-        "weights-fixed",
-        "No weight changes.",
-        f"largest change of a weight since the start of training: 0, learning rate {rate:g}",
-        "weights that change in every update",
-        "check the parameters passed to the optimizer",
-        3,
-        record.policy,
-    )
+    return updates.not_moved(record, evidence)
+
+
+def constant_obs(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report observations that never change while masks or the global state do."""
+    finding = updates.constant_obs(record, evidence)
+    return finding if finding is not None and finding.certainty >= 2 else None
 
 
 def no_choice(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
@@ -242,7 +268,8 @@ WATCHED: tuple[Rule, ...] = (
     updates.zero_advantages,
     updates.first_ratio,
     updates.entropy_of_illegal,
-    weights_fixed,
+    not_moved,
+    constant_obs,
     critic_misleads,
     no_choice,
 )

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from corral.envs.core import Array
 from corral.lab.doctor.findings.finding import Finding
 from corral.trainers.runs.run import Run
 from corral.trainers.runs.run_config import RunConfig
@@ -208,8 +209,8 @@ def early(row: Row, info: PolicyInfo, varied: bool) -> Iterator[Finding]:
 # --- Rules for a whole run -----------------------------------------------------------------------
 
 
-def trend(rows: Sequence[Row], column: str = "return_team") -> tuple[float, float, float] | None:
-    """Return ``column``'s mean in the first and last third, and the deviation of their difference.
+def thirds(rows: Sequence[Row], column: str) -> tuple[Array, Array] | None:
+    """Return the values of ``column`` in the first and in the last third of the rows.
 
     A return is a mean over 100 episodes, so only rows 100 episodes apart count. Return None if too
     few episodes ended.
@@ -220,10 +221,15 @@ def trend(rows: Sequence[Row], column: str = "return_team") -> tuple[float, floa
             taken.append(float(row[column]))
             seen = row["episodes"]
     third = len(taken) // 3
-    if third < 2:
+    return None if third < 2 else (np.array(taken[:third]), np.array(taken[-third:]))
+
+
+def trend(rows: Sequence[Row], column: str = "return_team") -> tuple[float, float, float] | None:
+    """Return the means of ``thirds``, and the standard error of their difference."""
+    if (ends := thirds(rows, column)) is None:
         return None
-    first, last = np.array(taken[:third]), np.array(taken[-third:])
-    deviation = np.sqrt((first.var(ddof=1) + last.var(ddof=1)) / third)
+    first, last = ends
+    deviation = np.sqrt((first.var(ddof=1) + last.var(ddof=1)) / len(first))
     return float(first.mean()), float(last.mean()), float(deviation)
 
 
@@ -248,14 +254,15 @@ def progress_findings(run: Run) -> list[Finding]:
 
 def _in_a_row(rows: Sequence[Row], info: PolicyInfo) -> Iterator[Finding]:
     """Yield early findings that hold in enough consecutive rows."""
-    rewards, cause, count = Rewards(), "", 0
+    rewards, counts = Rewards(), dict[str, int]()
     for row in rows:
         rewards.see(row)
-        finding = next(early(row, info, rewards.may_vary), None)
-        now = "" if finding is None else finding.cause
-        cause, count = now, count + 1 if now == cause else 1
-        if finding is not None and count == AFTER.get(cause, ROWS):
-            yield finding
+        now = {finding.cause: finding for finding in early(row, info, rewards.may_vary)}
+        counts = {cause: counts.get(cause, 0) + 1 for cause in now}
+        for cause, finding in now.items():  # nearest to the root first
+            if counts[cause] >= AFTER.get(cause, ROWS):
+                yield finding
+                break  # the rest may be its consequences
 
 
 def _warned(rows: Sequence[Row], info: PolicyInfo) -> Iterator[Finding]:
@@ -356,9 +363,9 @@ def returns(rows: Sequence[Row], info: PolicyInfo) -> Finding | None:
         return None
     if "pool_size" in rows[-1]:  # the opponents in the pool improve too
         return None
-    first, last, noise = change
-    if last - first > 2 * noise:
+    if _improved(rows, info):
         return None
+    first, last, noise = change
     worse = first - last > 3 * noise
     return Finding(
         "returns-fell" if worse else "returns-flat",
@@ -373,8 +380,13 @@ def returns(rows: Sequence[Row], info: PolicyInfo) -> Finding | None:
 
 
 def _improved(rows: Sequence[Row], info: PolicyInfo) -> bool:
-    change = trend(rows, f"return_of_{info.policy}")
-    return change is not None and change[1] - change[0] > 2 * change[2]
+    """Return True if the return rose beyond noise, or is higher in the whole last third than in the
+    whole first third: a steep rise has a large spread itself."""
+    column = f"return_of_{info.policy}"
+    ends, change = thirds(rows, column), trend(rows, column)
+    if ends is None or change is None:
+        return False
+    return bool(ends[1].min() > ends[0].max()) or change[1] - change[0] > 2 * change[2]
 
 
 def _column(rows: Sequence[Row], name: str) -> np.ndarray[Any, Any]:

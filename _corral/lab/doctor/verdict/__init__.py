@@ -1,0 +1,1 @@
+"""The verdict of a diagnosis: does the run learn?"""
