@@ -33,7 +33,7 @@ FRAMEWORKS := cleanrl rllib torchrl tianshou agilerl skrl openspiel benchmarl
 demo: $(VENV)/installed
 	rm -rf runs/demo && mkdir -p runs
 	$(BIN)/corral trace make --out runs/demo.csv --nodes 3 --days 35 --seed 1 --mean 16 --set largest=60 --set headroom=1.25 --set spread=0 --set uneven=0 --set scaling=0 --set maintenance=0 --set noise=0.25 --set bursts=3 --set shared=0
-	OMP_NUM_THREADS=1 $(BIN)/corral advise runs/demo.csv --queue 16 --forward-cost 0.2 --link-limit 7 --no-second-offer --steps 60000 --seed 1 --out runs/demo
+	OMP_NUM_THREADS=1 $(BIN)/corral advise runs/demo.csv --queue 16 --forward-cost 0.2 --link-limit 7 --no-second-offer --steps 32768 --seed 1 --out runs/demo
 
 test: lint types tests
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from corral.lab.tuning.driver import tune
     from corral.loads.advise.driver import advise
     from corral.loads.from_rule.driver import from_rule, resume_from_rule
+    from corral.loads.recheck.driver import recheck
+    from corral.loads.rehearsal.driver import rehearse
     from corral.trainers.callbacks.protocol import Callback
     from corral.trainers.cloning.driver import clone, record
     from corral.trainers.config_files.read import read_config
@@ -59,7 +61,9 @@ __all__ = [
     "load_run",
     "make",
     "read_config",
+    "recheck",
     "record",
+    "rehearse",
     "resume",
     "resume_from_rule",
     "resume_session",

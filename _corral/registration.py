@@ -1,8 +1,8 @@
 """The table of names that are imported on first use.
 
 ``PUBLIC`` holds the names of ``import corral``. ``EXTENSIONS`` holds the names that the core
-requests: extensions in ``corral.loads`` and ``corral.lab``, and the trainers, each of which needs
-another library. See ``corral.extensions``.
+requests: extensions in ``corral.loads`` and ``corral.lab``, the trainers, each of which needs
+another library, and the reference players of environments. See ``corral.extensions``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ PUBLIC = {
     "load_run": "corral.trainers.runs.run",
     "make": "corral.envs.registry",
     "read_config": "corral.trainers.config_files.read",
+    "recheck": "corral.loads.recheck.driver",
     "record": "corral.trainers.cloning.driver",
+    "rehearse": "corral.loads.rehearsal.driver",
     "resume": "corral.trainers.driver",
     "resume_from_rule": "corral.loads.from_rule.driver",
     "resume_session": "corral.trainers.driver",
@@ -42,6 +44,11 @@ EXTENSIONS = {
     "from_rule.plan": "corral.loads.from_rule.plan:plan_of",
     "judge.dfaas_v0": "corral.loads.judge:evaluate_loads",
     "observer.warnings": "corral.lab.doctor.watching.live:Watch",
+    "players.arena_v0": "corral.envs.arena_v0.baselines",
+    "players.dfaas_v0": "corral.envs.dfaas_v0.baselines",
+    "players.rps_v0": "corral.envs.rps_v0.baselines",
+    "players.tictactoe_v0": "corral.envs.tictactoe_v0.baselines",
+    "players.tiles_v0": "corral.envs.tiles_v0.baselines",
     "run.decider": "corral.loads.export.decider:decider_of",
     "run.export": "corral.loads.export.formats:export_run",
     "run.recommendation": "corral.loads.from_rule.recommend:recommendation_of",
@@ -66,5 +73,5 @@ EXTENSIONS = {
     "trainer.sb3_ppo": "corral.trainers.sb3.trainer:SB3PPO",
     "trainers.replay": "corral.loads.replay:replay",
 }
-"""Name -> "module:attribute". The name of a judge contains its environment; the name of a trainer
-contains the value of ``trainer=``."""
+"""Name -> "module:attribute", or a module. The names of judges and players contain their
+environment; the name of a trainer contains the value of ``trainer=``."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import signal
 from collections.abc import Iterator
 
 import pytest
+import typer.main
+import typer.testing
 
 from support import messages
 
@@ -37,6 +40,14 @@ def _no_power_cut() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda handle: None)
         patch.delattr(os, "posix_fadvise", raising=False)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_command_line() -> Iterator[None]:
+    """Make the commands from their signatures once: it takes a tenth of a second and more."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.testing, "_get_command", functools.cache(typer.main.get_command))
         yield
 
 

@@ -55,3 +55,10 @@ def test_its_learner_comes_out_at_the_answers_of_probes() -> None:
     found = examination(f"{EXAMPLES}/cleanrl_learner.py:learn", ["P4", "P10", "P12"])
     assert [result.passed for result in found.results] == [True, True, None]
     assert found.results[-1].refused
+
+
+@pytest.mark.parametrize("seed", [1, pytest.param(0, marks=pytest.mark.slow)])
+def test_its_learner_passes_the_masks(seed: int) -> None:
+    """A critic that does not observe masks learns from noise; that is slow, and no fault."""
+    (result,) = examination(f"{EXAMPLES}/cleanrl_learner.py:learn", ["P6"], seed=seed).results
+    assert result.passed, result.checks

@@ -68,7 +68,7 @@ def test_the_core_trains_resumes_and_evaluates(place: Place) -> None:
 
 COMMANDS = {
     "lab": [("doctor", "run"), ("duel", "a", "b"), ("tune", "rps_v0"), ("compare", "a", "b")],
-    "loads": [("replay", "edge3"), ("advise", "edge3"), ("serve", "run")],
+    "loads": [("replay", "edge3"), ("rehearse", "edge3"), ("advise", "edge3"), ("serve", "run")],
 }
 
 

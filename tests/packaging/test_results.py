@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -32,6 +33,8 @@ from corral.lab.tuning.result import Study, Trial
 from corral.lab.tuning.space import Space
 from corral.loads.advise.advice import Advice
 from corral.loads.from_rule.recommend import Recommendation
+from corral.loads.ladder import ladder
+from corral.loads.rehearsal import Rehearsal
 from corral.results import Result, plain
 from corral.trainers.base import find_trainer
 from corral.trainers.cloning.agreement import Agreement, AgreementRow
@@ -70,7 +73,8 @@ def study() -> Result:
 
 def diagnosis() -> Result:
     finding = Finding("no-signal", "No reward", "0", "some", "pay some", 2)
-    return Diagnosis("runs/a", "mappo", (finding,), (), None, None, None, None, ("it",), (), NAN)
+    parts: tuple[Any, ...] = (None, (finding,), (), (), {}, None, None, ("it",), ())
+    return Diagnosis("runs/a", "mappo", *parts, NAN)
 
 
 def examination() -> Result:
@@ -84,7 +88,19 @@ def agreement() -> Result:
 
 
 def advice() -> Advice:
-    return corral.advise(days(3), train=False, route="equal")
+    return corral.advise(days(3), train=False, rehearse=False, route="equal")
+
+
+def rehearsal() -> Rehearsal:
+    return corral.rehearse(days(1), ["local", "backlog=0.75/least"], queue=4)
+
+
+def recheck() -> Result:
+    folder = Path("advised")
+    corral.advise(days(3), train=False, rehearse=False, route="equal", out=folder)
+    later = days(2, seed=1)
+    later = dataclasses.replace(later, times=later.times + 3 * 86_400)
+    return corral.recheck(folder, later)
 
 
 MADE: Mapping[str, Callable[[], Result]] = {
@@ -98,8 +114,11 @@ MADE: Mapping[str, Callable[[], Result]] = {
     "diagnosis.json": diagnosis,
     "examination.json": examination,
     "agreement.json": agreement,
+    "recheck.json": recheck,
     "recommendation.json": lambda: Recommendation("rule", "local/equal", None, "few", 3, 1),
     "advice.json": advice,
+    "rehearsal.json": rehearsal,
+    "ladder.json": lambda: ladder(days(4), route="equal"),
     "verdict.json": lambda: judge(12, lambda *values: values[0]),
 }
 
