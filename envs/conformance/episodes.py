@@ -11,6 +11,7 @@ from typing import Literal
 
 from gymnasium.utils import EzPickle
 
+from corral.envs.conformance.generators import fixed_generators
 from corral.envs.conformance.play import BadAnswer, Game, Trace, game_of, play_on
 from corral.envs.conformance.report import Severity, brief
 from corral.envs.conformance.session import FORM, Difference, Session, middle_of
@@ -216,12 +217,22 @@ def other_seeds(session: Session) -> None:
         if len(equal) < len(further):
             break
     seeds = ", ".join(map(str, [first, *further]))
-    if len(equal) == len(further) and session.stochastic is None:
+    fixed = _fixed_generators(session) if len(equal) == len(further) else ()
+    if fixed and session.stochastic is not False:
+        session.findings.add(
+            "other-seeds: fixed generator",
+            "error" if session.stochastic else "warning",
+            seen=f"seeds {seeds} give the same episodes, and reset puts {' and '.join(fixed)} into "
+            "the same state for every seed",
+            expected="a generator that follows the seed argument of reset",
+            advice=UNSEEDED,
+        )
+    elif len(equal) == len(further) and session.stochastic is None:
         session.findings.notes.append(
             f"seeds {seeds} gave the same episodes: correct for a deterministic game. If the game "
             "should be stochastic, declare it with stochastic=True (--stochastic)"
         )
-    if len(equal) == len(further) and session.stochastic:
+    elif len(equal) == len(further) and session.stochastic:
         session.findings.add(
             "other-seeds: alike",
             seen=f"seeds {seeds} give the same episodes with the same actions",
@@ -238,6 +249,17 @@ def other_seeds(session: Session) -> None:
             expected="the same episode for every seed",
             advice="find the code that draws from the seed, or do not declare stochastic=False",
         )
+
+
+def _fixed_generators(session: Session) -> tuple[str, ...]:
+    """Return the generators that reset puts into one state; none if they cannot be read."""
+    env = session.make()
+    try:
+        return fixed_generators(env)
+    except Exception:  # wrappers may refuse an early reset, or have no attributes
+        return ()
+    finally:
+        env.close()
 
 
 def resets(session: Session) -> None:

@@ -37,6 +37,8 @@ class ForgetsItsGenerator(Walk):
 
 
 class OneEpisode(Walk):
+    """The seed of an experiment was left in reset."""
+
     def reset(self, seed: int | None = None, options: Any = None) -> tuple[Any, Any]:
         return super().reset(seed=0)
 

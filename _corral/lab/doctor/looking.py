@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from corral.envs.core import plays_as_arrays, with_limit
+from corral.envs.core import plays_as_arrays, third_party, with_limit
 from corral.errors import CorralError, EnvNeededError, MissingExtraError, UnknownNameError
 from corral.lab.doctor.audit import Audit, audit
 from corral.lab.doctor.audit.critics import audit_critics
@@ -17,7 +17,9 @@ from corral.lab.doctor.evidence.gathering import gather
 from corral.lab.doctor.evidence.record import Evidence
 from corral.lab.doctor.findings.credited import credited
 from corral.lab.doctor.findings.finding import Finding
+from corral.lab.doctor.findings.resets import fixed_seed
 from corral.lab.doctor.findings.rules import RULES
+from corral.lab.doctor.findings.signals import avoided_goal
 from corral.lab.doctor.imitation import Imitation, imitate
 from corral.lab.doctor.verdict.checks import Examined, examined
 from corral.lab.doctor.verdict.learning import Learning, judge, judge_clone
@@ -86,6 +88,8 @@ class Looking:
             self.skipped.append(
                 f"updates: the trainer {self.run.config.trainer} does not support observers"
             )
+        with self.part("seeds"):
+            self.at_resets()
         has_checkpoint = False
         if self.trainers:
             with self.part("checkpoint"):
@@ -193,6 +197,13 @@ class Looking:
             findings = list(credited(evidence))
             self.rank |= {finding.cause: ADVANTAGES for finding in findings}
             self.findings += findings
+
+    def at_resets(self) -> None:
+        """Test if a seed changes the episodes of a third-party environment."""
+        rules = self.run.config.env_config.rules()
+        if third_party(rules) and (finding := fixed_seed(rules.make_env)) is not None:
+            self.findings.append(finding)
+            self.rank[finding.cause] = -1
 
     def at_its_checkpoint(self, in_house: bool) -> bool:
         """Record an update from the checkpoint; return True if the checkpoint can play.
@@ -319,6 +330,14 @@ class Looking:
         )
         self.changes = changes
         self.findings += findings
+        if self.beginning is not None and self.latest is not None:
+            pairs = [
+                (record, self.latest.policies[name])
+                for name, record in self.beginning.policies.items()
+                if name in self.latest.policies
+            ]
+            found = (avoided_goal(first, last) for first, last in pairs)
+            self.findings += [finding for finding in found if finding is not None]
         if self.learns:  # play shows more than the noisy progress
             self.findings = [one for one in self.findings if one.cause not in DENIED]
 
@@ -352,7 +371,7 @@ class Looking:
             self.findings.append(finding)
 
 
-PARTS = 10
+PARTS = 11
 """Number of parts of a diagnosis, for the progress bar."""
 
 OF_UPDATES = ("networks", "play", "updates", "losses")

@@ -123,6 +123,7 @@ FAULTS = {
     "NotSeeded": ("seed", "error", "two fresh environments.*different; the same whole episode"),
     "RandomFromStepTwo": ("seed", "error", "different reward of early; same whole episode"),
     "TimeInInfo": ("seed", "warning", "different info of early; the same infos"),
+    "OneEpisode": ("other-seeds", "warning", "same episodes.*OneEpisode.rng; seed argument"),
     "ForgetsItsGenerator": ("seed", "warning", "reset.. without a seed; same second episode"),
     "NeedsASeed": ("reset", "error", r"reset\(\) raised TypeError; reset\(seed\)"),
     "RemembersTheEpisodeBefore": ("reset", "error", "a fresh environment; forgets"),
@@ -179,9 +180,9 @@ def test_a_planted_fault_is_found_under_its_name_and_nothing_else_is(fault: str)
 
 def test_every_check_has_a_planted_fault() -> None:
     planted = {check for check, _, _ in FAULTS.values()}
-    assert planted == set(CHECKS) - {"other-seeds"}  # which has a test of its own
+    assert planted == set(CHECKS)
     kinds = (faulty_envs.Walk, Count)
-    helpers = {"Walk", "Count", "Strict", "Punishing", "Edited", "OneEpisode", "Prints"}
+    helpers = {"Walk", "Count", "Strict", "Punishing", "Edited", "Prints"}
     classes = {
         name
         for name, found in PLANTED.items()
@@ -190,13 +191,26 @@ def test_every_check_has_a_planted_fault() -> None:
     assert classes - helpers == set(FAULTS)
 
 
+class WithoutChance(faulty_envs.Walk):
+    def reset(self, seed: int | None = None, options: Any = None) -> tuple[Any, Any]:
+        super().reset(seed)
+        self.place = dict.fromkeys(self.possible_agents, 2)
+        return self.shown(), self.infos()
+
+    def reward(self, agent: str) -> Any:
+        return float(self.place[agent])
+
+
 def test_every_seed_alike_is_a_note_and_a_finding_where_chance_was_stated() -> None:
-    unstated = check_env(OneEpisode, processes=False)
+    unstated = check_env(WithoutChance, processes=False)
     assert unstated.findings == ()
     shown("\n".join(unstated.notes), "seeds 0, 1, 2")
-    stated = check_env(OneEpisode, stochastic=True, processes=False)
+    stated = check_env(WithoutChance, stochastic=True, processes=False)
     assert [finding.check for finding in stated.findings] == ["other-seeds"]
-    assert check_env(OneEpisode, stochastic=False, processes=False).notes == ()
+    assert check_env(WithoutChance, stochastic=False, processes=False).notes == ()
+    [fixed] = check_env(OneEpisode, stochastic=True, processes=False).findings
+    assert (fixed.check, fixed.severity) == ("other-seeds", "error")
+    assert check_env(OneEpisode, stochastic=False, processes=False).findings == ()
     [finding] = check_env(faulty_envs.Walk, stochastic=False, processes=False).findings
     assert finding.check == "other-seeds"
     shown(finding.seen, "deterministic")

@@ -11,7 +11,7 @@ from corral.envs.core import Array
 from corral.envs.masks import MASK
 from corral.errors import CorralError
 from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
-from corral.lab.doctor.findings import networks, scales, updates
+from corral.lab.doctor.findings import networks, scales, signals, updates
 from corral.lab.doctor.findings.finding import Finding, Rule
 from corral.trainers.on_policy.records import Advantages, Trajectories
 
@@ -153,6 +153,8 @@ RULES: tuple[Rule, ...] = (
     networks.no_gradient,
     scales.unscaled_obs,
     scales.tiny_rewards,
+    signals.never_allowed,
+    signals.wrapped,
 )
 """From the root cause outwards; each rule reads the contents of a rollout buffer."""
 
