@@ -1,4 +1,4 @@
-"""Findings about optimizer steps: what they leave unchanged, and steps that are too large."""
+"""Findings about optimizer steps: too small or without effect, and too large."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _without_old(record: PolicyEvidence) -> Iterator[Finding]:
             return
 
 
-# --- What does not move --------------------------------------------------------------------------
+# --- Updates without effect -----------------------------------------------------------------------
 
 
 def nothing_moves(record: PolicyEvidence, evidence: Evidence) -> Finding | None:

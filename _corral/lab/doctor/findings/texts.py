@@ -1,4 +1,4 @@
-"""The texts of causes that several rules or measurements find."""
+"""The texts of causes: symptom, expectation and remedy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from corral.lab.doctor.findings.finding import Finding
 __all__ = ["finding_of", "strongest"]
 
 MOVES = "updates that change every trainable weight and the policy"
-"""What every measurement of a standstill should show instead."""
 
 OWN_VIEW = "the observation of the deciding agent at the current step"
 
@@ -21,9 +20,9 @@ BOOTSTRAP = (
 )
 
 TEXTS: dict[str, tuple[str, str, str]] = {
-    # --- What does not move, from the advantages to the policy -----------------------------------
+    # --- Updates without effect: the links from the advantages to the policy ----------------------
     "policy-loss-cut": (
-        "Advantages do not reach the actor: the policy loss gives it no gradient.",
+        "Advantages do not reach the actor.",
         "a policy loss that follows the advantages",
         "look for detach(), item() or no_grad() on log-probabilities, a factor or a normalization "
         "that sets advantages to 0, and a missing ValueFunctionAPI (RLlib)",
@@ -84,7 +83,7 @@ TEXTS: dict[str, tuple[str, str, str]] = {
         "check the environment: corral check ENV --learnable; if rewards are rare, use more "
         "env steps per update",
     ),
-    # --- Which observation is whose --------------------------------------------------------------
+    # --- Observations of another agent or step ----------------------------------------------------
     "observation-late": (
         "Agents get the observation of an earlier step.",
         OWN_VIEW,
