@@ -236,10 +236,10 @@ TEXTS: dict[str, tuple[str, str, str]] = {
         "do not clamp, scale or shift targets in the loss: they already use the critic's scale",
     ),
     "critic-misleads": (
-        "The critic predicts worse than a constant.",
-        "an explained variance above 0: errors smaller than the targets' standard deviation",
-        "check that values and targets have the same order, the scale of returns, and the "
-        "critic's learning rate and input",
+        "The critic explains less variance than a constant.",
+        "an explained variance above 0, and rising",
+        "check the scale of returns, the order of values and targets, and the critic's learning "
+        "rate and input",
     ),
     # --- Masks and entropy in the loss -----------------------------------------------------------
     "mask-lost-in-ratio": (
