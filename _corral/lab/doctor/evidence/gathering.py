@@ -8,6 +8,7 @@ update (ratios, entropy, advantages, gradients) and its results (weights, polici
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -59,8 +60,8 @@ def gather(
     try:
         for _ in range(updates):
             rollout = watch_rollout(trainer, evidence)
-            report = watch_update(trainer, evidence, lambda r=rollout: trainer.learn_from(*r))
-            _note_report(trainer, evidence, report)
+            learn = functools.partial(trainer.learn_from, *rollout)
+            _note_report(trainer, evidence, watch_update(trainer, evidence, learn))
     except Exception as error:  # from the training, or from this recording of it
         evidence.error, evidence.error_kind = str(error), type(error).__name__
     for name, record in seen.items():

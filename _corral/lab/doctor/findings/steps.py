@@ -56,13 +56,14 @@ def _sizes(record: PolicyEvidence, evidence: Evidence) -> Iterator[Finding]:
         yield finding_of("diverged", evidence.error, 3)
     if evidence.error_kind in WHOLE:
         yield from _without_old(record)
-    if (response.off_one or 0.0) >= 0.2 and evidence.error_kind in WHOLE:
+    off_one = response.off_one or 0.0
+    if off_one >= 0.2 and evidence.error_kind in WHOLE:
         measured = (
-            f"with old log-probabilities equal to the new ones, {response.off_one:.0%} of the "
+            f"with old log-probabilities equal to the new ones, {off_one:.0%} of the "
             "decisions (all with advantages of the same sign) have no gradient; with old "
             "log-probabilities shifted far away, these decisions have a gradient"
         )
-        certainty = 3 if response.off_one > 0.5 else 2
+        certainty = 3 if off_one > 0.5 else 2
         yield finding_of("ratio-wrong-in-loss", measured, certainty, record.policy)
     annealed = any(progress > 0.9 for progress in learning.progress)
     if response.tight and not annealed and evidence.error_kind in WHOLE:
