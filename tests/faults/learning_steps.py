@@ -22,7 +22,7 @@ def learning_rate_zero_by_schedule(folder: Path) -> Run:
     return trained(folder, "dfaas_v0", trainer="mappo", learning_rate="0:3e-3,100:0")
 
 
-@fault("steps-too-large", "diverged")
+@fault("updates-too-large", "diverged")
 def learning_rate_huge(folder: Path) -> Run:
     """The learning rate is 3, for 3e-3."""
     return trained(folder, "dfaas_v0", trainer="mappo", learning_rate=3.0)

@@ -10,19 +10,16 @@ from corral.lab.doctor.imitation import Imitation
 
 __all__ = ["ABLE", "FOLLOWS", "RAISED", "by_cause", "cannot_imitate", "raised"]
 
-STILL = ("policy-unchanged", "policy-still", "entropy-flat", "returns-flat", "loss-cut-off")
+STILL = ("policy-unchanged", "entropy-flat", "returns-flat", "loss-cut-off")
 """Consequences of an actor without a gradient."""
 
-BADLY_VALUED = ("critic-blind", "critic-biased", "critic-weak", "critic-misleads")
+BADLY_VALUED = ("critic-blind", "critic-biased", "critic-misleads")
 
 NO_NUMBERS = ("not-finite", "diverged", "training-raises", "training-stops")
 """Consequences of numbers that are not finite."""
 
 ANOTHER = ("probability-of-another", "ratio-not-one")
 """Consequences of stored data that differ from the played data."""
-
-LEAPS = ("steps-too-large", "updates-too-large", "updates-large")
-"""Consequences of unbounded updates."""
 
 FOLLOWS: dict[str, tuple[str, ...]] = {
     "mask-ignored-in-play": ("illegal-action", "training-raises", "training-stops"),
@@ -62,8 +59,7 @@ FOLLOWS: dict[str, tuple[str, ...]] = {
     "reward-changed": ("advantages-unrelated-to-truth",),
     "reward-tiny": ("advantages-tiny", *STILL),
     "reward-huge": ("value-clipped",),
-    "observation-unscaled": LEAPS,
-    "steps-too-large": LEAPS[1:],
+    "observation-unscaled": ("updates-too-large",),
     "dead-layer": ("no-gradient", "observation-ignored", "model-refused", *STILL),
     "no-gradient": ("observation-ignored", "model-refused"),
     "critic-untaught": ("no-gradient", *BADLY_VALUED),

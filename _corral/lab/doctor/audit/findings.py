@@ -77,9 +77,7 @@ def _unrelated(audited: Audited) -> Finding | None:
     if audited.credit is None or audited.plain is None or audited.learned_spread <= 1e-9:
         return None
     correlation, plain = audited.credit.correlation or 0.0, audited.plain
-    apart = (
-        np.arctanh(min(plain, 0.999)) - np.arctanh(np.clip(correlation, -0.999, 0.999))
-    ) * np.sqrt((audited.moments - 3) / 2)
+    apart = _apart(plain, correlation, audited.moments)
     if plain < 0.5 or correlation > plain / 4 or apart < SURE:
         return None
     title = "The advantages are unrelated to the true advantages."
@@ -96,6 +94,12 @@ def _unrelated(audited: Audited) -> Finding | None:
         2,
         audited.policy,
     )
+
+
+def _apart(reference: float, correlation: float, count: int) -> float:
+    """Return the distance of two correlations of ``count`` pairs, in standard errors (Fisher)."""
+    first, second = np.arctanh(np.clip([reference, correlation], -0.999, 0.999))
+    return float((first - second) * np.sqrt((count - 3) / 2))
 
 
 def _not_those(audited: Audited) -> Finding | None:
@@ -127,10 +131,7 @@ def _blind(audited: Audited, old: bool) -> Finding | None:
     if fitted is None or len(values.said) < FEWEST or fitted < 0.5:
         return None
     correlation = audited.value_correlation or 0.0
-    apart = (
-        np.arctanh(min(fitted, 0.999)) - np.arctanh(np.clip(correlation, -0.999, 0.999))
-    ) * np.sqrt((len(values.said) - 3) / 2)
-    if correlation > 0.2 or apart < SURE:
+    if correlation > 0.2 or _apart(fitted, correlation, len(values.said)) < SURE:
         return None
     measured = (
         "the critic's values do not vary"

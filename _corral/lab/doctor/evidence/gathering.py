@@ -8,21 +8,21 @@ update (ratios, entropy, advantages, gradients) and its results (weights, polici
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
-from corral.envs.core import Array
 from corral.errors import CorralError
 from corral.lab.doctor.evidence.environment import COPIES, twins_of
 from corral.lab.doctor.evidence.inputs import look_into
-from corral.lab.doctor.evidence.playing import EnvRecord
+from corral.lab.doctor.evidence.learning import moved_from, weights_of
 from corral.lab.doctor.evidence.policies import ask_policies
-from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
-from corral.lab.doctor.evidence.reports import watch_learning
+from corral.lab.doctor.evidence.record import EnvRecord, Evidence, PolicyEvidence
 from corral.lab.doctor.evidence.rollouts import watch_rollout
+from corral.lab.doctor.evidence.updates import watch_update
 from corral.lab.doctor.evidence.witness import Witness
 
 __all__ = ["gather"]
@@ -56,20 +56,22 @@ def gather(
         if learner.trained
     }
     evidence = Evidence(trainer, seen, [], env=EnvRecord(trainer.batch))
-    before = {name: _weights(trainer.learners[name]) for name in seen}
+    before = {name: weights_of(trainer.learners[name]) for name in seen}
     try:
         for _ in range(updates):
-            watch_learning(trainer, evidence, *watch_rollout(trainer, evidence))
+            rollout = watch_rollout(trainer, evidence)
+            learn = functools.partial(trainer.learn_from, *rollout)
+            _note_report(trainer, evidence, watch_update(trainer, evidence, learn))
     except Exception as error:  # from the training, or from this recording of it
         evidence.error, evidence.error_kind = str(error), type(error).__name__
     for name, record in seen.items():
-        after = _weights(trainer.learners[name])
-        record.moved = {k: float(np.abs(after[k] - before[name][k]).max()) for k in after}
-        actor = [k for k in after if k.startswith("actor.")]
+        learner, old = trainer.learners[name], before[name]
+        record.moved = moved_from(old, learner)
         sizes = [
-            np.sqrt(sum(float(np.square(w[k]).sum()) for k in actor)) for w in (before[name], after)
+            sum(float(w.square().sum()) for k, w in weights.items() if k.startswith("actor."))
+            for weights in (old, weights_of(learner))
         ]
-        record.kept = float(sizes[1] / sizes[0]) if sizes[0] > 0 else None
+        record.kept = float(np.sqrt(sizes[1] / sizes[0])) if sizes[0] > 0 else None
         if record.obs:
             look_into(trainer, name, record)
         if not evidence.error:
@@ -77,6 +79,23 @@ def gather(
     if twins:
         evidence.env.twins = _twins(trainer, seed)
     return evidence
+
+
+def _note_report(trainer: Any, evidence: Evidence, report: Any) -> None:
+    """Record the environment's returns and rewards, and the reported ones."""
+    env, agents = evidence.env, trainer.rules.agents
+    ended = env.witness.ended
+    reported = [episode.returns for episode in report.episodes]
+    env.missing += len(ended) - len(reported)
+    for returns, logged in zip(ended, reported, strict=False):
+        if not np.isnan(returns).any():
+            evidence.returns.append(
+                (dict(zip(agents, returns.tolist(), strict=True)), dict(logged))
+            )
+    if report.rewards is not None:
+        means = np.stack([step.reward for step in env.witness.steps]).mean(axis=(0, 1))
+        actual = dict(zip(agents, means.astype(float).tolist(), strict=True))
+        env.reported.append((actual, dict(report.rewards)))
 
 
 def _twins(trainer: Any, seed: int) -> Any:
@@ -88,10 +107,3 @@ def _twins(trainer: Any, seed: int) -> Any:
         return twins_of(lambda: trainer._make_batch(rules, COPIES, seed), seed)
     except CorralError:
         return None  # already recorded while the trainer played
-
-
-def _weights(learner: Any) -> dict[str, Array]:
-    return {
-        name: parameter.detach().cpu().numpy().copy()
-        for name, parameter in learner.named_parameters()
-    }

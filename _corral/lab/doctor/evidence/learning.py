@@ -24,7 +24,9 @@ __all__ = [
     "ask_loss",
     "legal_entropy",
     "mean_log_legal",
+    "moved_from",
     "softmax_twice",
+    "weights_of",
 ]
 
 TRIED = 6
@@ -66,12 +68,11 @@ class Learning:
     response: LossResponse = field(default_factory=LossResponse)
     progress: list[float] = field(default_factory=list)  # share of the planned env steps
     # Decisions in the loss, in an update's first epoch: action, log_prob, advantage, target
-    rows: list[list[tuple[Array, Array, Array, Array]]] = field(default_factory=list)
+    rows: list[list[tuple[Array, ...]]] = field(default_factory=list)
+    possible: list[float] = field(default_factory=list)  # actions with a probability in these rows
     stored: list[tuple[Array, Array]] = field(default_factory=list)  # action, log_prob, as played
     ratios: list[list[float]] = field(default_factory=list)  # largest |log ratio|, by minibatch
     softmax_twice: int = 0  # decisions of a minibatch with a softmax of probabilities; 0: not all
-    latest: Array | None = None  # log_probs of the latest minibatch
-    stale: list[float] = field(default_factory=list)  # share of log_probs not in the rollout
     norms: list[tuple[float, float, float, float]] = field(default_factory=list)
     """Gradient norms per step: actor before and after clipping, critic before and after."""
     missing: list[str] = field(default_factory=list)  # parameters that the optimizer does not have
@@ -302,6 +303,17 @@ def _of_values(
         if float(moved.sum()) > none
         else None,
     }
+
+
+def weights_of(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Return a copy of the parameters."""
+    return {name: parameter.detach().clone() for name, parameter in module.named_parameters()}
+
+
+def moved_from(before: dict[str, torch.Tensor], module: torch.nn.Module) -> dict[str, float]:
+    """Return the largest change of each parameter."""
+    after = weights_of(module)
+    return {name: float((after[name] - old).abs().max()) for name, old in before.items()}
 
 
 def legal_entropy(minibatch: Any, outputs: Outputs) -> float | None:

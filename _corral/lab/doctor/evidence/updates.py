@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,6 @@ from corral.lab.doctor.evidence.learning import (
     Learning,
     ask_loss,
     legal_entropy,
-    mean_log_legal,
     softmax_twice,
 )
 from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
@@ -73,6 +72,7 @@ class UpdateObserver(Observer):
     def __init__(self, trainer: Any, evidence: Evidence, seen: dict[str, dict[str, Any]]) -> None:
         self.trainer, self.evidence, self.seen = trainer, evidence, seen
         self.norms = (0.0, 0.0)  # of actor and critic, before clipping
+        self.entropy: float | None = None  # of the legal actions in the latest minibatch
 
     def on_advantages(
         self, learner: Any, trajectories: Trajectories, advantages: Advantages
@@ -85,14 +85,17 @@ class UpdateObserver(Observer):
         record.learning.progress.append(self.trainer.env_steps / max(1, self.trainer.steps))
         record.learning.rows.append([])
         record.learning.ratios.append([])
+        record.learning.possible.append(0.0)
 
     def on_minibatch(
         self, learner: Any, minibatch: Minibatch, outputs: Outputs, losses: Losses
     ) -> None:
         record = self.evidence.policies[learner.group.policy]
         logits = self.seen[record.policy].get("logits")
+        self.entropy = legal_entropy(minibatch, outputs)
         if len(record.log_ratio) < len(record.advantages):
-            _first_minibatch(learner, minibatch, outputs, losses, record)
+            _first_minibatch(minibatch, outputs, record)
+            record.note_entropy(minibatch.mask, outputs, self.entropy)
             if logits is not None and record.learning.response.advantage is None:
                 loss = self.trainer.algorithm.loss
                 response = ask_loss(loss, minibatch, outputs, learner.settings, logits)
@@ -100,6 +103,15 @@ class UpdateObserver(Observer):
             if logits is not None and softmax_twice(logits, outputs.distribution, minibatch.mask):
                 record.learning.softmax_twice = len(minibatch)
         _note_rows(record.learning, minibatch, outputs)
+
+    def on_step(
+        self, learner: Any, minibatch: Minibatch, outputs: Outputs, numbers: Mapping[str, float]
+    ) -> None:
+        record = self.evidence.policies[learner.group.policy]
+        if self.entropy is not None and len(record.advantages) == 1:
+            for name, value in numbers.items():
+                if "entropy" in name:
+                    record.entropies.setdefault(name, []).append((value, self.entropy))
 
     def on_gradients(self, learner: Any, *, clipped: bool) -> None:
         record = self.evidence.policies[learner.group.policy]
@@ -192,54 +204,28 @@ def _note_rows(learning: Learning, minibatch: Minibatch, outputs: Outputs) -> No
     """Record the decisions of a minibatch, and how far the policy is from the one that played."""
     log_ratio = (outputs.log_prob - minibatch.log_prob).detach()
     learning.ratios[-1].append(float(log_ratio.abs().max()))
-    if minibatch.epoch == 0:
-        rows = (
-            minibatch.action.reshape(len(minibatch), -1),
-            minibatch.log_prob,
-            minibatch.advantage,
-            minibatch.value_target,
-        )
-        kept = [row.detach().cpu().numpy().copy() for row in rows]
-        learning.rows[-1].append((kept[0], kept[1], kept[2], kept[3]))
-    learning.latest = minibatch.log_prob.detach().cpu().numpy().copy()
+    if minibatch.epoch:
+        return
+    rows = (
+        minibatch.action.reshape(len(minibatch), -1),
+        minibatch.log_prob,
+        minibatch.advantage,
+        minibatch.value_target,
+    )
+    learning.rows[-1].append(tuple(row.detach().cpu().numpy().copy() for row in rows))
+    for choice in getattr(outputs.distribution, "choices", [outputs.distribution]):
+        if isinstance(logits := getattr(choice, "logits", None), torch.Tensor):
+            learning.possible[-1] += float((logits.detach() > -torch.inf).sum())
 
 
 def _note_stored(learning: Learning, buffer: Any) -> None:
-    """Record the played decisions [T * C], and the share of the last minibatch not among them."""
+    """Record the played decisions: [T * C]."""
     log_prob = buffer.log_prob.reshape(-1).copy()
     action = buffer.action[:-1].reshape(len(log_prob), -1).copy()
     learning.stored.append((action, log_prob))
-    if learning.latest is not None and len(learning.latest):
-        learning.stale.append(1.0 - float(np.isin(learning.latest, log_prob).mean()))
 
 
-def _first_minibatch(
-    learner: Any, minibatch: Minibatch, outputs: Outputs, losses: Losses, record: PolicyEvidence
-) -> None:
+def _first_minibatch(minibatch: Minibatch, outputs: Outputs, record: PolicyEvidence) -> None:
     """Record the composition of an update's first minibatch, before any step."""
     record.log_ratio.append((outputs.log_prob - minibatch.log_prob).detach().cpu().numpy())
-    if (log_legal := mean_log_legal(minibatch.mask)) is not None:
-        record.max_entropy.append(log_legal)
-    entropy = legal_entropy(minibatch, outputs)
-    if entropy is not None:
-        record.entropy.append((float(outputs.entropy.detach()), entropy))
-    record.targets.append(
-        tuple(
-            item.detach().cpu().numpy().copy()
-            for item in (outputs.value, minibatch.value_target, minibatch.old_value)
-        )  # type: ignore[arg-type]
-    )
-    record.terms.append({name: float(term.detach()) for name, term in losses.terms.items()})
-    weights = [
-        actor_parameter
-        for actor_parameter in learner.actor_parameters
-        if actor_parameter.requires_grad
-    ]
-    for name, term in losses.terms.items():
-        if not term.requires_grad:
-            record.term_gradients[name] = 0.0
-            continue
-        parts = torch.autograd.grad(term, weights, retain_graph=True, allow_unused=True)
-        norms = [part.norm() for part in parts if part is not None]
-        size = float(torch.stack(norms).norm()) if norms else 0.0
-        record.term_gradients[name] = max(record.term_gradients.get(name, 0.0), size)
+    record.targets.append(minibatch.value_target.detach().cpu().numpy().copy())

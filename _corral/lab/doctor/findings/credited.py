@@ -8,8 +8,9 @@ import numpy as np
 
 from corral.envs.core import Array
 from corral.lab.doctor.credit import Credit, credit
-from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
+from corral.lab.doctor.evidence.record import Evidence
 from corral.lab.doctor.findings.finding import Finding
+from corral.lab.doctor.findings.texts import finding_of
 from corral.trainers.on_policy.records import Trajectories
 
 __all__ = ["credited"]
@@ -25,7 +26,7 @@ def credited(evidence: Evidence) -> Iterator[Finding]:
         for trajectories, terminated, truncated in zip(
             record.trajectories, record.terminated, record.truncated, strict=False
         ):
-            if not trajectories.valid.any() or _silent(record):
+            if not trajectories.valid.any() or not record.advantages_differ:
                 continue
             effects = credit(
                 trainer.algorithm.advantages,
@@ -67,16 +68,11 @@ def _of_sight(
             policy,
         )
     if effects.target_flat is not None and effects.target_flat >= 0.5:
-        yield Finding(
-            "value-clipped",
-            "The critic's targets do not follow the rewards.",
+        measured = (
             f"a typical reward difference does not change {effects.target_flat:.0%} of the value "
-            "targets",
-            "value targets that rise and fall with every reward",
-            "do not clamp value targets; scale the rewards or normalize the values",
-            2,
-            policy,
+            "targets"
         )
+        yield finding_of("value-clipped", measured, 2, policy)
 
 
 def _paid_late(trajectories: Trajectories, ended: Array) -> float:
@@ -94,97 +90,30 @@ def _paid_late(trajectories: Trajectories, ended: Array) -> float:
     return float(counts.max() / inner.sum())
 
 
-def _silent(record: PolicyEvidence) -> bool:
-    """Return True if all advantages are equal, which another rule reports."""
-    return all(
-        np.ptp(learned.advantage[trajectories.valid]) <= 1e-9
-        for trajectories, learned in zip(record.trajectories, record.advantages, strict=False)
-        if trajectories.valid.any()
-    )
-
-
 def _of_credit(effects: Credit, policy: str) -> Iterator[Finding]:
+    """Yield findings about the decisions and episodes that a reward or value is credited to."""
     if effects.opposite:
-        yield Finding(
-            "advantage-sign",
-            "Advantages have the wrong sign: well-paid actions become less likely.",
-            "a larger reward lowers the advantage of the decision before it",
-            "a larger reward raises that advantage",
-            "advantage = return - value; the loss is minimized, so it contains -advantage * "
-            "log_prob",
-            3,
-            policy,
+        measured = "a larger reward lowers the advantage of the decision before it"
+        yield finding_of("advantage-sign", measured, 3, policy)
+    elif effects.foreign or effects.backwards or effects.own is False:
+        measured = "a very large test reward changes " + (
+            "advantages in other environment copies"
+            if effects.foreign
+            else "the next decision's advantage, not the previous one's"
+            if effects.backwards
+            else "other decisions' advantages more than that of its own, or none"
         )
-    elif effects.foreign:
-        yield Finding(
-            "advantage-elsewhere",
-            "A reward is credited to decisions in other environment copies.",
-            "a very large test reward changes advantages in other columns",
-            "a reward changes advantages in its own environment copy only",
-            "keep time on the first axis, [T, C]; look for reshapes of [T, B, N] arrays",
-            3,
-            policy,
-        )
-    elif effects.backwards:
-        yield Finding(
-            "advantage-elsewhere",
-            "A reward is credited to the decision after it, not to the decisions before it.",
-            "a very large test reward changes the next decision's advantage, not the previous "
-            "one's",
-            "a reward changes the advantages of decisions before it",
-            "iterate over the rollout from its end: reversed(range(T))",
-            3,
-            policy,
-        )
-    elif effects.own is False:
-        yield Finding(
-            "advantage-elsewhere",
-            "A reward does not reach the decision that earned it.",
-            "a very large test reward raises other decisions' advantages, or none",
-            "the advantage of the decision just before the reward rises most",
-            "look for shuffled or reshaped arrays: [T, B] read as [B, T], a permutation applied "
-            "to one array only, advantages that are all equal",
-            3,
-            policy,
-        )
+        yield finding_of("advantage-elsewhere", measured, 3, policy)
     if effects.past_end:
-        yield Finding(
-            "end-ignored",
-            "Rewards of the next episode are credited to decisions of the previous episode.",
-            "a reward after an episode end changes advantages before it",
-            "advantages stop at the end of an episode",
-            "cut the trace at done = terminated | truncated",
-            3,
-            policy,
-        )
+        measured = "a reward after an episode end changes advantages before it"
+        yield finding_of("end-ignored", measured, 3, policy)
         return
     if effects.end_as_limit:
-        yield Finding(
-            "end-taken-for-limit",
-            "A terminated step is bootstrapped as if the episode continued.",
-            "V of the observation after a terminated step changes advantages before it",
-            "a next value of 0 if terminated is True",
-            "multiply V(next) by 1 - terminated",
-            3,
-            policy,
-        )
+        measured = "V of the observation after a terminated step changes advantages before it"
+        yield finding_of("end-taken-for-limit", measured, 3, policy)
     if effects.from_reset:
-        yield Finding(
-            "bootstraps-from-reset",
-            "Advantages at an episode end bootstrap from the next episode's first observation.",
-            "V of the observation after a reset changes advantages before it",
-            "V(final observation) if truncated, 0 if terminated",
-            "bootstrap from the final observation, which autoreset replaces",
-            3,
-            policy,
-        )
+        measured = "V of the observation after a reset changes advantages before it"
+        yield finding_of("bootstraps-from-reset", measured, 3, policy)
     elif effects.limit is False and effects.own:
-        yield Finding(
-            "limit-taken-for-end",
-            "A time limit is treated as a termination: the value after it counts as 0.",
-            "V of the final observation at a time limit changes no advantage",
-            "reward + gamma V(final observation) if truncated",
-            "bootstrap truncated steps; set V(next) to 0 only if terminated",
-            3,
-            policy,
-        )
+        measured = "V of the final observation at a time limit changes no advantage"
+        yield finding_of("limit-taken-for-end", measured, 3, policy)

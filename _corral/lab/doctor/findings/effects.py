@@ -12,6 +12,7 @@ from corral.lab.doctor.evidence.environment import HORIZON
 from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
 from corral.lab.doctor.findings.finding import Finding
 from corral.lab.doctor.findings.stored import first_policy
+from corral.lab.doctor.findings.texts import finding_of
 
 __all__ = ["idle_actions", "misdirected_rewards", "permuted_actions", "unearned_rewards"]
 
@@ -34,19 +35,13 @@ def permuted_actions(record: PolicyEvidence, evidence: Evidence) -> Finding | No
         or rest.max() > 0.02
     ):
         return None
-    return Finding(
-        "actions-permuted",
-        "Each agent's actions affect another agent and never the agent itself.",
-        "; ".join(
-            f"changing the action of {twins.agents[i]} changed the observation or reward of "
-            f"{twins.agents[j]} in {share[i, j]:.0%} of {twins.moments[i]:.0f} replays, its own in "
-            f"{share[i, i]:.0%}"
-            for i, j in enumerate(to[:3])
-        ),
-        "an action affects the observation or reward of the agent that chose it",
-        "assign actions by agent name, not by the order of a list or dict",
-        2,
+    measured = "; ".join(
+        f"changing the action of {twins.agents[i]} changed the observation or reward of "
+        f"{twins.agents[j]} in {share[i, j]:.0%} of {twins.moments[i]:.0f} replays, its own in "
+        f"{share[i, i]:.0%}"
+        for i, j in enumerate(to[:3])
     )
+    return finding_of("actions-permuted", measured, 2)
 
 
 def misdirected_rewards(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
@@ -60,21 +55,14 @@ def misdirected_rewards(record: PolicyEvidence, evidence: Evidence) -> Finding |
     wrong = (twins.moments >= 32) & (largest >= 0.2) & (own_share <= 0.25 * largest)
     if not wrong.any():
         return None
-    return Finding(
-        "reward-of-another",
-        "An agent's action changes another agent's immediate reward and hardly its own.",
-        "; ".join(
-            f"changing the action of {twins.agents[i]} changed the reward of "
-            f"{twins.agents[int(np.where(np.arange(len(own_share)) == i, -1, share[i]).argmax())]} "
-            "in "
-            f"{largest[i]:.0%} of {twins.moments[i]:.0f} replays, its own in {own_share[i]:.0%}"
-            for i in np.flatnonzero(wrong)[:3]
-        ),
-        "an action changes the agent's own reward at least as often, unless the game's rules "
-        "differ",
-        "assign rewards by agent name, not by the order of a list or dict; check wrappers first",
-        1,
+    others = np.where(np.eye(len(share), dtype=bool), -1, share).argmax(axis=1)
+    measured = "; ".join(
+        f"changing the action of {twins.agents[i]} changed the reward of "
+        f"{twins.agents[others[i]]} in {largest[i]:.0%} of {twins.moments[i]:.0f} replays, its own "
+        f"in {own_share[i]:.0%}"
+        for i in np.flatnonzero(wrong)[:3]
     )
+    return finding_of("reward-of-another", measured, 1)
 
 
 def unearned_rewards(record: PolicyEvidence, evidence: Evidence) -> Finding | None:

@@ -8,11 +8,10 @@ from corral.envs.core import Array
 from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
 from corral.lab.doctor.findings.finding import Finding
 from corral.lab.doctor.findings.stored import first_policy
+from corral.lab.doctor.findings.texts import finding_of
 
 __all__ = [
-    "entropy_of_masked",
     "greedy_legal",
-    "legal_in_loss",
     "mask_lies",
     "played_illegally",
     "plays_as_it_learns",
@@ -75,26 +74,13 @@ def mask_lies(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     if not played or not (more > 0).any():
         return None
     of = _permuted(record, counted[columns])
-    return Finding(
-        "actions-permuted" if of else "mask-lies",
-        "An agent's action is checked against another agent's mask: actions reach the wrong agent."
-        if of
-        else "The environment punishes actions that its own mask allows.",
-        of
-        or "; ".join(
-            f"{agent}: {int(counted[k]):,} actions count as illegal, its mask forbids "
-            f"{int(forbidden[j]):,} of them"
-            for j, (agent, k) in enumerate(zip(record.agents, columns, strict=True))
-            if more[j] > 0
-        ),
-        "a mask that is 0 for exactly the actions that count as illegal",
-        "assign actions by agent name"
-        if of
-        else "compute the mask and the rules in one function; in a wrapper, pass on the mask of "
-        "the current step",
-        3,
-        record.policy,
+    measured = of or "; ".join(
+        f"{agent}: {int(counted[k]):,} actions count as illegal, its mask forbids "
+        f"{int(forbidden[j]):,} of them"
+        for j, (agent, k) in enumerate(zip(record.agents, columns, strict=True))
+        if more[j] > 0
     )
+    return finding_of("actions-permuted" if of else "mask-lies", measured, 3, record.policy)
 
 
 def _permuted(record: PolicyEvidence, counted: Array) -> str:
@@ -116,54 +102,6 @@ def _permuted(record: PolicyEvidence, counted: Array) -> str:
                 f"playing the actions of {record.agents[0]}"
             )
     return ""
-
-
-# --- The loss ------------------------------------------------------------------------------------
-
-
-def legal_in_loss(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Compare the possible actions in the loss with the stored masks."""
-    for possible, stored in record.playing.legal:
-        if not possible or abs(possible - stored) < 0.5:
-            continue
-        more = possible > stored
-        return Finding(
-            "mask-lost-in-ratio",
-            "The loss treats illegal actions as possible: it lost the masks."
-            if more
-            else "The loss treats legal actions as impossible.",
-            f"{possible:,.0f} actions have a probability in the first epoch, {stored:,.0f} were "
-            "legal in these decisions",
-            "the same legal actions in play and in the loss, and a ratio of 1 before the first "
-            "step",
-            "store the masks with the decisions and apply them to the logits in the loss",
-            3,
-            record.policy,
-        )
-    return None
-
-
-def entropy_of_masked(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Report an entropy term that is not proportional to the entropy of the legal actions."""
-    for name, pairs in record.playing.entropies.items():
-        reported, entropy = np.array(pairs, dtype=np.float64).T
-        at = (entropy > 1e-6) & (reported != 0)  # an unreported entropy is 0
-        if at.sum() < 2 or np.ptp(entropy[at]) < 1e-3 * entropy[at].max():
-            continue
-        ratio = reported[at] / entropy[at]
-        if np.ptp(ratio) <= 0.1 * np.ptp(entropy[at]) / entropy[at].max() * np.abs(ratio).max():
-            continue
-        return Finding(
-            "mask-lost-in-entropy",
-            "The entropy in the loss is not the entropy of the legal actions.",
-            f"{name} is {ratio.min():.4g} to {ratio.max():.4g} times it, depending on the "
-            "minibatch",
-            "a constant multiple of the entropy over legal actions",
-            "use the entropy of the masked distribution; illegal actions contribute 0",
-            2,
-            record.policy,
-        )
-    return None
 
 
 # --- Evaluation ----------------------------------------------------------------------------------

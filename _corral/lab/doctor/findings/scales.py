@@ -79,7 +79,7 @@ def huge_targets(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report value targets, in the critic's scale, that are too large to reach."""
     if not record.targets:
         return None
-    target = np.concatenate([item[1] for item in record.targets])
+    target = np.concatenate(record.targets)
     size = float(np.sqrt(np.mean(np.square(target.astype(np.float64)))))
     if not size > HUGE:
         return None

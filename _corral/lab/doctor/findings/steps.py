@@ -1,45 +1,30 @@
-"""Findings about optimizer steps and their effect on the policy."""
+"""Findings about optimizer steps: too small or without effect, and too large."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
+from torch import nn
 
 from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
 from corral.lab.doctor.findings.finding import Finding
+from corral.lab.doctor.findings.stored import first_policy
+from corral.lab.doctor.findings.texts import finding_of, strongest
+from corral.lab.doctor.findings.updates import FAR, not_moved
 from corral.trainers.on_policy.maths import valid_decisions
 from corral.trainers.schedules import scheduled
 
 __all__ = [
-    "clipped_away",
-    "diverged",
-    "missing_parameters",
+    "nothing_moves",
     "nothing_valid",
-    "policy_unchanged",
-    "put_back",
-    "rate_of_plan",
-    "too_large_steps",
+    "size_of_updates",
+    "some",
 ]
 
-FAR = 5.0
-"""KL divergence of one update, in nats, above which the update is too large.
-
-Becoming sure of one of two equally likely actions takes 1 to 3 nats; small games need one update.
-"""
-
-
-def diverged(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    if evidence.error_kind != "NonFiniteError":
-        return None
-    if record is not next(iter(evidence.policies.values())):
-        return None  # report once, with the first policy
-    return Finding(
-        "diverged",
-        "Training diverges: numbers overflow or become NaN.",
-        evidence.error,
-        "finite losses, weights and outputs",
-        "lower learning_rate, and check the scale of rewards and observations",
-        3,
-    )
+WHOLE = ("", "ModelError", "IllegalActionError")
+"""Exceptions before or after which all updates are complete."""
 
 
 def nothing_valid(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
@@ -56,152 +41,201 @@ def nothing_valid(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
         lost, of = lost + int((learnable & ~trajectories.valid).sum()), of + int(learnable.sum())
     if not of or lost <= 0.5 * of:
         return None
-    return Finding(
-        "decisions-left-out",
-        "Training uses less than half of the decisions.",
-        f"{lost:,} of {of:,} decisions with an outcome in the rollout are left out",
-        "every decision except the last one before the rollout ends",
-        "check the mask of valid decisions: it must be True if an agent acted",
-        3 if lost == of else 2,
-        record.policy,
-    )
+    measured = f"{lost:,} of {of:,} decisions with an outcome in the rollout are left out"
+    return finding_of("decisions-left-out", measured, 3 if lost == of else 2, record.policy)
 
 
-def rate_of_plan(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Report a learning rate that is 0 for much of the planned training."""
-    trainer = evidence.trainer
-    settings, steps = trainer.learners[record.policy].settings, trainer.steps
-    progress = record.learning.progress
-    if not hasattr(settings, "learning_rate") or min(progress, default=1.0) >= 1:
-        return None
+def size_of_updates(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report updates that change the policy too much, or that their clipping ends too early."""
+    return strongest(_sizes(record, evidence))
+
+
+def _sizes(record: PolicyEvidence, evidence: Evidence) -> Iterator[Finding]:
+    learning, response = record.learning, record.learning.response
+    if evidence.error_kind == "NonFiniteError" and first_policy(record, evidence):
+        yield finding_of("diverged", evidence.error, 3)
+    if evidence.error_kind in WHOLE:
+        yield from _without_old(record)
+    off_one = response.off_one or 0.0
+    if off_one >= 0.2 and evidence.error_kind in WHOLE:
+        measured = (
+            f"with old log-probabilities equal to the new ones, {off_one:.0%} of the "
+            "decisions (all with advantages of the same sign) have no gradient; with old "
+            "log-probabilities shifted far away, these decisions have a gradient"
+        )
+        certainty = 3 if off_one > 0.5 else 2
+        yield finding_of("ratio-wrong-in-loss", measured, certainty, record.policy)
+    annealed = any(progress > 0.9 for progress in learning.progress)
+    if response.tight and not annealed and evidence.error_kind in WHOLE:
+        measured = "the gradient is 0 as soon as a probability has changed by 1 %"
+        yield finding_of("clip-too-tight", measured, 2, record.policy)
+    worst = max(learning.divergence, default=0.0)
+    if worst > FAR or any(a > 0.5 and b < 0.02 for a, b in learning.entropy):
+        at = int(np.argmax(learning.divergence))
+        fell = "; entropy goes from {:.0%} to {:.0%} of log(legal actions)"
+        measured = (
+            f"KL(before || after) of an update is {worst:.3g} nats"
+            + "".join(fell.format(*both) for both in learning.entropy[at : at + 1])
+            + f"; learning rate {max(record.learning_rates):g}"
+        )
+        yield finding_of("updates-too-large", measured, 2, record.policy)
+
+
+def _without_old(record: PolicyEvidence) -> Iterator[Finding]:
+    """Yield several epochs on one rollout without the log-probabilities of the rollout."""
+    learning = record.learning
+    ignored = learning.response.old_log_prob is False and learning.response.advantage == "own"
+    for ratios, rows, changed in zip(
+        learning.ratios, learning.rows, learning.changed, strict=False
+    ):
+        measured = ""
+        if still := len(ratios) > 1 and max(ratios[1:]) <= 1e-6 and changed > 1e-4:
+            measured = (
+                f"in {len(ratios)} steps on one rollout the log ratio stays within "
+                f"{max(ratios[1:]):.1g}, while probabilities change by up to {changed:.2g}"
+            )
+        elif ignored and len(ratios) > len(rows) > 0:
+            measured = (
+                "the gradient does not depend on the log-probabilities of the rollout, which is "
+                f"used for {len(ratios) / len(rows):.0f} epochs"
+            )
+        if measured:
+            yield finding_of("old-log-prob-recomputed", measured, 3 if still else 2, record.policy)
+            return
+
+
+# --- Updates without effect -----------------------------------------------------------------------
+
+
+def nothing_moves(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report the link between gradients and policy at which updates stop, fully or in part."""
+    gradients = _gradients(record, evidence) if evidence.error_kind in WHOLE else ()
+    return strongest([*gradients, *_steps(record, evidence), not_moved(record, evidence)])
+
+
+def _gradients(record: PolicyEvidence, evidence: Evidence) -> Iterator[Finding]:
+    """Yield the parts of the networks that are frozen or get no gradient."""
+    learners = getattr(evidence.trainer, "learners", {})  # other libraries: recorded gradients only
+    fixed = [name for name, learner in learners.items() if not learner.trained]
+    if fixed and first_policy(record, evidence):
+        agents = [agent for name in fixed for agent in learners[name].group.agents]
+        measured = (
+            f"{len(fixed)} of {len(learners)} policies are not in policies_to_train: "
+            f"{some(fixed)}, for {', '.join(agents)}"
+        )
+        yield finding_of("policy-untrained", measured, 1)
+    images = [name for name in record.playing.cut if name.startswith("the image")]
+    if images:  # rounded or looked-up columns need no gradient
+        measured = f"{some(images)} changes the outputs, and gets no gradient from them"
+        yield finding_of("no-gradient", measured, 2, record.policy)
+    learner = learners.get(record.policy)
+    trainable = dict.fromkeys(record.gradients, 0)
+    if learner is not None:
+        parameters = dict(learner.named_parameters())
+        trainable = {name: p.ndim for name, p in parameters.items() if p.requires_grad}
+        if frozen := [name for name in parameters if name not in trainable]:
+            measured = f"requires_grad is False: {some(frozen)}"
+            yield finding_of("frozen-weights", measured, 1, record.policy)
+        for name in _without_memory(record, learner):
+            trainable.pop(name, None)
+    dead = [n for n, size in record.gradients.items() if not size > 0 and n in trainable]
+    if dead and record.advantages_differ:
+        whole = any(
+            all(name in dead for name in trainable if name.startswith(role))
+            for role in ("actor.", "critic.")
+        )
+        measured = f"{len(dead)} of {len(record.gradients)} parameters: {some(dead)}"
+        # A branch may be unused on purpose; a network for images is not.
+        certainty = 3 if whole or any(trainable[name] >= 4 for name in dead) else 2
+        yield finding_of("no-gradient", measured, certainty, record.policy)
+
+
+def _steps(record: PolicyEvidence, evidence: Evidence) -> Iterator[Finding]:
+    """Yield what clipping, the optimizer or the code after it keep from moving."""
+    learning, rate = record.learning, max(record.learning_rates, default=0.0)
+    for role, at in (("actor", 0), ("critic", 2)):
+        norms = [(norm[at], norm[at + 1]) for norm in learning.norms if norm[at] > 0]
+        before, after = np.median(norms, axis=0) if norms else (0.0, 1.0)
+        if after < 1e-6 and after < 1e-2 * before:
+            measured = (
+                f"norm of the {role}'s gradients {before:.2g} before clipping, {after:.2g} after"
+            )
+            yield finding_of("gradient-clipped-away", measured, 3, record.policy)
+    missing = [name for name in learning.missing if record.gradients.get(name, 0.0) > 0]
+    if missing:
+        roles = {name.partition(".")[0] for name in missing}
+        whole = any(
+            {n for n in record.gradients if n.startswith(f"{role}.")} <= set(missing)
+            for role in roles & {"actor", "critic"}
+        )
+        measured = (
+            f"{len(missing)} of {len(record.gradients)} parameters get gradients and are in no "
+            f"group of the optimizer: {some(missing)}"
+        )
+        yield finding_of("weights-fixed", measured, 3 if whole else 2, record.policy)
+    zero = _share_without_rate(record, evidence)
+    if zero >= 0.25:
+        measured = f"it is 0 in {zero:.0%} of the {evidence.trainer.steps:,} planned env steps"
+        yield finding_of("learning-rate-zero", measured, 3, record.policy)
+    updates = list(zip(learning.ratios, learning.changed, record.learning_rates, strict=False))
+    later = [(max(ratios), moved) for ratios, moved, rate in updates[1:] if rate > 0 and ratios]
+    if later and all(moved <= 1e-7 and within >= 1e-3 for within, moved in later):
+        measured = (
+            f"within {len(later)} updates log-probabilities moved by up to {max(later)[0]:.2g}; "
+            "after each update every probability is the same as before it"
+        )
+        yield finding_of("weights-put-back", measured, 3, record.policy)
+    spread = learning.response.spread if learning.response.advantage is not None else 0.0
+    open_minded = max((before for before, _ in learning.entropy), default=0.0) >= 0.05
+    still = rate > 0 and max(learning.changed, default=1.0) <= 1e-5
+    if still and open_minded and spread > 1e-6:
+        measured = (
+            f"no probability changes by more than {max(learning.changed):.1g} in "
+            f"{len(learning.changed)} updates, while advantages differ by {spread:.2g}; learning "
+            f"rate {rate:g}"
+        )
+        yield finding_of("policy-unchanged", measured, 2, record.policy)
+
+
+def _share_without_rate(record: PolicyEvidence, evidence: Evidence) -> float:
+    """Return the share of the planned env steps in which the learning rate is 0."""
+    if min(record.learning.progress, default=1.0) >= 1:
+        return 0.0
+    settings, steps = evidence.trainer.learners[record.policy].settings, evidence.trainer.steps
+    if not hasattr(settings, "learning_rate"):
+        return 0.0
     rates = [
         scheduled(settings, "learning_rate", env_steps=int(steps * at), progress=at)
         for at in np.linspace(0.0, 1.0, 20, endpoint=False).tolist()
     ]
-    zero = np.mean([rate == 0 for rate in rates])
-    if zero < 0.25:
-        return None
-    return Finding(
-        "learning-rate-zero",
-        "The learning rate is 0 for much of the training.",
-        f"it is 0 in {zero:.0%} of the {steps:,} planned env steps",
-        "a learning rate above 0 until the planned end",
-        "use a schedule that ends with the planned steps (learning_rate='linear:3e-3')",
-        3,
-        record.policy,
-    )
+    return float(np.mean([rate == 0 for rate in rates]))
 
 
-def missing_parameters(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Report parameters that get a gradient but are not in the optimizer."""
-    missing = [n for n in record.learning.missing if record.gradients.get(n, 0.0) > 0]
-    if not missing:
-        return None
-    networks = {
-        role: [name for name in record.gradients if name.startswith(f"{role}.")]
-        for role in ("actor", "critic")
+def _without_memory(record: PolicyEvidence, learner: Any) -> set[str]:
+    """Return the recurrent weights that can have no gradient.
+
+    If no agent decides twice in an episode, these weights only multiply the initial hidden state 0.
+    """
+    if not record.acted or not record.terminated:
+        return set()  # no record of the deciding agents
+    ended = np.concatenate(record.terminated) | np.concatenate(record.truncated)  # [T, C]
+    acted = np.concatenate(record.acted)[: len(ended)]
+    before = np.zeros(acted.shape[1], dtype=bool)
+    for now, over in zip(acted, ended, strict=True):
+        if (now & before).any():
+            return set()
+        before = (before | now) & ~over
+    return {
+        f"{name}.{weight}"
+        for name, module in learner.named_modules()
+        if isinstance(module, nn.RNNBase)
+        for weight, _ in module.named_parameters()
+        if weight.startswith("weight_hh")
     }
-    whole = [role for role, names in networks.items() if names and set(names) <= set(missing)]
-    return Finding(
-        "weights-fixed",
-        f"The optimizer does not contain the {' and the '.join(whole)}."
-        if whole
-        else "The optimizer contains only some of the weights.",
-        f"{len(missing)} of {len(record.gradients)} parameters get gradients and are in no group "
-        "of "
-        f"the optimizer: {', '.join(missing[:3])}{' ...' if len(missing) > 3 else ''}",
-        "all trainable parameters in the optimizer; requires_grad=False for the rest",
-        "pass all trainable parameters to the optimizer",
-        3 if whole else 2,
-        record.policy,
-    )
 
 
-def clipped_away(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Report gradient clipping that leaves almost nothing."""
-    for role, at in (("actor", 0), ("critic", 2)):
-        norms = [(norm[at], norm[at + 1]) for norm in record.learning.norms if norm[at] > 0]
-        if not norms:
-            continue
-        before, after = (float(np.median(item)) for item in zip(*norms, strict=True))
-        if after < 1e-6 and after < 1e-2 * before:
-            return Finding(
-                "gradient-clipped-away",
-                f"Gradient clipping reduces the gradients of the {role} to almost 0.",
-                f"norm {before:.2g} before clipping, {after:.2g} after",
-                "clipping that affects only unusually large gradients",
-                "raise max_grad_norm to 0.5 or more",
-                3,
-                record.policy,
-            )
-    return None
-
-
-def too_large_steps(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Report an update that changes the policy too much."""
-    learning = record.learning
-    worst = max(learning.divergence, default=0.0)
-    collapses = any(a > 0.5 and b < 0.02 for a, b in learning.entropy)
-    if not worst > FAR and not collapses:
-        return None
-    at = int(np.argmax(learning.divergence))
-    fell = ""
-    if at < len(learning.entropy):
-        a, b = learning.entropy[at]
-        fell = f"; entropy goes from {a:.0%} to {b:.0%} of log(legal actions)"
-    return Finding(
-        "steps-too-large",
-        "One update changes the policy completely.",
-        f"KL(before || after) of an update is {worst:.3g} nats{fell}; learning rate "
-        f"{max(record.learning_rates):g}",
-        "about 0.01 to 0.1 nats",
-        "divide learning_rate by 10, use fewer epochs, or stop them with target_kl=0.02",
-        2,
-        record.policy,
-    )
-
-
-def put_back(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Report updates that are undone when they end."""
-    learning = record.learning
-    updates = list(zip(learning.ratios, learning.changed, record.learning_rates, strict=False))
-    later = [(max(ratios), changed) for ratios, changed, rate in updates[1:] if rate > 0 and ratios]
-    if not later or any(changed > 1e-7 or moved < 1e-3 for moved, changed in later):
-        return None
-    return Finding(
-        "weights-put-back",
-        "Each update changes the policy and then restores the old one: nothing is learned.",
-        f"within {len(later)} updates log-probabilities moved by up to "
-        f"{max(moved for moved, _ in later):.2g}; after each update every probability is the same "
-        "as "
-        "before it",
-        "a policy that keeps the result of its last step",
-        "look for old weights that are copied back after an update: a target network, an "
-        "average of weights or a loaded checkpoint",
-        3,
-        record.policy,
-    )
-
-
-def policy_unchanged(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Report updates with different advantages that leave all probabilities unchanged."""
-    learning = record.learning
-    rate = max(record.learning_rates, default=0.0)
-    open_minded = [before for before, _ in learning.entropy]
-    if not learning.changed or not rate > 0 or not open_minded or max(open_minded) < 0.05:
-        return None
-    has_signal = learning.response.spread > 1e-6 and learning.response.advantage is not None
-    if not has_signal or max(learning.changed) > 1e-5:
-        return None
-    return Finding(
-        "policy-unchanged",
-        "Updates do not change the policy.",
-        f"no probability changes by more than {max(learning.changed):.1g} in "
-        f"{len(learning.changed)} updates, while advantages differ by "
-        f"{learning.response.spread:.2g}; "
-        f"learning rate {rate:g}",
-        "probabilities that change by a few percent per update",
-        "raise learning_rate; check the scale of the gradients and the parameters in the optimizer",
-        2,
-        record.policy,
+def some(names: list[str], limit: int = 4) -> str:
+    """Join the first names and append the number of the remaining ones."""
+    return ", ".join(names[:limit]) + (
+        f" and {len(names) - limit} more" if len(names) > limit else ""
     )

@@ -7,6 +7,7 @@ import numpy as np
 from corral.envs.core import Array
 from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
 from corral.lab.doctor.findings.finding import Finding, joined
+from corral.lab.doctor.findings.texts import finding_of
 
 __all__ = [
     "not_finite",
@@ -84,7 +85,7 @@ def stored_obs(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     pictures = bool(images.size and images[..., 0].any())
     if not wrong.any() and not pictures and not playing.identity_wrong:
         return None
-    cause, title = "observation-changed", "The networks do not get the environment's observation."
+    cause, late, another, blank = "observation-changed", False, False, False
     columns = np.flatnonzero(wrong.any(axis=(0, 1)))
     if wrong.any():
         rows = wrong.any(axis=-1)
@@ -98,31 +99,20 @@ def stored_obs(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     elif pictures:
         share, stale = images.reshape(-1, images.shape[-2], 2).mean(axis=0).max(axis=0)
         measured = f"an image differs from the environment's in {share:.0%} of decisions"
-        late, another, blank = bool(stale >= 0.9 * share), False, False
+        late = bool(stale >= 0.9 * share)
     else:
         measured = f"{playing.identity_wrong:.0%} of decisions are stored with another agent's id"
-        late, another, blank = False, False, False
-        title = "The policy gets the wrong agent id."
         cause = "identity-changed"
     if late:
-        cause, title = "observation-late", "The networks get the observation of an earlier step."
-        measured += ": they hold an earlier observation"
+        cause = "observation-late"
+        measured += ": the stored ones are those of an earlier step"
     elif another:
         cause = "observation-of-another"
-        title = "Agents decide on another agent's observation."
-        measured += ": they hold another agent's"
+        measured += ": the stored ones are another agent's"
     elif blank:
         measured += ": they hold 0"
-    return Finding(
-        cause,
-        title,
-        measured,
-        "the observation of the deciding agent at the current step",
-        "store the observation before choosing the action, index by agent name, and copy arrays "
-        "that the environment reuses; keep a normalization if it is deliberate",
-        3 if late or another or blank or cause == "identity-changed" else 2,
-        record.policy,
-    )
+    exact = late or another or blank or cause == "identity-changed"
+    return finding_of(cause, measured, 3 if exact else 2, record.policy)
 
 
 def _late(pairs: list[tuple[Array, Array]], acted: Array) -> bool:
@@ -180,16 +170,10 @@ def played_actions(record: PolicyEvidence, evidence: Evidence) -> Finding | None
         same = np.isclose(np.roll(stored, k, axis=2), played).reshape(*differs.shape, -1)
         if same.all(axis=-1)[differs].mean() > 0.9:
             of = f"{record.agents[k % agents]} plays the action that {record.agents[0]} chose"
-    return Finding(
-        "actions-permuted" if of else "actions-changed",
-        "The environment gets other actions than the ones stored for learning.",
-        f"{differs.sum() / acted.sum():.0%} of actions differ" + (f": {of}" if of else ""),
-        "stored actions equal to played actions, agent by agent",
-        "assign actions by agent name, not by the order of a list; store the actions that are "
-        "played, after clipping or repair",
-        3 if of or played.dtype.kind in "iu" else 2,  # numbers may be clipped on purpose
-        record.policy,
-    )
+    measured = f"{differs.sum() / acted.sum():.0%} of actions differ" + (f": {of}" if of else "")
+    exact = of or played.dtype.kind in "iu"  # numbers may be clipped on purpose
+    cause = "actions-permuted" if of else "actions-changed"
+    return finding_of(cause, measured, 3 if exact else 2, record.policy)
 
 
 def stored_chances(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
@@ -219,19 +203,12 @@ def stored_chances(record: PolicyEvidence, evidence: Evidence) -> Finding | None
         ),
         None,
     )
-    return Finding(
-        "probability-of-another" if swapped is None else "actions-permuted",
-        "Stored probabilities do not belong to the actions stored with them."
-        if swapped is None
-        else "Each agent gets the action that another agent chose.",
-        f"{wrong.sum() / acted.sum():.0%} of decisions; off by up to "
-        f"{float(np.nanmax(np.where(np.isfinite(off), off, np.nan))):.3g} in the log-probability",
-        "log pi(action | observation, mask) of the stored action, from the policy that played",
-        "store the action and log-probability of one sample of one agent, from the masked "
-        "distribution",
-        3,
-        record.policy,
+    measured = (
+        f"stored log-probabilities of {wrong.sum() / acted.sum():.0%} of decisions are off by up "
+        f"to {float(np.nanmax(np.where(np.isfinite(off), off, np.nan))):.3g}"
     )
+    cause = "probability-of-another" if swapped is None else "actions-permuted"
+    return finding_of(cause, measured, 3, record.policy)
 
 
 # --- Rewards and returns -------------------------------------------------------------------------

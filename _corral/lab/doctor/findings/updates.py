@@ -1,24 +1,29 @@
-"""Findings that need one update: its inputs and its effect, and observations that stay equal.
+"""Findings that need one update: the inputs of its loss, and its effect.
 
 They are also looked for during training.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from corral.envs.core import Array
 from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
 from corral.lab.doctor.findings.finding import Finding, joined
+from corral.lab.doctor.findings.texts import finding_of, strongest
 from corral.trainers.on_policy.maths import gae
 
 __all__ = [
+    "FAR",
     "STILL",
     "constant_obs",
-    "entropy_of_illegal",
     "first_ratio",
+    "masks_in_loss",
     "not_moved",
+    "repeats_of",
     "unsigned_advantages",
     "zero_advantages",
 ]
@@ -28,6 +33,12 @@ STILL = 1e-7
 
 NOTHING = 1e-8
 """Gradients up to this size may move no weight: the optimizer's epsilon is larger."""
+
+FAR = 5.0
+"""KL divergence of one update, in nats, above which the update is too large.
+
+Becoming sure of one of two equally likely actions takes 1 to 3 nats; small games need one update.
+"""
 
 
 def zero_advantages(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
@@ -71,16 +82,11 @@ def unsigned_advantages(record: PolicyEvidence, evidence: Evidence) -> Finding |
             continue
         by_size = float(np.corrcoef(np.abs(signed), used)[0, 1])
         if by_size > 0.999 and float(np.corrcoef(signed, used)[0, 1]) < 0.9:
-            return Finding(
-                "advantage-unsigned",
-                "Advantages have lost their sign: bad actions count as good ones.",
-                f"they correlate {by_size:.3f} with the sizes of reward + gamma V(next) - V, "
-                f"{negative:.0%} of which are negative",
-                "negative advantages for actions that are worse than expected",
-                "look for abs(), a square or a norm of advantages",
-                3,
-                record.policy,
+            measured = (
+                f"advantages correlate {by_size:.3f} with the sizes of reward + gamma V(next) - V, "
+                f"{negative:.0%} of which are negative"
             )
+            return finding_of("advantage-unsigned", measured, 3, record.policy)
     return None
 
 
@@ -102,19 +108,42 @@ def first_ratio(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     )
 
 
-def entropy_of_illegal(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    for reported, legal_entropy in record.entropy:
-        if reported > legal_entropy + 1e-3 * max(1.0, legal_entropy):
-            return Finding(
-                "mask-lost-in-entropy",
-                "The entropy includes illegal actions.",
-                f"entropy in the loss {reported:.4g}, of the legal actions {legal_entropy:.4g}",
-                "entropy over legal actions only",
-                "use the entropy of the masked distribution; illegal actions contribute 0",
-                3,
-                record.policy,
+def masks_in_loss(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Compare the possible actions in the loss, and its entropies, with the legal actions."""
+    return strongest(_of_loss(record))
+
+
+def _of_loss(record: PolicyEvidence) -> Iterator[Finding]:
+    for possible, rows, (_, masks), trajectories in zip(
+        *(record.learning.possible, record.learning.rows, record.masks, record.trajectories),
+        strict=False,
+    ):
+        legal, valid = float(masks[trajectories.valid].sum()), trajectories.valid.sum()
+        if possible and sum(len(row[0]) for row in rows) == valid and abs(possible - legal) >= 0.5:
+            measured = (
+                f"{possible:,.0f} actions have a probability in the first epoch, {legal:,.0f} were "
+                "legal in these decisions"
             )
-    return None
+            yield finding_of("mask-lost-in-ratio", measured, 3, record.policy)
+            break
+    for reported, legal in record.entropy:
+        if reported > legal + 1e-3 * max(1.0, legal):
+            measured = f"entropy in the loss {reported:.4g}, of the legal actions {legal:.4g}"
+            yield finding_of("mask-lost-in-entropy", measured, 3, record.policy)
+            break
+    for name, pairs in record.entropies.items():
+        term, entropy = np.array(pairs, dtype=np.float64).T
+        at = (entropy > 1e-6) & (term != 0)  # an unreported entropy is 0
+        if at.sum() < 2 or np.ptp(entropy[at]) < 1e-3 * entropy[at].max():
+            continue
+        ratio = term[at] / entropy[at]
+        if np.ptp(ratio) > 0.1 * np.ptp(entropy[at]) / entropy[at].max() * np.abs(ratio).max():
+            measured = (
+                f"{name} is {ratio.min():.4g} to {ratio.max():.4g} times the entropy of the legal "
+                "actions, depending on the minibatch"
+            )
+            yield finding_of("mask-lost-in-entropy", measured, 2, record.policy)
+            break
 
 
 def not_moved(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
@@ -123,59 +152,49 @@ def not_moved(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
         return None
     if max(record.gradients.values(), default=np.inf) <= NOTHING:
         return None  # no gradient, so nothing to learn
-    rate, largest = max(record.learning_rates, default=0.0), max(record.moved.values())
-    return Finding(
-        "learning-rate-zero" if rate == 0 else "weights-fixed",
-        "No weight changes: the learning rate is 0."
-        if rate == 0
-        else "No weight changes by more than its rounding.",
-        f"largest change of a weight {largest:.2g}, learning rate {rate:g}",
-        "weights that change in every update",
-        "check learning_rate and its schedule (anneal reaches 0 at the planned number of steps: "
-        "--stretch extends the plan), and the parameters passed to the optimizer",
-        3,
-        record.policy,
+    rate = max(record.learning_rates, default=0.0)
+    cause = "learning-rate-zero" if rate == 0 else "weights-fixed"
+    measured = (
+        f"largest change of a weight {max(record.moved.values()):.2g}, learning rate {rate:g}"
     )
+    return finding_of(cause, measured, 3, record.policy)
 
 
-# --- Observations --------------------------------------------------------------------------------
+# --- Observations that stay equal ----------------------------------------------------------------
 
 
 def constant_obs(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report observations that never change within an episode."""
-    if not record.playing.repeats or not record.obs:
+    repeats = np.concatenate(repeats_of(record, evidence))
+    if not len(repeats) or not repeats.all() or not record.obs:
         return None
     masks, _ = joined(record.masks)
-    reasons: list[str] = []
-    begins = [
-        np.repeat(item[: len(repeats)], len(record.agents), axis=1)
-        for item, repeats in zip(evidence.env.begins, record.playing.repeats, strict=False)
-    ]
-    within = [~begin[1:] for begin in begins]  # steps after the first of an episode
-    pairs = zip(record.playing.repeats, within, strict=False)
-    repeated = [repeats[1 : len(pair) + 1] for repeats, pair in pairs]
-    if not within or not np.concatenate(within).any():
-        return None
-    frozen = bool(np.concatenate(repeated)[np.concatenate(within)].all())
-    if not frozen:
-        return None
     acts = np.concatenate(record.acted)[: len(masks)]
+    reasons = []
     if ((masks[1:] != masks[:-1]).any(axis=-1) & acts[1:] & acts[:-1]).any():
         reasons.append("action masks change from step to step")
     if _moves(evidence):
         reasons.append("the global state changes within episodes")
-    return Finding(
-        "observation-constant",
-        "The observation never changes within an episode.",
-        f"equal to the previous observation in all {int(sum(each.sum() for each in within)):,} "
-        "steps "
-        f"after the first of an episode; {'; '.join(reasons) or 'nothing else changes'}",
-        "an observation of the current state at each step",
-        "look for an observation that is made at reset and never updated, an array that is never "
-        "written, or a wrapper that returns an old observation",
-        2 if reasons else 1,
-        record.policy,
+    measured = (
+        f"equal to the previous observation in all {len(repeats):,} steps after the first of an "
+        f"episode; {'; '.join(reasons) or 'nothing else changes'}"
     )
+    return finding_of("observation-constant", measured, 2 if reasons else 1, record.policy)
+
+
+def repeats_of(record: PolicyEvidence, evidence: Evidence) -> tuple[Array, Array]:
+    """Return if observations equal the one before: the second ones of episodes, and later ones.
+
+    Each is bool [R], over all rollouts. A rollout may begin within an episode, so its first two
+    steps do not count.
+    """
+    both: tuple[list[Array], list[Array]] = ([np.zeros(0, bool)], [np.zeros(0, bool)])
+    for repeats, begins in zip(record.playing.repeats, evidence.env.begins, strict=False):
+        begun = np.repeat(begins[: len(repeats)], len(record.agents), axis=1)
+        within, second = ~begun[1:], begun[:-1]
+        both[0].append(repeats[1 : len(begun)][within & second])
+        both[1].append(repeats[2 : len(begun)][(within & ~second)[1:]])
+    return np.concatenate(both[0]), np.concatenate(both[1])
 
 
 def _moves(evidence: Evidence) -> bool:

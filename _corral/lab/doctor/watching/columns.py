@@ -10,8 +10,9 @@ import torch
 from corral.envs.core import Array
 from corral.envs.masks import MASK
 from corral.errors import CorralError
+from corral.lab.doctor.evidence.learning import moved_from, weights_of
 from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
-from corral.lab.doctor.findings import networks, scales, signals, updates
+from corral.lab.doctor.findings import play, scales, signals, steps, updates
 from corral.lab.doctor.findings.finding import Finding, Rule
 from corral.trainers.on_policy.records import Advantages, Trajectories
 
@@ -35,7 +36,7 @@ def gather_columns(trainer: Any, *, updates: int = 1) -> Evidence:
     agents = {name: _agents(trainer, name) for name in learners}
     seen = {name: PolicyEvidence(name, agents[name]) for name in learners}
     evidence = Evidence(trainer, seen, [])
-    before = {name: _weights(learner) for name, learner in learners.items()}
+    before = {name: weights_of(learner.model.policy) for name, learner in learners.items()}
     hooks = [_watch_gradients(learner, seen[name]) for name, learner in learners.items()]
     try:
         obs = trainer._begin()
@@ -53,8 +54,7 @@ def gather_columns(trainer: Any, *, updates: int = 1) -> Evidence:
         for hook in hooks:
             hook.remove()
     for name, learner in learners.items():
-        after = _weights(learner)
-        seen[name].moved = {k: float((after[k] - before[name][k]).abs().max()) for k in after}
+        seen[name].moved = moved_from(before[name], learner.model.policy)
         groups = learner.model.policy.optimizer.param_groups
         seen[name].learning_rates.append(float(groups[0]["lr"]))
     return evidence
@@ -62,10 +62,6 @@ def gather_columns(trainer: Any, *, updates: int = 1) -> Evidence:
 
 def _agents(trainer: Any, policy: str) -> tuple[str, ...]:
     return tuple(agent for agent in trainer.rules.agents if trainer._policy_of[agent] == policy)
-
-
-def _weights(learner: Any) -> dict[str, torch.Tensor]:
-    return {k: p.detach().clone() for k, p in learner.model.policy.named_parameters()}
 
 
 def _watch_gradients(learner: Any, record: PolicyEvidence) -> Any:
@@ -99,6 +95,7 @@ def _note_buffer(trainer: Any, learner: Any, record: PolicyEvidence) -> None:
     actions = buffer.actions.reshape(shape).astype(np.int64)
     record.actions.append(actions)
     record.acted.append(valid)
+    record.playing.played.append((actions[:, None], actions[:, None]))  # [T, B, P]
     if MASK in flat:
         mask = flat[MASK].reshape(*shape, -1) != 0
         record.masks.append((mask, mask))
@@ -125,32 +122,11 @@ def _log_ratio(
 # --- Rules ---------------------------------------------------------------------------------------
 
 
-def illegal_in_buffer(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Report actions that the mask of their own observation forbids."""
-    wrong = sum(
-        int(np.count_nonzero(~np.take_along_axis(mask, action[..., None], axis=-1)))
-        for (_, mask), action in zip(record.masks, record.actions, strict=False)
-    )
-    if not wrong:
-        return None
-    return Finding(
-        "mask-ignored-in-play",
-        "The policy plays actions that the mask forbids.",
-        f"{wrong} of {sum(each.size for each in record.actions):,} actions in the rollout buffer",
-        "no illegal action",
-        "use a policy that applies the mask (MaskablePPO, or one that reads it from the "
-        "observation), and pass it the mask of the current step",
-        3,
-        record.policy,
-    )
-
-
 RULES: tuple[Rule, ...] = (
-    illegal_in_buffer,
+    play.played_illegally,
     updates.zero_advantages,
     updates.first_ratio,
-    updates.not_moved,
-    networks.no_gradient,
+    steps.nothing_moves,
     scales.unscaled_obs,
     scales.tiny_rewards,
     signals.never_allowed,

@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import torch
 
-from corral.lab.doctor.evidence.learning import legal_entropy, mean_log_legal
+from corral.lab.doctor.evidence.learning import legal_entropy, moved_from, weights_of
 from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
 from corral.lab.doctor.findings import updates
 from corral.lab.doctor.findings.finding import Finding, Rule
+from corral.lab.doctor.findings.texts import finding_of
 from corral.lab.doctor.watching.progress import (
     AFTER,
     ROWS,
@@ -62,7 +62,7 @@ class Watch(Observer):
         self.evidence: Evidence | None = None
         if isinstance(learner, OnPolicyTrainer):
             self.trained = [name for name, item in learner.learners.items() if item.trained]
-            self.before = {name: _weights(learner.learners[name]) for name in self.trained}
+            self.before = {name: weights_of(learner.learners[name]) for name in self.trained}
             self.evidence = Evidence(learner, self.seen, [])
             learner.observe(self)
 
@@ -130,8 +130,7 @@ class Watch(Observer):
         """Record the distance of the weights from their start, until they move."""
         for name in self.trained if self.evidence is not None else ():
             if name in self.before and name in self.seen:
-                after, before = _weights(learner.learners[name]), self.before[name]
-                moved = {key: float((after[key] - before[key]).abs().max()) for key in after}
+                moved = moved_from(self.before[name], learner.learners[name])
                 self._see_steps(learner.learners[name], self.seen[name])
                 self.seen[name].moved = moved
                 if self.looks <= 1 or max(moved.values(), default=0.0) > updates.STILL:
@@ -196,18 +195,7 @@ class Watch(Observer):
             record.log_ratio.append(ratio.cpu().numpy())
         if self.looks <= 0:
             return
-        if (log_legal := mean_log_legal(minibatch.mask)) is not None:
-            record.max_entropy.append(log_legal)
-        entropy = legal_entropy(minibatch, outputs)
-        if entropy is not None:
-            record.entropy.append((float(outputs.entropy.detach()), entropy))
-
-
-def _weights(learner: Any) -> dict[str, torch.Tensor]:
-    return {
-        name: named_parameter.detach().clone()
-        for name, named_parameter in learner.named_parameters()
-    }
+        record.note_entropy(minibatch.mask, outputs, legal_entropy(minibatch, outputs))
 
 
 # --- Rules for in-house trainers -----------------------------------------------------------------
@@ -253,21 +241,14 @@ def critic_misleads(record: PolicyEvidence, evidence: Evidence) -> Finding | Non
     off, spread = float(np.std(target - value)), float(np.std(target))
     if off <= 2.0 * max(spread, scale):
         return None
-    return Finding(
-        "critic-misleads",
-        "The critic predicts worse than a constant.",
-        f"value errors have a standard deviation of {off:.3g}, their targets one of {spread:.3g}",
-        "errors smaller than the targets' standard deviation",
-        "check that values and targets have the same order, and check the critic's input",
-        2,
-        record.policy,
-    )
+    measured = f"value errors have a standard deviation of {off:.3g}, their targets {spread:.3g}"
+    return finding_of("critic-misleads", measured, 2, record.policy)
 
 
 WATCHED: tuple[Rule, ...] = (
     updates.zero_advantages,
     updates.first_ratio,
-    updates.entropy_of_illegal,
+    updates.masks_in_loss,
     not_moved,
     constant_obs,
     critic_misleads,

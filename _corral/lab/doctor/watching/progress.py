@@ -1,8 +1,8 @@
 """Findings from progress.csv alone, for any trainer.
 
-Columns have the names of corral's own trainers; Stable-Baselines3 columns are translated. ``EARLY``
-rules read one row and must hold in several consecutive rows; they run during and after training.
-The other rules read a whole run.
+Columns have the names of corral's own trainers; Stable-Baselines3 columns are translated. ``early``
+reads one row, and its findings must hold in several consecutive rows; it runs during and after
+training. The rules in ``WHOLE`` read a whole run.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import numpy as np
 
 from corral.envs.core import Array
 from corral.lab.doctor.findings.finding import Finding
+from corral.lab.doctor.findings.texts import finding_of
+from corral.lab.doctor.findings.updates import FAR
 from corral.trainers.runs.run import Run
 from corral.trainers.runs.run_config import RunConfig
 
@@ -104,106 +106,29 @@ class Rewards:
 # --- Rules for one row ---------------------------------------------------------------------------
 
 
-def rate_zero(row: Row, info: PolicyInfo, varied: bool) -> Finding | None:
-    if row.get("learning_rate") != 0 or not row["env_steps"] < info.horizon:
-        return None
-    return Finding(
-        "learning-rate-zero",
-        "The learning rate is 0 before training ends: the remaining env steps teach nothing.",
-        f"learning_rate 0 at {row['env_steps']:,.0f} of {info.horizon:,} env steps",
-        "a learning rate above 0 until the last update",
-        "check learning_rate and its schedule",
-        3,
-        info.policy,
-    )
-
-
-def no_policy_loss(row: Row, info: PolicyInfo, varied: bool) -> Finding | None:
-    if row.get("policy_loss") != 0 or not (info.several_steps and varied and _chooses(row)):
-        return None
-    return Finding(
-        "policy-loss-cut",
-        "The policy loss is exactly 0: the actor gets no gradient.",
-        "policy_loss 0, while rewards vary and the value loss is not 0",
-        "a loss that differs from 0, because advantages vary",
-        "check the code that computes advantages (RLlib: a module without ValueFunctionAPI gets "
-        "none), "
-        "and the factors of the policy loss",
-        2,
-        info.policy,
-    )
-
-
-def no_actor_gradient(row: Row, info: PolicyInfo, varied: bool) -> Finding | None:
-    if row.get("grad_norm_actor") != 0 or "policy_loss" not in row:  # cloning may be over
-        return None
-    if not (varied and _chooses(row)):
-        return None
-    return Finding(
-        "no-gradient",
-        "No gradient reaches the actor: it learns nothing.",
-        "grad_norm_actor 0, while rewards vary and decisions have several legal actions",
-        "a norm above 0",
-        "look for advantages that are all equal, detach() and no_grad(), and a loss without "
-        "the actor",
-        3,
-        info.policy,
-    )
-
-
-def leaps(row: Row, info: PolicyInfo, varied: bool) -> Finding | None:
-    if not row.get("approx_kl", 0.0) > LEAP:
-        return None
-    return Finding(
-        "updates-too-large",
-        "Each update changes the policy completely and discards the earlier learning.",
-        f"KL divergence {row['approx_kl']:.3g} from the policy that played",
-        "about 0.001 to 0.1",
-        "lower learning_rate or n_epochs, set target_kl, and check that the loss uses the "
-        "log-probabilities of the played actions",
-        2,
-        info.policy,
-    )
-
-
-def same_rewards(row: Row, info: PolicyInfo, varied: bool) -> Finding | None:
-    if varied or not row.get("episodes"):
-        return None
-    return Finding(
-        "same-rewards",
-        "Rewards and returns are equal in all updates: the policy has nothing to learn from.",
-        f"every row of progress.csv up to {row['env_steps']:,.0f} env steps",
-        "returns that depend on the actions",
-        "check the environment: corral check ENV --learnable; if rewards are rare, use more "
-        "env steps per update",
-        1,
-        info.policy,
-    )
+def early(row: Row, info: PolicyInfo, varied: bool) -> Iterator[Finding]:
+    """Yield the findings of one row, nearest to the root first. ``varied``: rewards differed."""
+    if row.get("learning_rate") == 0 and row["env_steps"] < info.horizon:
+        measured = f"learning_rate 0 at {row['env_steps']:,.0f} of {info.horizon:,} env steps"
+        yield finding_of("learning-rate-zero", measured, 3, info.policy)
+    if varied and _chooses(row) and "policy_loss" in row:  # otherwise, cloning may be over
+        if row["policy_loss"] == 0 and info.several_steps:
+            measured = "policy_loss 0, while rewards vary and the value loss is not 0"
+            yield finding_of("policy-loss-cut", measured, 2, info.policy)
+        if row.get("grad_norm_actor") == 0:
+            measured = "grad_norm_actor 0, while rewards vary and several actions are legal"
+            yield finding_of("no-gradient", measured, 3, info.policy)
+    if row.get("approx_kl", 0.0) > FAR:
+        measured = f"KL divergence {row['approx_kl']:.3g} from the policy that played"
+        yield finding_of("updates-too-large", measured, 2, info.policy)
+    if not varied and row.get("episodes"):
+        measured = f"every row of progress.csv up to {row['env_steps']:,.0f} env steps"
+        yield finding_of("same-rewards", measured, 1, info.policy)
 
 
 def _chooses(row: Row) -> bool:
     """Return True if the row shows learning and a choice of actions, as far as columns tell."""
     return bool(row.get("entropy", 1.0) > 1e-3 and row.get("value_loss", 1.0) != 0)
-
-
-LEAP = 5.0
-"""KL divergence of an update, in nats, far above that of any healthy update."""
-
-EARLY: tuple[Callable[[Row, PolicyInfo, bool], Finding | None], ...] = (
-    rate_zero,
-    no_policy_loss,
-    no_actor_gradient,
-    leaps,
-    same_rewards,
-)
-"""From the root cause outwards."""
-
-
-def early(row: Row, info: PolicyInfo, varied: bool) -> Iterator[Finding]:
-    """Yield the findings of one row, nearest to the root first. ``varied``: rewards differed."""
-    for rule in EARLY:
-        if (finding := rule(row, info, varied)) is not None:
-            yield finding
 
 
 # --- Rules for a whole run -----------------------------------------------------------------------
@@ -282,25 +207,24 @@ def _warned(rows: Sequence[Row], info: PolicyInfo) -> Iterator[Finding]:
             )
 
 
-def policy_still(rows: Sequence[Row], info: PolicyInfo) -> Finding | None:
-    kl = _column(rows, "approx_kl")
-    if len(kl) < 5 or not info.several_steps or not all(map(_chooses, rows)):
-        return None
+def size_of_updates(rows: Sequence[Row], info: PolicyInfo) -> Finding | None:
+    """Report updates that hardly change the policy, or change it a lot."""
+    kl, clipped = _column(rows, "approx_kl"), _column(rows, "clip_fraction")
     rewards = Rewards()
     for row in rows:
         rewards.see(row)
-    # Use the largest: a policy that converged early stops changing later.
-    if not (rewards.differ and kl.max() < 1e-6):
-        return None
-    return Finding(
-        "policy-still",
-        "Updates hardly change the policy.",
-        f"KL divergence of at most {kl.max():.2g} in {len(kl)} updates",
-        "about 0.001 to 0.1",
-        "raise learning_rate; look for almost equal advantages; check max_grad_norm and target_kl",
-        2,
-        info.policy,
-    )
+    parts = [
+        f"{name} {np.median(part):.2g}, at most {part.max():.2g}, in {len(part)} updates"
+        for name, part in (("median KL divergence", kl), ("median clip fraction", clipped))
+        if len(part)
+    ]
+    learning = info.several_steps and rewards.differ and all(map(_chooses, rows))
+    # The largest: a policy that converged early stops changing later.
+    if len(kl) >= 5 and kl.max() < 1e-6 and learning:
+        return finding_of("policy-unchanged", parts[0], 2, info.policy)
+    if any(len(x) >= 5 and np.median(x) > much for x, much in ((kl, 0.2), (clipped, 0.5))):
+        return finding_of("updates-too-large", "; ".join(parts), 1, info.policy)
+    return None
 
 
 def entropy_flat(rows: Sequence[Row], info: PolicyInfo) -> Finding | None:
@@ -323,37 +247,13 @@ def entropy_flat(rows: Sequence[Row], info: PolicyInfo) -> Finding | None:
     )
 
 
-def critic_weak(rows: Sequence[Row], info: PolicyInfo) -> Finding | None:
+def critic_misleads(rows: Sequence[Row], info: PolicyInfo) -> Finding | None:
     variance = _column(rows, "explained_variance")
     half = variance[len(variance) // 2 :]
     if len(half) < 5 or not np.median(half) < -0.05:
         return None
-    return Finding(
-        "critic-weak",
-        "The critic explains less variance than a constant.",
-        f"explained_variance {np.median(half):.2f}, the median of the last {len(half)} updates",
-        "above 0, and rising",
-        "check the scale of returns, the critic's learning rate and the critic's input",
-        1,
-        info.policy,
-    )
-
-
-def updates_large(rows: Sequence[Row], info: PolicyInfo) -> Finding | None:
-    kl, clipped = _column(rows, "approx_kl"), _column(rows, "clip_fraction")
-    large = len(kl) >= 5 and np.median(kl) > 0.2
-    if not large and not (len(clipped) >= 5 and np.median(clipped) > 0.5):
-        return None
-    parts = [("KL divergence", kl), ("clip fraction", clipped)]
-    return Finding(
-        "updates-large",
-        "Updates change the policy a lot.",
-        ", ".join(f"median {name} {np.median(part):.2g}" for name, part in parts if len(part)),
-        "a KL divergence of about 0.001 to 0.1, less than half of the decisions clipped",
-        "lower learning_rate or n_epochs, or set target_kl",
-        1,
-        info.policy,
-    )
+    measured = f"explained_variance {np.median(half):.2f}, median of the last {len(half)} updates"
+    return finding_of("critic-misleads", measured, 1, info.policy)
 
 
 def returns(rows: Sequence[Row], info: PolicyInfo) -> Finding | None:
@@ -394,9 +294,8 @@ def _column(rows: Sequence[Row], name: str) -> np.ndarray[Any, Any]:
 
 
 WHOLE: tuple[Callable[[Sequence[Row], PolicyInfo], Finding | None], ...] = (
-    policy_still,
-    updates_large,
+    size_of_updates,
     entropy_flat,
-    critic_weak,
+    critic_misleads,
     returns,
 )
