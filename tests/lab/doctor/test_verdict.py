@@ -272,3 +272,37 @@ def test_masks_that_close_are_part_of_the_finding() -> None:
     finding = worse_over_time(changes, INFO, 1, learns=False)
     assert finding is not None
     shown(finding.measured, "legal actions", 6, 2)
+
+
+# --- The best possible return --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("env", "best"), [("two_step_v0", 8), ("probe_p04_v0", 2)])
+def test_a_team_is_compared_with_the_optimum_of_its_game(
+    tmp_path: Path, env: str, best: float
+) -> None:
+    diagnosis = corral.diagnose(trained(tmp_path / "run", env, 1), **QUICK)
+    assert diagnosis.learning is not None
+    assert diagnosis.learning.optimum == {"": best}
+    assert diagnosis.learning.responses == {}
+    shown(diagnosis_text(diagnosis), "optimum")
+
+
+def test_no_policy_beats_random_play_in_rock_paper_scissors(tmp_path: Path) -> None:
+    diagnosis = corral.diagnose(trained(tmp_path / "run", "rps_v0", 12), **QUICK)
+    learning = diagnosis.learning
+    assert learning is not None
+    assert learning.responses[""].best == pytest.approx(0)
+    assert learning.hopeless
+    assert diagnosis.verdict == "no fault"
+    assert "corral exploit" in diagnosis.next_steps[0].command
+
+
+def test_a_seat_is_compared_with_the_best_response_to_its_opponent(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run", "rps_v0", 1, opponents={"player_1": "copy-last"})
+    learning = corral.diagnose(run, **QUICK).learning
+    assert learning is not None
+    best, rounds = learning.responses[""], 10
+    assert rounds - 1 <= best.best <= rounds  # the first round is a guess
+    assert best.random == pytest.approx(0)
+    assert not learning.hopeless

@@ -19,10 +19,12 @@ from corral.envs.core import (
     with_limit,
 )
 from corral.envs.policy import PolicyLike
+from corral.errors import CorralError
+from corral.lab.exploit.exact import best_response, team_returns
 from corral.trainers.evaluation.episodes import play
 from corral.trainers.evaluation.zero_sum import constant_sum, is_zero_sum
 
-__all__ = ["Episodes", "Table", "random_team"]
+__all__ = ["Clock", "Episodes", "Responses", "Table", "random_team"]
 
 SIZES = (128, 64, 32, 16, 8)
 """Numbers of episodes; the largest that fits into the time is played."""
@@ -45,6 +47,23 @@ class Clock:
     def seconds(self) -> float:
         wall, work = time.perf_counter() - self.wall, time.thread_time() - self.work
         return max(work, wall / SHARED)
+
+
+STATES = 10_000
+"""Maximum number of states of a game whose best responses are computed: a few seconds."""
+
+
+@dataclass(frozen=True)
+class Responses:
+    """Exact expected returns against the opponents, summed over the learning agents."""
+
+    best: float  # of the best response of each learning agent
+    random: float  # of random play
+
+    @property
+    def hopeless(self) -> bool:
+        """True if no policy earns more than random play."""
+        return self.best <= self.random + 1e-9
 
 
 @dataclass(frozen=True)
@@ -125,6 +144,26 @@ class Table:
             return None
         rngs = [generator(self.seed, "env", row) for row in range(self.size)]
         return best_returns_of(self.rules, rngs)
+
+    def responses(self) -> Responses | None:
+        """Return the best responses to the opponents; None if they are unknown.
+
+        Only a seat that faces fixed opponents has a best response: with several learners, each of
+        them must play alone against random play.
+        """
+        if len(self.rules.agents) == 1 or not (self.seatwise or len(self.learners) == 1):
+            return None
+        chance = random_team(self.rules)
+        others = {**chance, **({} if self.seatwise else self.opponents)}
+        best = random = 0.0
+        try:
+            for seat in self.learners:
+                best += best_response(self.rules, others, seat, max_states=STATES).value
+                team = {**others, seat: chance[seat]}
+                random += team_returns(self.rules, team, max_states=STATES)[seat]
+        except CorralError:  # too many states, or an opponent without probabilities
+            return None
+        return Responses(best, random)
 
     def play(self, team: Mapping[str, PolicyLike], *, greedy: bool) -> Episodes:
         """Play ``team``, a policy for each learning agent, in all episodes.
