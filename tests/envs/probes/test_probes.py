@@ -253,14 +253,14 @@ OPTIMA = {
 """Of P2, P8 and P16 the mean over their draws."""
 
 
-def best_of(name: str, episodes: int = 64, **kwargs: Any) -> Any:
+def optimum_of(name: str, episodes: int = 64, **kwargs: Any) -> Any:
     rngs = [generator(0, "env", row) for row in range(episodes)]
     return best_returns_of(make_rules(name, **kwargs), rngs)
 
 
 @pytest.mark.parametrize("number", OPTIMA)
 def test_the_optimum_of_a_probe_is_that_of_its_arithmetic(number: int) -> None:
-    best = best_of(f"probe_p{number:02}_v0")
+    best = optimum_of(f"probe_p{number:02}_v0")
     if number in (8, 16):  # it is drawn
         assert set(best) == ({-1, 1} if number == 8 else {-2, 0, 2})
     else:
@@ -272,9 +272,9 @@ def test_the_optimum_of_p6_is_the_highest_legal_action() -> None:
     state = rules.start([generator(0, "env", row) for row in range(64)])
     masks = np.stack(rules.legal(state), axis=1)  # [B, N, A]
     highest = 3 - masks[:, :, ::-1].argmax(axis=2)
-    assert best_of("probe_p06_v0").tolist() == highest.sum(axis=1).tolist()
+    assert optimum_of("probe_p06_v0").tolist() == highest.sum(axis=1).tolist()
 
 
 def test_the_optimum_knows_the_arguments() -> None:
-    assert set(best_of("probe_p07_v0", reward="team")) == {2}
-    assert best_of("probe_p14_v0", cue="last") is None
+    assert set(optimum_of("probe_p07_v0", reward="team")) == {2}
+    assert optimum_of("probe_p14_v0", cue="last") is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from corral.adapters.seats import random_policy
+from corral.clock import Clock
 from corral.envs.core import (
     Array,
     Rules,
@@ -24,29 +24,13 @@ from corral.lab.exploit.exact import best_response, team_returns
 from corral.trainers.evaluation.episodes import play
 from corral.trainers.evaluation.zero_sum import constant_sum, is_zero_sum
 
-__all__ = ["Clock", "Episodes", "Responses", "Table", "random_team"]
+__all__ = ["Episodes", "Responses", "Table", "random_team"]
 
 SIZES = (128, 64, 32, 16, 8)
 """Numbers of episodes; the largest that fits into the time is played."""
 
 PILOT = 8
 """Number of episodes that are played to measure their speed."""
-
-
-SHARED = 10.0
-"""Maximum factor by which other processes may extend the time."""
-
-
-class Clock:
-    """Seconds of this thread's work, but at least the elapsed time divided by ``SHARED``."""
-
-    def __init__(self) -> None:
-        self.wall, self.work = time.perf_counter(), time.thread_time()
-
-    @property
-    def seconds(self) -> float:
-        wall, work = time.perf_counter() - self.wall, time.thread_time() - self.work
-        return max(work, wall / SHARED)
 
 
 STATES = 10_000
@@ -117,13 +101,13 @@ class Table:
         for turn in turns:
             steps = turn.t + 1
             returns.append(turn.ended.returns)
-            if clock.seconds > 2 * seconds / teams:
+            if clock.seconds() > 2 * seconds / teams:
                 turns.close()  # type: ignore[attr-defined]
                 self.limit = steps
                 self.rules = with_limit(self.rules, steps)
                 break
         self.seatwise = self._sums_are_constant(np.concatenate(returns))
-        cost = clock.seconds * teams / PILOT * (len(self.learners) if self.seatwise else 1)
+        cost = clock.seconds() * teams / PILOT * (len(self.learners) if self.seatwise else 1)
         sizes: tuple[int, ...] = SIZES
         if third_party(self.rules):  # the time grows with the number of copies
             sizes = SIZES[2:]
