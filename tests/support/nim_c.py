@@ -88,7 +88,7 @@ class Nim(AECEnv[str, Any, int]):  # type: ignore[misc]  # PettingZoo ships no t
     def __init__(self, library: Path | None = None, shared: bool = False) -> None:
         """``library`` is a result of ``compiled``; None: compile it, once per process."""
         self.library = library or own_library()
-        self.address: int = loaded(library).nim_new(int(shared))
+        self.address: int = loaded(self.library).nim_new(int(shared))
         self.possible_agents = ["first", "second"]
         heaps = spaces.Box(0, 8, (3,), np.int64)
         mask = spaces.Box(0, 1, (3 * LARGEST,), np.int8)

@@ -18,22 +18,9 @@ from corral.adapters.zoo.batch import zoo_rules
 from corral.clock import Clock
 from corral.lab.doctor import looking
 from corral.lab.doctor.looking import MOST, Looking
-from support.chance_envs import Chance
+from support.chance_envs import Busy
 
 SMALL: dict[str, Any] = {"num_envs": 8, "n_steps": 32, "net_arch": (16,), "preset": "none"}
-
-
-class Busy(Chance):
-    """Each step takes some CPU time, and episodes are long."""
-
-    length = 200
-    seconds = 0.001
-
-    def step(self, actions: Any) -> tuple[Any, ...]:
-        ends = time.process_time() + self.seconds
-        while time.process_time() < ends:
-            pass
-        return super().step(actions)
 
 
 class Passed(Clock):
@@ -67,14 +54,13 @@ def test_a_slow_environment_is_examined_in_the_time_and_the_cuts_are_told(
     monkeypatch.setattr(looking, "SECONDS", 8.0)
     monkeypatch.setattr(looking, "LEAST", 0.5)
     run = corral.train(Busy, out=tmp_path / "run", steps=512, progress=False, **SMALL)
-    clock = Clock()
+    before = time.process_time()
     diagnosis = corral.diagnose(run)
-    assert clock.seconds() < 20
+    assert time.process_time() - before < 25  # without a limit: about 200
     assert diagnosis.learning is not None
     assert diagnosis.learning.limit is not None  # episodes were cut
     cut = " ".join(diagnosis.not_looked_at)
     assert "corral check" in cut
-    assert "true returns" in cut
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no os.fork on this system")
