@@ -90,6 +90,8 @@ class Nim(AECEnv[str, Any, int]):  # type: ignore[misc]  # PettingZoo ships no t
         self.library = library or own_library()
         self.address: int = loaded(self.library).nim_new(int(shared))
         self.possible_agents = ["first", "second"]
+        self.seeds = np.random.default_rng()
+        self._actions = spaces.Discrete(3 * LARGEST)
         heaps = spaces.Box(0, 8, (3,), np.int64)
         mask = spaces.Box(0, 1, (3 * LARGEST,), np.int8)
         self._space = spaces.Dict({"observation": heaps, "action_mask": mask})
@@ -98,7 +100,7 @@ class Nim(AECEnv[str, Any, int]):  # type: ignore[misc]  # PettingZoo ships no t
         return self._space
 
     def action_space(self, agent: str) -> spaces.Space[Any]:
-        return spaces.Discrete(3 * LARGEST)
+        return self._actions
 
     def heaps(self) -> list[int]:
         return [loaded(self.library).nim_heap(self.address, i) for i in range(3)]

@@ -40,7 +40,8 @@ SECONDS, LEAST = 45.0, 2.0
 """CPU time of a diagnosis, which updates and then its parts share; and the least of a part."""
 
 MOST = {"play": 10.0, "truth": 15.0, "imitation": 10.0, "check": 15.0, "choices": 8.0}
-"""Maximum CPU time of each part, in their order. If time is short, all get less, in proportion."""
+"""CPU time of each part, in their order, of ``SECONDS``. If little is left, all get less, in
+proportion."""
 
 OF_CLONING = (
     *("networks", "scales", "stored_masks", "stored_obs", "stored_rewards", "not_finite"),
@@ -58,8 +59,8 @@ ASKED_FOR = (EnvNeededError, MissingExtraError, UnknownNameError)
 class Looking:
     """Examines a run part by part, and collects findings and skipped parts."""
 
-    def __init__(self, run: Run, seed: int, progress: Progress) -> None:
-        self.run, self.seed, self.progress = run, seed, progress
+    def __init__(self, run: Run, seed: int, progress: Progress, seconds: float = SECONDS) -> None:
+        self.run, self.seed, self.progress, self.seconds = run, seed, progress, seconds
         self.findings: list[Finding] = []
         self.rank: dict[str, int] = {}  # cause -> distance from the root
         self.examined: list[str] = []
@@ -121,8 +122,8 @@ class Looking:
         """Return the CPU time of a part. Later parts keep their shares of the rest."""
         names = list(MOST)
         later = sum(MOST[name] for name in names[names.index(part) :])
-        scale = (SECONDS - self.clock.seconds()) / later
-        return max(LEAST, MOST[part] * min(1.0, scale))
+        scale = (self.seconds - self.clock.seconds()) / later
+        return max(LEAST, MOST[part] * min(self.seconds / SECONDS, scale))
 
     @contextlib.contextmanager
     def part(self, name: str) -> Iterator[None]:

@@ -44,18 +44,19 @@ def test_a_part_gets_its_share_of_the_rest() -> None:
         if first > looking.LEAST:  # the same share of every part
             shares = sum(MOST[part] for part in MOST) * first / MOST["play"]
             assert shares == pytest.approx(looking.SECONDS - now)
-    clock.now = looking.SECONDS + 100
+    look.seconds, clock.now = 10 * looking.SECONDS, 0.0
+    assert look.seconds_for("choices") == 10 * MOST["choices"]
+    look.seconds, clock.now = looking.SECONDS, looking.SECONDS + 100
     assert {look.seconds_for(part) for part in MOST} == {looking.LEAST}
 
 
 def test_a_slow_environment_is_examined_in_the_time_and_the_cuts_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(looking, "SECONDS", 8.0)
     monkeypatch.setattr(looking, "LEAST", 0.5)
     run = corral.train(Busy, out=tmp_path / "run", steps=512, progress=False, **SMALL)
     before = time.process_time()
-    diagnosis = corral.diagnose(run)
+    diagnosis = corral.diagnose(run, seconds=8.0)
     assert time.process_time() - before < 25  # without a limit: about 200
     assert diagnosis.learning is not None
     assert diagnosis.learning.limit is not None  # episodes were cut

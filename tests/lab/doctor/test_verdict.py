@@ -15,8 +15,11 @@ pytest.importorskip("torch", reason="needs the extra mappo")
 
 import corral
 from corral import algorithms as alg
+from corral.envs.conformance.report import CheckResult
+from corral.envs.conformance.report import Finding as CheckFinding
 from corral.lab.doctor.diagnose import Diagnosis
 from corral.lab.doctor.text import diagnosis_text
+from corral.lab.doctor.verdict.checks import check_findings
 from corral.lab.doctor.verdict.learning import RANDOM, UNTRAINED, Lead, Learning
 from corral.lab.doctor.verdict.notes import changes_of, worse_over_time
 from corral.lab.doctor.watching.progress import PolicyInfo
@@ -306,3 +309,14 @@ def test_a_seat_is_compared_with_the_best_response_to_its_opponent(tmp_path: Pat
     assert rounds - 1 <= best.best <= rounds  # the first round is a guess
     assert best.random == pytest.approx(0)
     assert not learning.hopeless
+
+
+# --- Faults of the environment -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("check", "certainty"), [("reset", 2), ("reward", 2), ("copies", 1)])
+def test_a_fault_that_does_not_touch_play_is_no_cause(check: str, certainty: int) -> None:
+    error = CheckFinding(check, "error", "seen", "expected", "advice", "")
+    result = CheckResult("env", "parallel", (error,), {}, (), (check,), (0,), 1, 1, 1.0)
+    (finding,) = check_findings(result)
+    assert (finding.cause, finding.certainty) == (f"check-{check}", certainty)

@@ -139,15 +139,16 @@ class Table:
             return None
         chance = random_team(self.rules)
         others = {**chance, **({} if self.seatwise else self.opponents)}
-        best = random = 0.0
+        team = {**others, **{seat: chance[seat] for seat in self.learners}}
         try:
-            for seat in self.learners:
-                best += best_response(self.rules, others, seat, max_states=STATES).value
-                team = {**others, seat: chance[seat]}
-                random += team_returns(self.rules, team, max_states=STATES)[seat]
+            values = team_returns(self.rules, team, max_states=STATES)
+            best = [
+                best_response(self.rules, team, seat, max_states=STATES).value
+                for seat in self.learners
+            ]
         except CorralError:  # too many states, or an opponent without probabilities
             return None
-        return Responses(best, random)
+        return Responses(sum(best), sum(values[seat] for seat in self.learners))
 
     def play(self, team: Mapping[str, PolicyLike], *, greedy: bool) -> Episodes:
         """Play ``team``, a policy for each learning agent, in all episodes.
