@@ -387,13 +387,15 @@ class ColumnCodec:
         blocks: dict[str, Any] = {}
         if self.masked:
             blocks[MASK] = stack_agents(observations, MASK).copy()
-        if self.names is None:
-            blocks[OBSERVATION] = stack_agents(observations, OBSERVATION)
-        else:
-            parts = [observations[agent][OBSERVATION] for agent in self.agents]
+        parts = [observations[agent][OBSERVATION] for agent in self.agents]
+        if self.names is not None:
             blocks[OBSERVATION] = {
                 key: np.stack([part[key] for part in parts], axis=1) for key in self.names
             }
+        elif isinstance(parts[0], Mapping):  # a Dict of only "observation"
+            blocks[OBSERVATION] = np.stack([part[OBSERVATION] for part in parts], axis=1)
+        else:
+            blocks[OBSERVATION] = stack_agents(observations, OBSERVATION)
         entries = {
             key: block.reshape(-1, *block.shape[2:])  # [B, N, ...] -> [B * N, ...]
             for key, block in self.flat(blocks).items()

@@ -108,6 +108,11 @@ class TwoStepRules:
             paid=np.zeros(b, dtype=np.float32),
         )
 
+    def best_returns(self, rngs: Sequence[np.random.Generator]) -> Array:
+        """See ``OptionalRules.best_returns``: the best cell, if the limit allows two steps."""
+        best = 0.0 if self.max_cycles == 1 else float(REWARDS.max())
+        return np.full(len(rngs), best)
+
     def redraw(
         self, state: TwoStepState, rngs: Sequence[np.random.Generator], told: bool = False
     ) -> TwoStepState:

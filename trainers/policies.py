@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+from gymnasium import spaces
 from torch import nn
 
 from corral.adapters.masked_distribution import (
@@ -74,9 +75,11 @@ class NetworkPolicy(PolicyBase):
     module, shared by all agents of the policy: the actor of mappo and ippo, a policy of
     Stable-Baselines3, the actor and critic of RLlib. Policies can be copied and pickled.
 
-    With ``unmasked`` the environment's observations contain no mask. Then all methods also accept
-    these observations as they are, for one environment or a batch, and all actions are legal. If
-    the environment has masks in its infos, pass ``{"observation": ..., "action_mask": ...}``.
+    ``unmasked`` is the environment's action space if its observations contain no mask. Then all
+    methods also accept these observations as they are, for one environment or a batch, and all
+    actions are legal. ``act`` and ``predict`` then return actions of that space, such as 1 to 3 in
+    ``Discrete(3, start=1)``; with a mask, the first action is always 0. If the environment has
+    masks in its infos, pass ``{"observation": ..., "action_mask": ...}``.
     """
 
     def __init__(
@@ -88,7 +91,7 @@ class NetworkPolicy(PolicyBase):
         network: nn.Module,
         memory: int = 0,
         *,
-        unmasked: bool = False,
+        unmasked: spaces.Space[Any] | None = None,
     ) -> None:
         self.agent = agent
         self.observations = observations
@@ -96,7 +99,8 @@ class NetworkPolicy(PolicyBase):
         self.forward = forward
         self.network = network
         self.memory = memory
-        self.unmasked = unmasked
+        self.unmasked = unmasked is not None
+        self._first = int(unmasked.start) if isinstance(unmasked, spaces.Discrete) else 0
 
     def initial_state(self, num_envs: int) -> Array | None:
         """Return the hidden state at the start of an episode: float32 [B, memory], or None."""
@@ -116,12 +120,15 @@ class NetworkPolicy(PolicyBase):
         """
         if not deterministic and rng is None:
             raise ValueError("sampling needs rng=, a numpy Generator; or pass deterministic=True")
-        observation = self._complete(observation)
-        rows = self.rows(observation)
+        complete = self._complete(observation)
+        first = self._first if complete is not observation else 0
+        observation, rows = complete, self.rows(complete)
         with torch.inference_mode():
             choice, after = self._forward(observation, state, rows)
             stored, extra = _choose(choice, None if deterministic else rng)
         played = self.actions.decode(stored)
+        if first:
+            played = played + first
         if after is not None and state is not None:
             after = after.reshape(np.shape(state))
         if rows is None:
@@ -134,7 +141,7 @@ class NetworkPolicy(PolicyBase):
         For Discrete actions it is a ``corral.adapters.masked_distribution.MaskedCategorical`` with
         ``probs`` [..., A], exactly 0 for illegal actions, ``log_prob(actions)`` and ``entropy()``
         [...]. Gradients flow to ``network``, except for sb3_dqn, which plays epsilon-greedily; use
-        ``torch.no_grad()`` to disable them. Discrete actions have the numbers of ``act``; Box
+        ``torch.no_grad()`` to disable them. Discrete actions are counted from 0; Box
         actions are scaled, see ``ActionCodec``.
         """
         observation = self._complete(observation)
@@ -190,9 +197,12 @@ class NetworkPolicy(PolicyBase):
         return hidden.reshape(rows, self.memory)
 
 
-def unmasked(rules: Any, agent: str) -> bool:
-    """Return True if the observations of a third-party environment contain no mask."""
-    return third_party(rules) and not rules.masked(rules.agents.index(agent))
+def unmasked(rules: Any, agent: str) -> spaces.Space[Any] | None:
+    """Return the action space of a third-party environment if its observations contain no mask."""
+    if not third_party(rules) or rules.masked(index := rules.agents.index(agent)):
+        return None
+    own: spaces.Space[Any] = rules.own_actions[index]
+    return own
 
 
 def _is_complete(observation: Any, codec: ObservationCodec) -> bool:
@@ -233,7 +243,9 @@ def _probabilities(choice: MaskedCategorical) -> Array:
 # --- Policies of the trainers --------------------------------------------------------------------
 
 
-def actor_policy(learner: Any, group: Any, agent: str, *, unmasked: bool = False) -> NetworkPolicy:
+def actor_policy(
+    learner: Any, group: Any, agent: str, *, unmasked: spaces.Space[Any] | None = None
+) -> NetworkPolicy:
     """Return the policy of ``agent`` in ``group``, with the actor of ``learner``."""
     actor = learner.actor
     forward = _ActorForward(actor, learner.log_std, learner.device, group, agent)
@@ -300,7 +312,12 @@ def _joined(vector: torch.Tensor, identity: torch.Tensor | None) -> torch.Tensor
 
 
 def mlp_policy(
-    network: nn.Module, group: Any, agent: str, *, greedy: bool, unmasked: bool = False
+    network: nn.Module,
+    group: Any,
+    agent: str,
+    *,
+    greedy: bool,
+    unmasked: spaces.Space[Any] | None = None,
 ) -> NetworkPolicy:
     """Return the policy of ``agent`` in ``group``, with a ``network`` from features [R, F] to
     logits [R, A]. With ``greedy`` the outputs are action values, and the best legal one is played.
@@ -339,7 +356,12 @@ class _MLPForward:
 
 
 def sb3_policy(
-    policy: Any, columns: ColumnCodec, space: Any, agent: str, *, unmasked: bool = False
+    policy: Any,
+    columns: ColumnCodec,
+    space: Any,
+    agent: str,
+    *,
+    unmasked: spaces.Space[Any] | None = None,
 ) -> NetworkPolicy:
     """Return the policy of ``agent`` with a masked ``policy`` of Stable-Baselines3; ``space`` is
     the agent's observation space."""
@@ -387,7 +409,7 @@ def rllib_policy(
     agent: str,
     identity: Array | None,
     *,
-    unmasked: bool = False,
+    unmasked: spaces.Space[Any] | None = None,
 ) -> NetworkPolicy:
     """Return the policy of ``agent`` in ``group``, with networks trained by RLlib.
 

@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -27,6 +28,7 @@ from gymnasium.vector.utils import CloudpickleWrapper
 from corral.adapters.snapshots.games import Game, SnapshotError, Way
 from corral.adapters.zoo.batch import ZooRules
 from corral.adapters.zoo.copies import Actions, CopyStep, Observed, ZooCopy, make_copy
+from corral.clock import count_child
 
 __all__ = ["Fork"]
 
@@ -76,9 +78,10 @@ class ForkedGame(Game):
                 with suppress(ProcessLookupError):
                     os.kill(self.pid, signal.SIGKILL)
                 raise SnapshotError(f"no answer within {patience:g} s in {order}")
-            failed, answer = self._connection.recv()
+            failed, answer, seconds = self._connection.recv()
         except (EOFError, OSError) as error:
             raise SnapshotError(f"the process died in {order}") from error
+        count_child(seconds)
         if failed:
             raise SnapshotError(answer)
         return answer
@@ -156,6 +159,7 @@ def serve() -> None:
     connection = Connection(int(sys.argv[1]))
     env: ZooCopy | None = None
     answer: Any
+    counted = 0.0  # CPU time that was sent
     while True:
         try:
             order, argument = connection.recv()
@@ -167,6 +171,7 @@ def serve() -> None:
             if order == "copy":
                 answer, handle, connection = _fork(connection)
                 if not answer:
+                    counted = 0.0
                     continue  # the new process waits for orders
             elif order == "load":
                 before = _threads()
@@ -188,7 +193,9 @@ def serve() -> None:
             failed, answer = True, f"{type(error).__name__}: {error}"
         signal.alarm(0)
         with suppress(OSError):
-            connection.send((failed, answer))
+            now = time.process_time()
+            connection.send((failed, answer, now - counted))
+            counted = now
             if handle >= 0:
                 with socket.socket(fileno=os.dup(connection.fileno())) as pipe:
                     socket.send_fds(pipe, [b"f"], [handle])

@@ -197,6 +197,19 @@ class _Episode:
         self.way.require(game)
         kept = game.copy()
         self._spoil(kept.copy())
+        try:
+            self._compare(game, kept, rng, same_chance)
+        except SnapshotError:
+            raise
+        except Exception as error:  # legal actions, which raise nothing without copies
+            raise SnapshotError(
+                f"the copies share state: after one of step {self.at} was played on, the original "
+                f"or another copy raises {type(error).__name__}: {error}"
+            ) from error
+        return kept
+
+    def _compare(self, game: Game, kept: Game, rng: np.random.Generator, same_chance: bool) -> None:
+        """Play ``game`` and copies of ``kept``. Raises SnapshotError at the first difference."""
         one = kept.copy()
         for twin in (kept, one):
             if (difference := _difference(game.look, twin.look)) is not None:
@@ -213,7 +226,6 @@ class _Episode:
         two = kept.copy()
         for number, step in enumerate(steps, 1):
             self._require_same(two, number, step, same_chance)
-        return kept
 
     def _spoil(self, game: Game) -> None:
         """Play other actions to the end, which must not change the other copies."""

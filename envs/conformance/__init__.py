@@ -73,7 +73,7 @@ def check_env(
         seconds: approximate CPU time of the check; None: as long as ``seeds`` take. Remaining time
             is spent on further seeds. The first episode stops after 40 % of the time. If time is
             short, episodes are compared over fewer steps, and masks are tried at fewer steps. A
-            note reports each reduction. A sixth of the elapsed time counts as CPU time at least.
+            note reports each reduction. A tenth of the elapsed time counts as CPU time at least.
         progress: called with the current stage, the number of finished stages and the total.
 
     Raises:
@@ -121,6 +121,7 @@ def check_env(
         episodes=session.episodes,
         steps=session.steps,
         seconds=round(time.monotonic() - started, 2),
+        cut=session.cut,
     )
 
 

@@ -154,6 +154,7 @@ class CheckResult(Result):
     episodes: int
     steps: int  # calls of step
     seconds: float
+    cut: bool = False  # episodes were compared in part, for lack of time
 
     @property
     def errors(self) -> tuple[Finding, ...]:

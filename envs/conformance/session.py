@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import Any, Literal
 
 from gymnasium import spaces
 
+from corral.clock import Clock
 from corral.envs.conformance.play import (
     EXCEPTION,
     BadAnswer,
@@ -30,25 +30,9 @@ from corral.errors import ArgumentError, EnvironmentFault
 __all__ = ["FORM", "Difference", "Session", "check_spaces", "middle_of", "record", "steps_of"]
 
 FORM = "an environment with RLlib's or Gymnasium's interface, see docs/environments.md"
-PATIENCE = 6  # elapsed seconds that count as one second of CPU time, at least
 SHORT = 200  # maximum steps of later episodes, after one reached the limit
 FEWEST = 10  # minimum number of compared steps
 FURTHER = 18  # episodes besides two per seed: other seeds, resets, interleaving, copies
-
-
-class Clock:
-    """CPU time of this process since the start, so that other processes do not shorten a check.
-
-    An environment that waits, such as for a simulator, uses little CPU time: a sixth of the elapsed
-    time counts in any case.
-    """
-
-    def __init__(self) -> None:
-        self._cpu, self._elapsed = time.process_time(), time.monotonic()
-
-    def seconds(self) -> float:
-        elapsed = time.monotonic() - self._elapsed
-        return max(time.process_time() - self._cpu, elapsed / PATIENCE)
 
 
 @dataclass

@@ -122,6 +122,39 @@ class Probe(ABC):
         drawn = np.array(list(itertools.product(*map(range, self.draws))))  # [K, D]
         return self.situations([0] * len(drawn), drawn), np.full(len(drawn), 1 / len(drawn))
 
+    def best_returns(self, rngs: Sequence[np.random.Generator]) -> Array | None:
+        """See ``OptionalRules.best_returns``; tries all joint actions."""
+        return self._best(self.start(rngs))
+
+    def _best(self, state: ProbeState) -> Array:
+        """Return the largest sum of all later rewards, over agents and joint actions: [B]."""
+        b, last = len(state.t), self._last
+        if state.t[0] >= last:
+            return np.zeros(b)
+        joint = np.array(list(itertools.product(*map(range, self.actions))))  # [J, N]
+        j = len(joint)
+        tried = ProbeState(*(np.repeat(part, j, axis=0) for part in vars(state).values()))
+        action = np.tile(joint, (b, 1))  # [B J, N]
+        acting = self.acting(tried)
+        allowed = np.ones(len(action), dtype=bool)
+        for i, mask in enumerate(self._masks(tried)):
+            chosen = np.take_along_axis(mask, action[:, [i]], axis=1)[:, 0] != 0
+            allowed &= np.where(acting[:, i], chosen, action[:, i] == 0)
+        outcome = self.step(tried, action)
+        after = outcome.state
+        # Different actions often lead to the same state.
+        keys = np.column_stack([after.drawn, after.played])
+        _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+        later = self._best(ProbeState(*(part[first] for part in vars(after).values())))
+        total = outcome.reward.sum(axis=1, dtype=np.float64) + later[inverse.reshape(-1)]
+        return np.asarray(np.where(allowed, total, -np.inf).reshape(b, j).max(axis=1))
+
+    @property
+    def _last(self) -> int:
+        """The step at which all episodes are over."""
+        limit = NEVER if self.max_cycles is None else self.max_cycles
+        return int(min(max(self.lengths), limit))
+
     def situations(
         self, t: Sequence[int] | Array, drawn: Any = None, played: Any = None
     ) -> ProbeState:

@@ -161,6 +161,10 @@ class Memory(Probe):
         """Return the features of both agents, and the step."""
         return np.column_stack([super().global_state(state), state.t / 5]).astype(np.float32)
 
+    def best_returns(self, rngs: Sequence[np.random.Generator]) -> Array | None:
+        """See ``OptionalRules.best_returns``. None: no agent can know the last episode's cue."""
+        return super().best_returns(rngs) if self.cue == "own" else None
+
     def answer(self, gamma: float = 0.9) -> Answer:
         """Return no values (NaN), because a critic without memory does not know the cue."""
         drawn = np.array([[a, b, 0, 0] for a in range(2) for b in range(2)])

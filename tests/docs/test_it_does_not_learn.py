@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -88,6 +89,31 @@ def test_the_doctor_judges_that_class(tmp_path: Path) -> None:
         done = corral(shlex.split(line[1]), tmp_path)
     assert done.returncode == 1, done.stderr
     assert first_finding(done.stdout) == first_finding(shown[1])
+
+
+def chunks(text: str) -> list[str]:
+    """The parts of an excerpt between lines of "...", in one line and without numbers."""
+    parts = re.split(r"^\.\.\.$", text, flags=re.MULTILINE)
+    return [" ".join(re.sub(r"[-+]?\d[\d.,]*", "#", part).split()).rstrip(".") for part in parts]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["forwarding", "tutorial", "nim"])
+def test_classes_that_corral_has_never_seen(name: str, tmp_path: Path) -> None:
+    if name == "nim" and shutil.which("cc") is None:
+        pytest.skip("no C compiler (cc) to build the library")
+    forwarding(tmp_path)
+    for folder in ("docs", "tests"):
+        (tmp_path / folder).symlink_to(Path(__file__).parents[2] / folder)
+    lines = re.findall(rf"^\$ (corral .*runs/{name}\b.*)$", PAGE, flags=re.MULTILINE)
+    kinds = {"forwarding": "forwarding", "tutorial": "MultiAgentArena", "nim": "Nim"}
+    lines += re.findall(rf"^\$ (corral check \S*{kinds[name]}\b.*--learnable)$", PAGE, re.MULTILINE)
+    printed = {line.split()[1]: corral(shlex.split(line), tmp_path).stdout for line in lines}
+    screens = re.findall(rf"<!-- {name} (doctor|check) -->\n```\n(.*?)```", PAGE, flags=re.DOTALL)
+    assert len(screens) == 1 + (name != "forwarding")  # its report is tested above
+    for command, shown in screens:
+        (text,) = chunks(printed[command])
+        assert [part for part in chunks(shown) if part not in text] == []
 
 
 def test_every_command_of_the_page_has_the_options_that_it_names() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, ClassVar
 
 import numpy as np
 from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
-__all__ = ["Chance"]
+__all__ = ["Busy", "Chance"]
 
 
 class Chance(ParallelEnv[str, Any, int]):
@@ -46,3 +47,16 @@ class Chance(ParallelEnv[str, Any, int]):
     def _noise(self) -> dict[str, Any]:
         drawn = self.rng.uniform(-1, 1, size=(2, 3)).astype(np.float32)
         return dict(zip(self.possible_agents, drawn, strict=True))
+
+
+class Busy(Chance):
+    """Each step takes some CPU time, and episodes are long."""
+
+    length = 100
+    seconds = 0.0003
+
+    def step(self, actions: Any) -> tuple[Any, ...]:
+        ends = time.process_time() + self.seconds
+        while time.process_time() < ends:
+            pass
+        return super().step(actions)

@@ -10,6 +10,7 @@ import ctypes
 import functools
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -55,6 +56,18 @@ def compiled(folder: Path) -> Path | None:
     return library
 
 
+FOLDER = tempfile.TemporaryDirectory(prefix="nim_c")
+"""Holds the library of this process."""
+
+
+@functools.cache
+def own_library() -> Path:
+    library = compiled(Path(FOLDER.name))
+    if library is None:
+        raise RuntimeError("no C compiler (cc) on the path")
+    return library
+
+
 @functools.cache
 def loaded(library: Path) -> Any:
     nim = ctypes.CDLL(str(library))
@@ -72,10 +85,13 @@ class Nim(AECEnv[str, Any, int]):  # type: ignore[misc]  # PettingZoo ships no t
     metadata: ClassVar[dict[str, Any]] = {"name": "nim_c", "is_parallelizable": False}
     render_mode = None
 
-    def __init__(self, library: Path, shared: bool = False) -> None:
-        self.library = library
-        self.address: int = loaded(library).nim_new(int(shared))
+    def __init__(self, library: Path | None = None, shared: bool = False) -> None:
+        """``library`` is a result of ``compiled``; None: compile it, once per process."""
+        self.library = library or own_library()
+        self.address: int = loaded(self.library).nim_new(int(shared))
         self.possible_agents = ["first", "second"]
+        self.seeds = np.random.default_rng()
+        self._actions = spaces.Discrete(3 * LARGEST)
         heaps = spaces.Box(0, 8, (3,), np.int64)
         mask = spaces.Box(0, 1, (3 * LARGEST,), np.int8)
         self._space = spaces.Dict({"observation": heaps, "action_mask": mask})
@@ -84,7 +100,7 @@ class Nim(AECEnv[str, Any, int]):  # type: ignore[misc]  # PettingZoo ships no t
         return self._space
 
     def action_space(self, agent: str) -> spaces.Space[Any]:
-        return spaces.Discrete(3 * LARGEST)
+        return self._actions
 
     def heaps(self) -> list[int]:
         return [loaded(self.library).nim_heap(self.address, i) for i in range(3)]

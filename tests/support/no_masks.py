@@ -19,6 +19,7 @@ OBSERVATIONS: dict[str, spaces.Space[Any]] = {
 }
 ACTIONS: dict[str, spaces.Space[Any]] = {
     "one": spaces.Discrete(3),
+    "from 1": spaces.Discrete(3, start=1),
     "several": spaces.MultiDiscrete([2, 3]),
     "numbers": spaces.Box(-1, 1, (2,), np.float32),
 }

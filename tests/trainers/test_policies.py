@@ -215,13 +215,14 @@ def test_functions_are_watched_and_replayed() -> None:
     [
         *(("mappo", observation, "one") for observation in OBSERVATIONS),
         *(("mappo", "box", "several"), ("mappo", "observation", "numbers")),
+        *(("mappo", "box", "from 1"), ("sb3_ppo", "observation", "from 1")),
         *(("sb3_ppo", "box", "one"), ("sb3_ppo", "dict", "one"), ("sb3_dqn", "number", "one")),
     ],
 )
 def test_observations_of_an_environment_without_masks_are_taken_as_they_are(
     trainer: str, observation: str, action: str
 ) -> None:
-    env = NoMasks(observation, action)
+    env, first = NoMasks(observation, action), int(action == "from 1")
     rules = zoo_rules(functools.partial(NoMasks, observation, action))
     kind = trainer_class(trainer)
     named = dict.fromkeys(rules.agents, "shared")
@@ -236,12 +237,12 @@ def test_observations_of_an_environment_without_masks_are_taken_as_they_are(
         expected = policy.act(complete, deterministic=True).action
         actions[agent] = policy.act(plain, deterministic=True).action
         for acted in (actions[agent], policy.predict(plain, deterministic=True)[0]):
-            assert np.array_equal(acted, expected)
+            assert np.array_equal(acted, expected + first)
         mode = policy.distribution(complete).mode
         assert torch.equal(policy.distribution(plain).mode, mode)
         several = policy.act(batch[agent], deterministic=True).action
         plain_batch = take_tree(flat_tree(batch[agent]["observation"]), slice(None))
-        assert np.array_equal(policy.act(plain_batch, deterministic=True).action, several)
+        assert np.array_equal(policy.act(plain_batch, deterministic=True).action, several + first)
     env.step(actions)  # asserts that the actions are in the space
     trained.close()
 

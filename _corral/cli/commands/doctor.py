@@ -73,6 +73,13 @@ def doctor(
             help="If the run does not learn, check its environment, and test if choices matter.",
         ),
     ] = True,
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            metavar="<s>",
+            help="CPU time of the diagnosis of a run; default: 45. With more, it examines more.",
+        ),
+    ] = None,
     seed: Annotated[int, whole("Seed of the examination.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print all findings as JSON.")] = (False),
     env: RunEnv = None,
@@ -110,6 +117,8 @@ def doctor(
             **{"audited": audit, "cloned": clone, "checked": check},
             "seed": seed,
         }
+        if seconds is not None:
+            plan["seconds"] = seconds
         healthy = _diagnose(run, env, {**run_options, **plan, "model": model}, as_json)
     else:
         if run is not None:
@@ -117,6 +126,7 @@ def doctor(
                 f"give {run} or --learner {learner}, not both: they are examined separately"
             )
         options_of_runs: dict[str, Any] = {
+            "--seconds": seconds,
             "--env": env,
             "--arg": arg,
             "--api": api,

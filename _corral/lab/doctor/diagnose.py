@@ -24,7 +24,7 @@ from corral.lab.doctor.causes import by_cause
 from corral.lab.doctor.facts import Fact, facts_of
 from corral.lab.doctor.findings.finding import Finding
 from corral.lab.doctor.imitation import Imitation
-from corral.lab.doctor.looking import Looking
+from corral.lab.doctor.looking import SECONDS, Looking
 from corral.lab.doctor.verdict.commands import Step, next_steps
 from corral.lab.doctor.verdict.learning import Learning
 from corral.progress import Progress
@@ -108,6 +108,7 @@ def diagnose(
     audited: bool = True,
     cloned: bool = True,
     checked: bool = True,
+    seconds: float = SECONDS,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Diagnosis:
@@ -121,16 +122,20 @@ def diagnose(
         audited: compare values and advantages with true returns, if the environment can be forked.
         cloned: test whether the run's network can imitate the best reference team.
         checked: if the run does not learn, check its environment and test if choices matter.
+        seconds: approximate CPU time. A tenth of the elapsed time counts at least. A part that
+            needs more examines less, or is left out; ``not_looked_at`` says so.
         seed: seed of the doctor's random numbers.
         progress: called with the name of the current part, the number done, and the total.
 
-    Raises the errors of ``load_run``; also UnknownNameError, EnvNeededError or MissingExtraError if
-    an argument or a package is missing.
+    Raises the errors of ``load_run``; ValueError if ``seconds`` is not above 0; also
+    UnknownNameError, EnvNeededError or MissingExtraError if an argument or a package is missing.
     """
+    if not seconds > 0:
+        raise ValueError(f"seconds={seconds}: pass a number above 0")
     if not isinstance(run, Run):
         run = load_run(run, env, env_kwargs=env_kwargs, api=api, trainer=trainer, model=model)
     began = time.perf_counter()
-    looking = Looking(run, seed, progress or (lambda what, done, total: None))
+    looking = Looking(run, seed, progress or (lambda what, done, total: None), seconds)
     try:
         with GlobalGenerators(seed):
             looking.look(audited, cloned, checked)

@@ -8,14 +8,17 @@ is fixed, so that the result does not depend on the machine.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
+import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from corral.clock import Clock
 from corral.envs.core import Array, Rules
 from corral.envs.policy import Policy
 from corral.envs.reference import reference_team, team_names
@@ -58,6 +61,7 @@ class Imitation:
     default: float | None
     decisions: int  # number of decisions learned from
     seconds: float
+    cut: bool = False  # learning ended early, for lack of time
 
     @property
     def learned(self) -> bool:
@@ -70,26 +74,41 @@ class Imitation:
         return self.share <= self.unseen + NO_BETTER
 
 
-def imitate(config: Any, trainer: Any, *, seed: int = 0, updates: int = UPDATES) -> Imitation:
+def imitate(
+    config: Any,
+    trainer: Any,
+    *,
+    seed: int = 0,
+    updates: int = UPDATES,
+    seconds: float = math.inf,
+) -> Imitation:
     """Clone the best reference team with the network of a run's ``config``.
+
+    Learning ends after ``seconds`` of CPU time; a network that has then not learned it may do so
+    later, see ``Imitation.cut``.
 
     ``trainer`` is the run's untrained trainer. Raises ValueError if no reference team exists or the
     mask alone decides its actions, and UnsupportedSpaceError if decisions cannot be cloned.
     """
-    began = time.perf_counter()
+    began, clock = time.perf_counter(), Clock()
     rules, learners = trainer.rules, config.learners
     name, team = _best(rules, learners, seed)
     made = {} if config.own_model is None else {"model": config.own_model.make}
     network = {name: getattr(trainer.settings, name) for name in NETWORK}
-    share, unseen, decisions = _cloned(config, rules, team, network, made, seed, updates)
+    enough = functools.partial(_is_over, clock, seconds)
+    share, unseen, decisions = _cloned(config, rules, team, network, made, seed, updates, enough)
     if unseen > 0.95:
         raise ValueError(f"{unseen:.0%} of the decisions of {name} follow from the mask alone")
     imitation = Imitation(name, share, unseen, None, decisions, 0.0)
     if imitation.blind:
         usual = {key: network[key] for key in ("agent_id", "device")}
-        again = _cloned(config, rules, team, usual, {}, seed, updates // 2)
+        again = _cloned(config, rules, team, usual, {}, seed, updates // 2, enough)
         imitation = dataclasses.replace(imitation, default=again[0])
-    return dataclasses.replace(imitation, seconds=time.perf_counter() - began)
+    return dataclasses.replace(imitation, seconds=time.perf_counter() - began, cut=enough())
+
+
+def _is_over(clock: Clock, seconds: float) -> bool:
+    return clock.seconds() > seconds
 
 
 def _best(
@@ -127,6 +146,7 @@ def _cloned(
     made: Mapping[str, Any],
     seed: int,
     updates: int,
+    enough: Callable[[], bool],
 ) -> tuple[float, float, int]:
     """Return a network's agreement with the team, that of the mask alone, and the decisions
     used."""
@@ -154,7 +174,7 @@ def _cloned(
             if not shown:
                 shown = [_decisions(group) for group in groups]
             sure = sure + 1 if agreements and min(agreements) >= ENOUGH else 0
-            if sure >= 2:
+            if sure >= 2 or enough():
                 break
         policies = {agent: clone.policies[agent] for agent in learned}
         plan: dict[str, Any] = {"episodes": EPISODES, "seed": eval_seed(seed, 1)}

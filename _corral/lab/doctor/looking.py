@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from corral.clock import Clock
 from corral.envs.core import plays_as_arrays, third_party, with_limit
 from corral.errors import CorralError, EnvNeededError, MissingExtraError, UnknownNameError
 from corral.lab.doctor.audit import Audit, audit
@@ -37,6 +38,13 @@ __all__ = ["Looking"]
 UPDATES, MAX_STEPS = 3, 60_000
 """Number of recorded updates from the start, and the maximum of their env steps together."""
 
+SECONDS, LEAST = 45.0, 2.0
+"""CPU time of a diagnosis, which updates and then its parts share; and the least of a part."""
+
+MOST = {"play": 10.0, "truth": 15.0, "imitation": 10.0, "check": 15.0, "choices": 8.0}
+"""CPU time of each part, in their order, of ``SECONDS``. If little is left, all get less, in
+proportion."""
+
 OF_CLONING = (
     *("networks", "scales", "stored_masks", "whose_obs", "stored_rewards", "not_finite"),
     *("nothing_moves", "mask_lies", "greedy_legal", "same_after_reload", "reported_returns"),
@@ -53,13 +61,14 @@ ASKED_FOR = (EnvNeededError, MissingExtraError, UnknownNameError)
 class Looking:
     """Examines a run part by part, and collects findings and skipped parts."""
 
-    def __init__(self, run: Run, seed: int, progress: Progress) -> None:
-        self.run, self.seed, self.progress = run, seed, progress
+    def __init__(self, run: Run, seed: int, progress: Progress, seconds: float = SECONDS) -> None:
+        self.run, self.seed, self.progress, self.seconds = run, seed, progress, seconds
         self.findings: list[Finding] = []
         self.rank: dict[str, int] = {}  # cause -> distance from the root
         self.examined: list[str] = []
         self.skipped: list[str] = []
         self.trainers: list[Any] = []  # closed at the end
+        self.clock = Clock()
         self.parts = 0
         self.beginning: Evidence | None = None
         self.latest: Evidence | None = None
@@ -112,6 +121,13 @@ class Looking:
             with self.part("the environment"):
                 self.at_the_environment()
         self.progress("", PARTS, PARTS)
+
+    def seconds_for(self, part: str) -> float:
+        """Return the CPU time of a part. Later parts keep their shares of the rest."""
+        names = list(MOST)
+        later = sum(MOST[name] for name in names[names.index(part) :])
+        scale = (self.seconds - self.clock.seconds()) / later
+        return max(LEAST, MOST[part] * min(self.seconds / SECONDS, scale))
 
     @contextlib.contextmanager
     def part(self, name: str) -> Iterator[None]:
@@ -317,7 +333,9 @@ class Looking:
             return
         start = Run(self.run.folder, self.run.config, "0")._trained()
         self.trainers.append(start)
-        self.learning = learning = judge(self.run, team, start.policies, seed=self.seed)
+        self.learning = learning = judge(
+            self.run, team, start.policies, seed=self.seed, seconds=self.seconds_for("play")
+        )
         self.skipped += learning.skipped
         self.examined.append(learning.described)
         entropy = bool(self.run.config.settings.get("ent_coef"))
@@ -343,7 +361,9 @@ class Looking:
 
     def at_the_environment(self) -> None:
         """Check the environment, and test if choices matter in it."""
-        self.environment = examined(self.run.config.env_config.rules(), self.seed)
+        self.environment = examined(
+            self.run.config.env_config.rules(), self.seconds_for, seed=self.seed
+        )
         self.findings += self.environment.findings
         self.rank |= {finding.cause: -1 for finding in self.environment.findings}
         self.examined += self.environment.descriptions
@@ -353,20 +373,31 @@ class Looking:
         trained = self.trained()
         if not trained.env_steps:
             raise ValueError("the checkpoint has 0 env steps, so nothing is trained")
+        seconds = self.seconds_for("truth")
         if in_house:
-            self.audit = audit(trained, seed=self.seed)
+            self.audit = audit(trained, seed=self.seed, seconds=seconds)
         elif hasattr(trained, "values"):
-            self.audit = audit_critics(trained, self.run.config.policies, seed=self.seed)
+            policies = self.run.config.policies
+            self.audit = audit_critics(trained, policies, seed=self.seed, seconds=seconds)
         else:
             raise ValueError(f"the trainer {self.run.config.trainer} does not provide values")
         self.examined.append(f"{self.audit.env_steps:,} env steps of forked episodes")
         if self.audit.copied is not None:
             self.examined.append(self.audit.copied.text())
+        if self.audit.cut:
+            self.skipped.append("better actions in some forked states, for lack of time")
         self.findings += against_truth(self.audit)
 
     def by_imitation(self) -> None:
-        self.imitation = imitate(self.run.config, self.trainers[0], seed=self.seed)
+        self.imitation = imitate(
+            self.run.config,
+            self.trainers[0],
+            seed=self.seed,
+            seconds=self.seconds_for("imitation"),
+        )
         self.examined.append(f"the network, trained to imitate {self.imitation.teacher}")
+        if self.imitation.cut:
+            self.skipped.append("later updates of this imitation, for lack of time")
         if (finding := cannot_imitate(self.imitation)) is not None:
             self.findings.append(finding)
 

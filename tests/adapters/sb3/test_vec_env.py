@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from gymnasium import spaces
 
 from corral import adapters
+from corral.adapters.zoo.batch import zoo_rules
 from corral.envs import dfaas_v0
 from corral.envs.batch import Batch
 from corral.envs.dfaas_v0 import DfaasRules
@@ -25,6 +27,7 @@ from support.columns import GAMES, WAYS, columns, dfaas, legal
 from support.contract import plain
 from support.loads import small_trace
 from support.messages import refused
+from support.no_masks import NoMasks
 from support.turn_rules import MortalRules, PileRules
 
 for package in ("stable_baselines3", "supersuit"):
@@ -323,3 +326,13 @@ def test_arguments_are_named() -> None:
     for wrong in ("4", 2.0, 0):
         with refused(ValueError, f"num_envs={wrong!r}", 1):
             adapters.make_vec_env("arena_v0", num_envs=wrong)
+
+
+def test_a_dict_of_only_an_observation_is_that_observation() -> None:
+    rules = zoo_rules(functools.partial(NoMasks, "observation"))
+    vec_env = adapters.make_vec_env(rules, num_envs=2, seed=0)
+    first = vec_env.reset()
+    assert first["observation"].shape == (4, 3)
+    after, _, _, _ = vec_env.step(np.zeros(4, dtype=np.int64))
+    assert after["observation"].shape == (4, 3)
+    assert not np.array_equal(first["observation"], after["observation"])

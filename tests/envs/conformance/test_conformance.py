@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 import corral
+from corral.clock import PATIENCE, Clock
 from corral.envs import PROBES, check_env, two_step_v0
 from corral.envs.conformance.report import CHECKS, CheckResult
-from corral.envs.conformance.session import PATIENCE, Clock
 from corral.envs.registry import REGISTERED, NamedEnv, _load
 from corral.errors import ConformanceError, UnknownNameError
 from support import faulty_chance, faulty_envs, faulty_repeats, faulty_turns, turns_in_parallel

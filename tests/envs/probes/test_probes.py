@@ -12,7 +12,7 @@ import pytest
 import corral
 from corral.envs import PROBES, make_rules, probes
 from corral.envs.batch import make_batch
-from corral.envs.core import copy_rows, generator
+from corral.envs.core import best_returns_of, copy_rows, generator
 from corral.envs.probes.base import Probe, ProbeState
 from corral.envs.registry import ENVIRONMENTS
 from corral.errors import UnknownNameError
@@ -242,3 +242,39 @@ def test_who_leaves_the_best_action_gets_less(name: str, kwargs: dict[str, Any])
             assert less[changed].all()
             tried += np.count_nonzero(changed)
     assert (tried > 0) == (answer.best >= 0).any()
+
+
+# --- The best return of the team -----------------------------------------------------------------
+
+OPTIMA = {
+    **{1: -1, 2: 0, 3: 0, 4: 2, 5: 2, 7: 2, 8: 0, 9: 7, 10: 6, 11: 2, 12: 0, 13: 1.5, 14: 2},
+    **{15: 555, 16: 0, 17: 1, 18: 0},
+}
+"""Of P2, P8 and P16 the mean over their draws."""
+
+
+def optimum_of(name: str, episodes: int = 64, **kwargs: Any) -> Any:
+    rngs = [generator(0, "env", row) for row in range(episodes)]
+    return best_returns_of(make_rules(name, **kwargs), rngs)
+
+
+@pytest.mark.parametrize("number", OPTIMA)
+def test_the_optimum_of_a_probe_is_that_of_its_arithmetic(number: int) -> None:
+    best = optimum_of(f"probe_p{number:02}_v0")
+    if number in (8, 16):  # it is drawn
+        assert set(best) == ({-1, 1} if number == 8 else {-2, 0, 2})
+    else:
+        assert set(best) == {OPTIMA[number]}
+
+
+def test_the_optimum_of_p6_is_the_highest_legal_action() -> None:
+    rules = make_rules("probe_p06_v0")
+    state = rules.start([generator(0, "env", row) for row in range(64)])
+    masks = np.stack(rules.legal(state), axis=1)  # [B, N, A]
+    highest = 3 - masks[:, :, ::-1].argmax(axis=2)
+    assert optimum_of("probe_p06_v0").tolist() == highest.sum(axis=1).tolist()
+
+
+def test_the_optimum_knows_the_arguments() -> None:
+    assert set(optimum_of("probe_p07_v0", reward="team")) == {2}
+    assert optimum_of("probe_p14_v0", cue="last") is None

@@ -25,7 +25,8 @@ from corral.lab.doctor.choices.scripts import (
     play_scripts,
     spread_actions,
 )
-from corral.lab.doctor.choices.verdict import notes_of
+from corral.lab.doctor.choices.verdict import notes_of, verdict_of
+from corral.trainers.evaluation.episodes import Interval
 from support.arena_scalar import PlainArena
 from support.messages import shown
 from support.planted_choices import BlindArena, DeafArena, Guess, Lottery, OneCounts
@@ -132,6 +133,17 @@ def test_probes_are_told_rightly(probe: int, expected: str | None, verdict: str)
     found = found_in(f"probe_p{probe:02}_v0")
     assert causes(found) == ({expected} if expected else set())
     assert verdict in found.verdict
+
+
+def test_one_action_is_not_best_if_playing_it_is_worse_than_random_play() -> None:
+    found = found_in("probe_p06_v0")
+    worse = [
+        dataclasses.replace(row, interval=Interval(-2.0, -1.0)) if row.name != "random" else row
+        for row in found.scripts.rows
+    ]
+    scripts = dataclasses.replace(found.scripts, rows=tuple(worse))
+    assert "same action" in verdict_of(found.scripts, found.forked, ())
+    assert "same action" not in verdict_of(scripts, found.forked, ())
 
 
 @pytest.mark.slow

@@ -15,8 +15,11 @@ pytest.importorskip("torch", reason="needs the extra mappo")
 
 import corral
 from corral import algorithms as alg
+from corral.envs.conformance.report import CheckResult
+from corral.envs.conformance.report import Finding as CheckFinding
 from corral.lab.doctor.diagnose import Diagnosis
 from corral.lab.doctor.text import diagnosis_text
+from corral.lab.doctor.verdict.checks import check_findings
 from corral.lab.doctor.verdict.learning import RANDOM, UNTRAINED, Lead, Learning
 from corral.lab.doctor.verdict.notes import changes_of, worse_over_time
 from corral.lab.doctor.watching.progress import PolicyInfo
@@ -272,3 +275,48 @@ def test_masks_that_close_are_part_of_the_finding() -> None:
     finding = worse_over_time(changes, INFO, 1, learns=False)
     assert finding is not None
     shown(finding.measured, "legal actions", 6, 2)
+
+
+# --- The best possible return --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("env", "best"), [("two_step_v0", 8), ("probe_p04_v0", 2)])
+def test_a_team_is_compared_with_the_optimum_of_its_game(
+    tmp_path: Path, env: str, best: float
+) -> None:
+    diagnosis = corral.diagnose(trained(tmp_path / "run", env, 1), **QUICK)
+    assert diagnosis.learning is not None
+    assert diagnosis.learning.optimum == {"": best}
+    assert diagnosis.learning.responses == {}
+    shown(diagnosis_text(diagnosis), "optimum")
+
+
+def test_no_policy_beats_random_play_in_rock_paper_scissors(tmp_path: Path) -> None:
+    diagnosis = corral.diagnose(trained(tmp_path / "run", "rps_v0", 12), **QUICK)
+    learning = diagnosis.learning
+    assert learning is not None
+    assert learning.responses[""].best == pytest.approx(0)
+    assert learning.hopeless
+    assert diagnosis.verdict == "no fault"
+    assert "corral exploit" in diagnosis.next_steps[0].command
+
+
+def test_a_seat_is_compared_with_the_best_response_to_its_opponent(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run", "rps_v0", 1, opponents={"player_1": "copy-last"})
+    learning = corral.diagnose(run, **QUICK).learning
+    assert learning is not None
+    best, rounds = learning.responses[""], 10
+    assert rounds - 1 <= best.best <= rounds  # the first round is a guess
+    assert best.random == pytest.approx(0)
+    assert not learning.hopeless
+
+
+# --- Faults of the environment -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("check", "certainty"), [("reset", 2), ("reward", 2), ("copies", 1)])
+def test_a_fault_that_does_not_touch_play_is_no_cause(check: str, certainty: int) -> None:
+    error = CheckFinding(check, "error", "seen", "expected", "advice", "")
+    result = CheckResult("env", "parallel", (error,), {}, (), (check,), (0,), 1, 1, 1.0)
+    (finding,) = check_findings(result)
+    assert (finding.cause, finding.certainty) == (f"check-{check}", certainty)

@@ -33,7 +33,7 @@ from corral.lab.doctor.audit.audited import (
     fitted,
     sentence,
 )
-from corral.lab.doctor.audit.truth import WORST, Asked, States, Truth, Value, plan, truth_of
+from corral.lab.doctor.audit.truth import WORST, Asked, States, Time, Truth, Value, plan, truth_of
 from corral.trainers.observers import Observer
 from corral.trainers.on_policy import maths
 from corral.trainers.on_policy.records import Advantages, Trajectories
@@ -48,7 +48,7 @@ MAX_STEPS = 400_000
 """Approximate env steps of all forks together. Image networks get half."""
 
 SECONDS = 30.0
-"""Time limit in seconds for the search for better actions."""
+"""CPU time, after which no better action is searched. Running environments get this time."""
 
 
 def audit(
@@ -58,6 +58,7 @@ def audit(
     rows: int = ROWS,
     seed: int = 0,
     most_steps: int = MAX_STEPS,
+    seconds: float = SECONDS,
     other_futures: bool = False,
 ) -> Audit:
     """Audit an in-house trainer at its current checkpoint; the trainer learns one update.
@@ -67,7 +68,7 @@ def audit(
     replace future data if they can: see ``for_copies``. A third-party environment is copied in the
     way that ``corral.adapters.snapshots`` proves; raises SnapshotError if none is exact.
     """
-    began = time.perf_counter()
+    began, limit = time.perf_counter(), Time(seconds)
     states = States.of(trainer.rules)
     rules: Any = states.rules
     if states.copied is not None:
@@ -82,11 +83,7 @@ def audit(
     rules = for_copies(rules)
     rng = generator(seed, "eval")
     before = trainer.env_steps // trainer.rollout_steps
-    clock = time.perf_counter()
     seen = _watch_rollout(trainer, times, rows, rng)
-    affordable, copying = states.costs(
-        trainer.rollout_steps, time.perf_counter() - clock, most_steps
-    )
     team = dict(trainer.policies)
     questions = {
         name: _asked(trainer, rules, i, seen)
@@ -96,8 +93,9 @@ def audit(
     gamma = float(trainer.settings.gamma)
     everything = [item for truths_of in questions.values() for item in truths_of]
     pictures = any(group.layout.images for group in trainer.groups)
-    budget_steps = affordable // 2 if pictures else affordable
-    budget = plan(everything, team, gamma, budget_steps, began + SECONDS, rng, copying)
+    budget_steps = most_steps // 2 if pictures else most_steps
+    running = states.copied is not None
+    budget = plan(everything, team, gamma, budget_steps, limit, rng, running=running)
     steps = trainer.settings.n_steps
     truths = {
         name: [truth_of(item, team, gamma, budget, steps, rng) for item in truths_of]
@@ -115,8 +113,10 @@ def audit(
     )
     played = sum(item.steps for truths_of in truths.values() for item in truths_of)
     shared_future = replace(states, rules=rules).same_future
-    seconds = time.perf_counter() - began
-    return Audit(policies, shared_future, before, played, seconds, states.copied)
+    cut = limit.left <= 0
+    return Audit(
+        policies, shared_future, before, played, time.perf_counter() - began, states.copied, cut
+    )
 
 
 # --- Playing the rollout -------------------------------------------------------------------------

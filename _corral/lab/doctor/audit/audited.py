@@ -147,6 +147,7 @@ class Audit:
     env_steps: int
     seconds: float
     copied: Copied | None = None  # the way to copy states of a third-party environment
+    cut: bool = False  # the search for better actions ended early, for lack of time
 
 
 def correlation(a: Array, b: Array) -> float | None:

@@ -18,7 +18,7 @@ from corral.envs.core import Array, for_copies, generator, redrawing
 from corral.envs.masks import OBSERVATION
 from corral.envs.policy import put_tree
 from corral.lab.doctor.audit.audited import Audit, Audited, Compared, clamped, fitted
-from corral.lab.doctor.audit.truth import WORST, Asked, States, Truth, plan, truth_of
+from corral.lab.doctor.audit.truth import WORST, Asked, States, Time, Truth, plan, truth_of
 from corral.trainers.policy_iteration.forks import Moments, decide, joined, standard_error
 
 __all__ = ["audit_critics"]
@@ -40,7 +40,7 @@ def audit_critics(
 
     Raises SnapshotError for a third-party environment that cannot be copied.
     """
-    began = time.perf_counter()
+    began, limit = time.perf_counter(), Time(seconds)
     states, team = States.of(trainer.rules), dict(trainer.policies)
     rules: Any = states.rules
     if other_futures:
@@ -51,11 +51,9 @@ def audit_critics(
         rules = redrawn
     rules = for_copies(rules)
     gamma, rng = float(trainer.settings.gamma), generator(seed, "eval")
-    clock = time.perf_counter()
     questions = _asked(trainer, rules, team, seed, rng)
-    played_seconds = time.perf_counter() - clock
-    affordable, copying = states.costs(NUM_ENVS * STEPS, played_seconds, most_steps)
-    budget = plan(questions, team, gamma, affordable, began + seconds, rng, copying)
+    running = states.copied is not None
+    budget = plan(questions, team, gamma, most_steps, limit, rng, running=running)
     truths = [truth_of(question, team, gamma, budget, 0, rng) for question in questions]
     audited_policies = tuple(
         _beside(name, [truth for truth in truths if policies[truth.asked.agent] == name])
@@ -64,8 +62,8 @@ def audit_critics(
     updates = int(trainer.env_steps) // int(trainer.rollout_steps)
     played = sum(truth.steps for truth in truths)
     shared_future = dataclasses.replace(states, rules=rules).same_future
-    whole = time.perf_counter() - began
-    return Audit(audited_policies, shared_future, updates, played, whole, states.copied)
+    whole, cut = time.perf_counter() - began, limit.left <= 0
+    return Audit(audited_policies, shared_future, updates, played, whole, states.copied, cut)
 
 
 def _asked(

@@ -7,8 +7,6 @@ redrawn, a critic with the global state keeps the information in that state.
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,13 +14,14 @@ from typing import Any
 import numpy as np
 
 from corral.adapters.snapshots import Copied, copyable
+from corral.clock import Clock
 from corral.envs.core import Array, Rules, amounts_of, places_of, redraw_of
 from corral.envs.masks import MASK
 from corral.envs.policy import Policy
 from corral.lab.doctor.audit.audited import Decision
 from corral.trainers.policy_iteration.forks import Moments, Story, Worth, standard_error, worth
 
-__all__ = ["Asked", "Budget", "States", "Truth", "plan", "truth_of"]
+__all__ = ["Asked", "Budget", "States", "Time", "Truth", "plan", "truth_of"]
 
 Value = Callable[[Mapping[str, Any], Array], Array]
 
@@ -33,9 +32,6 @@ MAX_FORKS, FEWEST_FORKS = 64, 12
 FEWEST_MOMENTS = 24
 WORST = 10
 """Number of decisions that are kept."""
-
-RUNNING_SECONDS = 20.0
-"""Approximate seconds for forks of running environments."""
 
 LARGEST_STORY = 20_000_000
 """Maximum number of recorded steps in a story."""
@@ -85,16 +81,17 @@ class States:
         redraws = self.copied is not None and self.copied.redraws
         return redraw_of(self.rules) is None and not redraws
 
-    def costs(self, steps: int, seconds: float, limit: int) -> tuple[int, float]:
-        """Return at most ``limit`` affordable env steps, and the time to copy a state in env steps.
 
-        Running environments get the number of steps of ``RUNNING_SECONDS``, at the speed of
-        ``steps`` in ``seconds``.
-        """
-        if self.copied is None:
-            return limit, 0.0
-        speed = steps / max(seconds, 1e-6)
-        return min(limit, int(speed * RUNNING_SECONDS)), speed / self.copied.per_second
+@dataclass(frozen=True)
+class Time:
+    """CPU time of an audit."""
+
+    seconds: float
+    clock: Clock = field(default_factory=Clock)
+
+    @property
+    def left(self) -> float:
+        return self.seconds - self.clock.seconds()
 
 
 @dataclass(frozen=True)
@@ -104,7 +101,7 @@ class Budget:
     moments: int  # states per agent
     forks: int  # per state
     decisions: int  # states per agent for which better actions are searched
-    until: float = math.inf  # time.perf_counter() at the end of that search
+    time: Time | None = None  # for that search; None: no limit
 
 
 @dataclass
@@ -126,17 +123,20 @@ def plan(
     team: Mapping[str, Policy],
     gamma: float,
     most_steps: int,
-    until: float,
+    time: Time,
     rng: np.random.Generator,
-    copying: float = 0.0,
+    *,
+    running: bool = False,
 ) -> Budget:
     """Return the number of states and forks for ``most_steps``, from the measured cost of forks.
 
     Longer episodes get fewer states and forks, at least ``FEWEST_FORKS`` in ``FEWEST_MOMENTS``.
-    ``copying`` is the time to copy a state, in env steps.
+    ``running``: environments that step one after the other, with as many steps as there is time
+    for. Raises ValueError if the time is far too short for the fewest forks.
     """
     longest = max((len(question.t) for question in questions), default=0)
     cost = 0.0  # env steps of one fork in one state of every agent
+    steps, clock = 0, Clock()
     for question in questions:
         few = question.at(_spread(len(question.t), 8))
         if len(few.t):
@@ -149,14 +149,24 @@ def plan(
                 value=question.value,
                 told=question.told,
             )
-            cost += tried.steps / (2 * len(few.t)) + copying
+            cost += tried.steps / (2 * len(few.t))
+            steps += tried.steps
     if not cost:
-        return Budget(longest, MAX_FORKS, 0, until)
+        return Budget(longest, MAX_FORKS, 0, time)
+    if running:
+        speed = steps / max(clock.seconds(), 1e-6)
+        needed = 2 * FEWEST_FORKS * min(FEWEST_MOMENTS, longest) * cost / speed
+        if needed > 2 * time.left:
+            raise ValueError(
+                f"the fewest forks take {needed:.0f} s of CPU time; {max(0.0, time.left):.0f} s "
+                "are left"
+            )
+        most_steps = min(most_steps, int(speed * time.left))
     half = most_steps / 2 / cost  # number of forks of every agent
     forks = int(np.clip(half / (2 * longest), FEWEST_FORKS, MAX_FORKS))
     moments = int(np.clip(half / (2 * forks), min(FEWEST_MOMENTS, longest), longest))
     decisions = int(half / (forks * (CANDIDATES + 1)))
-    return Budget(moments, forks, min(decisions, moments), until)
+    return Budget(moments, forks, min(decisions, moments), time)
 
 
 def _spread(count: int, limit: int) -> Array:
@@ -239,7 +249,7 @@ def _better(
     best, chosen_by, surely = taken.copy(), np.zeros(len(taken)), np.zeros(len(taken))
     loss, error = np.zeros(len(taken)), np.zeros(len(taken))
     for candidate in candidates(np.asarray(moments.observation()[MASK]) != 0, taken).T:
-        if time.perf_counter() > budget.until:
+        if budget.time is not None and budget.time.left <= 0:
             break
         tried = after(candidate)
         truth.steps += tried.steps

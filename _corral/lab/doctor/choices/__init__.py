@@ -25,6 +25,7 @@ from corral.adapters.seats import random_policy
 from corral.adapters.snapshots import Copied, SnapshotError, SnapshotRules, copyable
 from corral.adapters.sources import EnvLike, rules_of, rules_with
 from corral.adapters.spaces import ObservationCodec
+from corral.clock import Clock
 from corral.envs.core import Array, Rules, max_rows_of, with_limit
 from corral.envs.masks import MASK
 from corral.envs.policy import PolicyLike
@@ -45,7 +46,7 @@ from corral.trainers.evaluation.episodes import play
 __all__ = ["Fault", "Forked", "Gain", "Learnable", "Script", "Scripts", "learnable"]
 
 SECONDS = 20.0
-"""Time budget in seconds; a step in progress is finished."""
+"""CPU time in seconds; a step in progress is finished."""
 
 SCRIPTED = 0.3
 """Share of the time for scripts."""
@@ -93,7 +94,8 @@ def learnable(
     Args:
         env: a name, a module, a function or an object, see ``corral.train``.
         seed: seed of all random numbers.
-        seconds: approximate time budget; the result lists the tests skipped for lack of time.
+        seconds: approximate CPU time; a tenth of the elapsed time counts at least. The
+            result lists the tests skipped for lack of time.
         progress: called with the name of the current part, the number done, and the total.
         env_kwargs: arguments of the environment.
 
@@ -102,7 +104,7 @@ def learnable(
     """
     if not seconds > 0:
         raise ValueError(f"seconds={seconds}: pass a number above 0")
-    began = time.monotonic()
+    clock, began = Clock(), time.monotonic()
     rules = rules_with(learnable, env, env_kwargs) if env_kwargs else rules_of(env)
     skipped: list[str] = []
     if rules.max_cycles is None or rules.max_cycles > LONGEST:
@@ -127,7 +129,7 @@ def learnable(
         if isinstance(states, SnapshotRules):
             copied = states.copied
             states = with_limit(states, min(LONGEST, 2 * scripts.steps))
-        remaining = seconds - (time.monotonic() - began)
+        remaining = seconds - clock.seconds()
         forked = list(_all_forked(states, scripts, seed, remaining, progress, skipped))
     for fork in forked:
         if not fork.complete:
@@ -166,7 +168,7 @@ def _all_forked(
     If no action is better against random play, also fork states with opponents that always play
     their lowest legal action.
     """
-    ends = time.monotonic() + max(seconds, 1.0)
+    clock, seconds = Clock(), max(seconds, 1.0)
     share = 0.8 if max_rows_of(rules) is None else 0.5
     random: dict[str, PolicyLike] = {a: random_policy(rules.action_space(a)) for a in rules.agents}
     jobs: list[tuple[str, str, Mapping[str, PolicyLike]]] = []
@@ -183,7 +185,7 @@ def _all_forked(
         progress(f"{agent}, forked ({kind})", done, len(jobs))
         # Reserve time for a possible test with fixed opponents.
         may = 0 if mattering or kind == FIXED or len(rules.agents) == 1 else len(rules.agents)
-        remaining = (ends - time.monotonic()) / (len(jobs) - done + may)
+        remaining = (seconds - clock.seconds()) / (len(jobs) - done + may)
         done += 1
         if remaining <= 0:
             late.append(f"{agent} ({kind})")

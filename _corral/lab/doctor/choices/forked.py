@@ -9,7 +9,6 @@ lasts until the end.
 from __future__ import annotations
 
 import math
-import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ import numpy as np
 
 from corral.adapters.seats import Seat
 from corral.adapters.spaces import ObservationCodec
+from corral.clock import Clock
 from corral.envs.batch import Batch
 from corral.envs.core import Array, Rules, copy_rows, generator, max_rows_of, state_arrays
 from corral.envs.masks import MASK
@@ -113,7 +113,7 @@ def sample_moments(
     """
     rng = generator(seed, "eval", i)
     agent = rules.agents[i]
-    limit, ends = max_rows_of(rules), time.monotonic() + seconds
+    limit, clock = max_rows_of(rules), Clock()
     copies = COPIES if limit is None else min(RUNNING_COPIES, limit)
     enough = MOMENTS if limit is None else min(MOMENTS, 2 * limit)
     batch = Batch(rules, copies, int(rng.integers(2**31)))
@@ -151,7 +151,7 @@ def sample_moments(
             count += len(rows)
         if count >= enough or (t >= GIVEN_UP and not count):
             break
-        if limit is not None and count >= FEWEST and time.monotonic() > ends:
+        if limit is not None and count >= FEWEST and clock.seconds() > seconds:
             break
         actions = np.zeros(acting.shape, dtype=np.int64)
         for k, (a, seat) in enumerate(seats.items()):
@@ -231,9 +231,9 @@ def try_actions(
     while True:  # reduce the number of states first, then the horizon, until the time suffices
         # Running environments are stepped one after the other, so a few states show the time.
         timed = np.arange(len(actions))[:: max(1, len(actions) // TIMED) if running else 1]
-        began = time.monotonic()
+        clock = Clock()
         play(sample.moments.at(timed), actions[timed, 0], 1, horizon, 0)
-        duration = (time.monotonic() - began) * len(actions) / len(timed)
+        duration = clock.seconds() * len(actions) / len(timed)
         affordable = seconds / (2 * duration * len(wanted))
         if affordable >= 0.7 or (horizon <= 8 and len(sample.cluster) <= enough):
             break

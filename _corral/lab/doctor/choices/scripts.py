@@ -8,7 +8,6 @@ does not increase the number of false alarms.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 from gymnasium import spaces
 
 from corral.adapters.seats import random_policy
+from corral.clock import Clock
 from corral.envs.core import Array, Observation, Rules, generator, plays_as_arrays
 from corral.envs.masks import MASK
 from corral.envs.policy import Decision, Memoryless, PolicyLike, count_rows
@@ -138,7 +138,7 @@ def play_scripts(
     progress: Callable[[str, int, int], None] = lambda what, done, total: None,
 ) -> Scripts:
     """Play scripts and reference teams on the same episodes, for at most ``seconds``."""
-    began = time.monotonic()
+    clock = Clock()
     random: Team = {agent: random_policy(rules.action_space(agent)) for agent in rules.agents}
     episodes = FEWEST
     base, steps = _play(rules, random, episodes, seed)
@@ -147,15 +147,15 @@ def play_scripts(
     took = 0.0
     while 2 * took * (len(ways) + 2) < 0.8 * seconds and episodes < EPISODES:
         episodes *= 2
-        before = time.monotonic()
+        before = clock.seconds()
         base, steps = _play(rules, random, episodes, seed)
-        took = time.monotonic() - before
+        took = clock.seconds() - before
     played: list[tuple[str, str | None, bool, Array]] = []
     left_out = []
     for done, (name, agent, team, reference) in enumerate(ways):
         label = name if agent is None else f"{agent}: {name}"
         progress(label, done, len(ways))
-        if played and time.monotonic() - began > seconds:
+        if played and clock.seconds() > seconds:
             left_out.append(label)
             continue
         returns, length = _play(rules, team, episodes, seed)

@@ -229,11 +229,22 @@ def verdict_of(scripts: Scripts, forked: Sequence[Forked], faults: Sequence[Faul
         return "Choices matter, and earlier observations show which."
     if any(fork.shown.sure and fork.shown.mean > fork.constant.upper for fork in mattering):
         return "Choices matter, and the observation shows which."
-    if any(fork.constant.mean > 0.5 * fork.best.mean for fork in mattering):
+    constant = any(fork.constant.mean > 0.5 * fork.best.mean for fork in mattering)
+    if constant and not _worse_than_random(scripts):
         return "Choices matter, and the same action is best nearly always."
     if scripts.best is not None:
         return f"Choices matter, and the observation shows which ({scripts.best} reads it)."
     return "Choices matter; it is unknown how well the observation shows which."
+
+
+def _worse_than_random(scripts: Scripts) -> bool:
+    """Return True if every script without a choice is worse than random play.
+
+    One constant action may then be the best next step of random play, but not the best way to play.
+    """
+    rows = [row for row in scripts.rows if not row.reference and row.name != "random"]
+    worse = [row.interval.high is not None and row.interval.high < 0 for row in rows]
+    return bool(worse) and all(worse)
 
 
 def _moments(forked: Sequence[Forked]) -> str:

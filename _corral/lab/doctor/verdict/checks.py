@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,9 +13,6 @@ from corral.lab.doctor.choices import Learnable, learnable
 from corral.lab.doctor.findings.finding import Finding
 
 __all__ = ["Examined", "examined"]
-
-CHECK_SECONDS, CHOICE_SECONDS = 24.0, 8.0
-"""Time budgets in seconds. A check in less time compares only the begin of long episodes."""
 
 
 @dataclass
@@ -30,42 +26,37 @@ class Examined:
     skipped: list[str] = field(default_factory=list)
 
 
-def examined(rules: Any, seed: int = 0) -> Examined:
+def examined(rules: Any, seconds: Callable[[str], float], seed: int = 0) -> Examined:
     """Run both tests. Environments of corral are only tested for choices that matter.
+
+    ``seconds`` returns the CPU time of "check" and of "choices" when they begin.
 
     The check stays in this process. An error of the environment is a finding of the check; the test
     of choices is then skipped if it raises.
     """
     result = Examined()
     if third_party(rules):
-        check = check_env(
-            rules.make_env, seeds=(0, 1), processes=False, seconds=CHECK_SECONDS * slowdown()
-        )
+        check = check_env(rules.make_env, seeds=(0, 1), processes=False, seconds=seconds("check"))
         result.check = check
         result.descriptions.append(f"the environment, {check.episodes} episodes of corral check")
+        if check.cut:
+            result.skipped.append("corral check: later steps of long episodes, for lack of time")
         result.findings += check_findings(check)
     try:
-        result.choices = choices = learnable(rules, seed=seed, seconds=CHOICE_SECONDS)
+        result.choices = choices = learnable(rules, seed=seed, seconds=seconds("choices"))
     except Exception as error:  # a third-party environment may raise anything
         result.skipped.append(f"if choices matter: {type(error).__name__}: {error}")
     else:
         result.descriptions.append(
             f"whether choices matter (corral check --learnable): {choices.verdict}"
         )
+        result.skipped += [f"corral check --learnable: {text}" for text in choices.not_asked]
         result.findings += choice_findings(choices)
     return result
 
 
-def slowdown() -> float:
-    """Return the factor by which other processes slow this one at the moment, 1 to 10."""
-    wall, used = time.perf_counter(), time.thread_time()
-    while time.thread_time() - used < BUSY:
-        pass
-    return min(10.0, max(1.0, (time.perf_counter() - wall) / BUSY))
-
-
-BUSY = 0.05
-"""Seconds of work to measure the slowdown."""
+BESIDE_PLAY = ("api", "spaces", "info", "seed", "copies", "processes", "hashing")
+"""Checks of faults that do not keep a run from learning: play in one process works with them."""
 
 
 def check_findings(result: CheckResult) -> Iterator[Finding]:
@@ -78,7 +69,7 @@ def check_findings(result: CheckResult) -> Iterator[Finding]:
             f"{error.seen}{place}",
             error.expected,
             error.advice,
-            2,
+            1 if error.check in BESIDE_PLAY else 2,
         )
 
 

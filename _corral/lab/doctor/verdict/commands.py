@@ -40,6 +40,8 @@ def next_steps(run: Run, learning: Learning | None, choices: Learnable | None) -
     named = config.named(run.folder)
     steps = LONGER * max(1, config.steps)
     longer = Step("train on", f"corral train --resume {named} --steps {steps}")
+    if learning is not None and learning.hopeless:
+        yield Step("measure how much an opponent wins that knows it", f"corral exploit {named}")
     early = learning is None or learning.too_early
     if early:
         yield longer

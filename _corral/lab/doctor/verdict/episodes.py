@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from corral.adapters.seats import random_policy
+from corral.clock import Clock
 from corral.envs.core import (
     Array,
     Rules,
@@ -19,10 +19,12 @@ from corral.envs.core import (
     with_limit,
 )
 from corral.envs.policy import PolicyLike
+from corral.errors import CorralError
+from corral.lab.exploit.exact import best_response, team_returns
 from corral.trainers.evaluation.episodes import play
 from corral.trainers.evaluation.zero_sum import constant_sum, is_zero_sum
 
-__all__ = ["Episodes", "Table", "random_team"]
+__all__ = ["Episodes", "Responses", "Table", "random_team"]
 
 SIZES = (128, 64, 32, 16, 8)
 """Numbers of episodes; the largest that fits into the time is played."""
@@ -31,20 +33,21 @@ PILOT = 8
 """Number of episodes that are played to measure their speed."""
 
 
-SHARED = 10.0
-"""Maximum factor by which other processes may extend the time."""
+STATES = 10_000
+"""Maximum number of states of a game whose best responses are computed: a few seconds."""
 
 
-class Clock:
-    """Seconds of this thread's work, but at least the elapsed time divided by ``SHARED``."""
+@dataclass(frozen=True)
+class Responses:
+    """Exact expected returns against the opponents, summed over the learning agents."""
 
-    def __init__(self) -> None:
-        self.wall, self.work = time.perf_counter(), time.thread_time()
+    best: float  # of the best response of each learning agent
+    random: float  # of random play
 
     @property
-    def seconds(self) -> float:
-        wall, work = time.perf_counter() - self.wall, time.thread_time() - self.work
-        return max(work, wall / SHARED)
+    def hopeless(self) -> bool:
+        """True if no policy earns more than random play."""
+        return self.best <= self.random + 1e-9
 
 
 @dataclass(frozen=True)
@@ -98,13 +101,13 @@ class Table:
         for turn in turns:
             steps = turn.t + 1
             returns.append(turn.ended.returns)
-            if clock.seconds > 2 * seconds / teams:
+            if clock.seconds() > 2 * seconds / teams:
                 turns.close()  # type: ignore[attr-defined]
                 self.limit = steps
                 self.rules = with_limit(self.rules, steps)
                 break
         self.seatwise = self._sums_are_constant(np.concatenate(returns))
-        cost = clock.seconds * teams / PILOT * (len(self.learners) if self.seatwise else 1)
+        cost = clock.seconds() * teams / PILOT * (len(self.learners) if self.seatwise else 1)
         sizes: tuple[int, ...] = SIZES
         if third_party(self.rules):  # the time grows with the number of copies
             sizes = SIZES[2:]
@@ -125,6 +128,27 @@ class Table:
             return None
         rngs = [generator(self.seed, "env", row) for row in range(self.size)]
         return best_returns_of(self.rules, rngs)
+
+    def responses(self) -> Responses | None:
+        """Return the best responses to the opponents; None if they are unknown.
+
+        Only a seat that faces fixed opponents has a best response: with several learners, each of
+        them must play alone against random play.
+        """
+        if len(self.rules.agents) == 1 or not (self.seatwise or len(self.learners) == 1):
+            return None
+        chance = random_team(self.rules)
+        others = {**chance, **({} if self.seatwise else self.opponents)}
+        team = {**others, **{seat: chance[seat] for seat in self.learners}}
+        try:
+            values = team_returns(self.rules, team, max_states=STATES)
+            best = [
+                best_response(self.rules, team, seat, max_states=STATES).value
+                for seat in self.learners
+            ]
+        except CorralError:  # too many states, or an opponent without probabilities
+            return None
+        return Responses(sum(best), sum(values[seat] for seat in self.learners))
 
     def play(self, team: Mapping[str, PolicyLike], *, greedy: bool) -> Episodes:
         """Play ``team``, a policy for each learning agent, in all episodes.

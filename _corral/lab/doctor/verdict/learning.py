@@ -19,7 +19,7 @@ from corral.envs.core import Array, Rules, with_limit
 from corral.envs.policy import PolicyLike
 from corral.envs.reference import reference_team, team_names
 from corral.errors import CorralError
-from corral.lab.doctor.verdict.episodes import Episodes, Table, random_team
+from corral.lab.doctor.verdict.episodes import Episodes, Responses, Table, random_team
 from corral.trainers.cloning.agreement import agreement
 from corral.trainers.evaluation.greedy import Gap, gap_of, greedy_alone
 from corral.trainers.evaluation.intervals import difference_interval
@@ -97,6 +97,8 @@ class Learning:
     gaps: tuple[Gap, ...]  # greedy play far below sampled play
     optimum: dict[str, float] = field(default_factory=dict)
     """data -> mean of the best possible return of the same episodes, if it is known."""
+    responses: dict[str, Responses] = field(default_factory=dict)
+    """data -> exact returns of best responses and of random play, in small games."""
     agreement: tuple[float, float] | None = None
     """Of a run that clones: shares of the teacher's decisions, at the start and now."""
     skipped: tuple[str, ...] = ()  # players that could not play, with the reason
@@ -117,6 +119,11 @@ class Learning:
         over_start = [lead for lead in self.leads if lead.over == UNTRAINED and lead.of == "team"]
         worse = bool(over_start) and all(lead.worse for lead in over_start)
         return not self.learns and self.updates < FEW_UPDATES and not worse
+
+    @property
+    def hopeless(self) -> bool:
+        """Return True if no policy earns more than random play against these opponents."""
+        return bool(self.responses) and all(one.hopeless for one in self.responses.values())
 
     def lead(self, over: str, mode: str, data: str, of: str = "team") -> Lead | None:
         """Return one paired difference; None if it was not played."""
@@ -169,6 +176,7 @@ def judge(
     leads: list[Lead] = []
     gaps: list[Gap] = []
     optimum: dict[str, float] = {}
+    responses: dict[str, Responses] = {}
     skipped: list[str] = []
     reference: str | None = None
     seatwise, limit, size = False, None, None
@@ -201,6 +209,8 @@ def judge(
         leads += _leads(played, data, learners, config.policies)
         if (best := table.optimum()) is not None:
             optimum[data] = float(best.mean())
+        if (exact := table.responses()) is not None:
+            responses[data] = exact
         if len(modes) > 1:
             greedy, sampled = (played[THIS, mode].team for mode in modes)
             gap = gap_of(greedy, sampled, played[RANDOM, "sampled"].team)
@@ -215,6 +225,7 @@ def judge(
         limit,
         tuple(gaps),
         optimum,
+        responses,
         skipped=tuple(dict.fromkeys(skipped)),
     )
     learns = any(result.learns_on(data) for data in sources)

@@ -37,7 +37,7 @@ def headline(diagnosis: Any) -> str:
     if not diagnosis.looked_at:
         return "no part could be examined."
     in_part = " in the examined parts" if diagnosis.not_looked_at else ""
-    if learning is None:
+    if learning is None or learning.hopeless:
         return f"unknown if it learns, see below. No fault found{in_part}. Do this next:"
     if learning.too_early:
         updates = f"{learning.updates} update{'s' * (learning.updates != 1)}"
@@ -94,10 +94,18 @@ def learning_lines(learning: Learning, width: int = 80) -> Iterator[str]:
             yield from _row(learning, score, wide=width >= WIDE)
         if data in learning.optimum:
             yield f"  {'optimum':<{NAME}}{learning.optimum[data]:>10.4g}"
+        if data in learning.responses:
+            yield f"  {'best response':<{NAME}}{learning.responses[data].best:>10.4g}"
         yield from textwrap.wrap(_parts(learning, data), width, **INDENTED)
     if learning.seatwise:
         yield from textwrap.wrap(
             "The returns of all agents sum to a constant: each agent plays against random play.",
+            width,
+        )
+    if learning.hopeless:
+        yield from textwrap.wrap(
+            "Against these opponents, no policy earns more than random play on average: returns "
+            "cannot show if this run learns.",
             width,
         )
 
