@@ -27,7 +27,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-sys.path += [str(ROOT / "benchmarks"), str(ROOT / "tests")]
+sys.path.append(str(ROOT / "benchmarks"))
+sys.path.append(str(ROOT / "tests"))
 sys.path.insert(0, str(Path(__file__).with_name("blind")))
 
 import run as planted
@@ -40,7 +41,7 @@ WANTED = 20
 LOST = 1 / 3
 """Share of the gain from which a fault is harmful."""
 
-GROWTH = 40
+GROWTH = 20
 """Factor on the env steps of a gallery's run, which has three updates."""
 
 SOUND = "the sound piece"

@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-sys.path += [str(ROOT / "benchmarks"), str(ROOT / "tests")]
+sys.path.append(str(ROOT / "benchmarks"))
+sys.path.append(str(ROOT / "tests"))
 
 from common import RESULTS, append_row, kept_rows, machine
 from parallel import cpu_seconds, play
@@ -255,19 +256,21 @@ def beats_random(row: dict[str, Any]) -> bool:
 def report(rows: list[dict[str, Any]]) -> None:
     """Write the counts and a table."""
     names = [str(run) for run in RUNS]
-    rows = sorted((row for row in rows if row["name"] in names), key=lambda r: names.index(r["name"]))
+    rows = sorted(
+        (row for row in rows if row["name"] in names), key=lambda r: names.index(r["name"])
+    )
     beating = [row for row in rows if beats_random(row)]
     missed = [row for row in beating if row["verdict"] == "no fault"]
     alarms = [row for row in rows if row["alarms"]]
     lines = [
         "# Healthy runs, examined by the doctor",
         "",
-        f"{len(rows)} of {len(RUNS)} runs. {len(alarms)} have an alarm above a note. {len(beating)} "
-        f'beat random play; {len(missed)} of these get the verdict "no fault". A diagnosis takes '
-        f"{max(row['doctor_cpu'] for row in rows):.0f} CPU s at most.",
+        f"{len(rows)} of {len(RUNS)} runs. {len(alarms)} have an alarm above a note. "
+        f'{len(beating)} beat random play; {len(missed)} of these get the verdict "no fault". '
+        f"A diagnosis takes {max(row['doctor_cpu'] for row in rows):.0f} CPU s at most.",
         "",
-        "| run | verdict | exit | alarms | lead over random play, 95 % interval | CPU s of training "
-        "| CPU s of the doctor |",
+        "| run | verdict | exit | alarms | lead over random play, 95 % interval "
+        "| CPU s of training | CPU s of the doctor |",
         "|---|---|--:|---|---|--:|--:|",
     ]
     for row in rows:
