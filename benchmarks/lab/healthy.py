@@ -21,13 +21,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT / "benchmarks"))
-sys.path.append(str(ROOT / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.append(str(Path(__file__).parents[2] / "tests"))
 
 from common import RESULTS, append_row, kept_rows, machine
 from parallel import cpu_seconds, play
 
+ROOT = Path(__file__).parents[2]
 FILE = RESULTS / "healthy.jsonl"
 NIM = Path(tempfile.gettempdir()) / "corral-nim"
 
