@@ -5,8 +5,8 @@
     python benchmarks/lab/advice.py report
 
 ``run`` trains a faulty and a sound version with equal budgets, plays both and random play, and asks
-the doctor for its first advice, if the fault is harmful. A reader of the advice then fills in
-``FOLLOWED``, and ``follow`` trains again. Lines go to results/advice.jsonl.
+the doctor (--no-audit --no-clone) for its first advice, if the fault is harmful. A reader of the
+advice then fills in ``FOLLOWED``, and ``follow`` trains again. Lines go to results/advice.jsonl.
 
 Candidates, in this order: every tenth fault of tests/faults, every second plant of
 blind/half_a.txt that trains corral's own trainers, and the other such plants. The first 20 harmful
@@ -149,7 +149,7 @@ class Case:
         import corral
 
         if not self.planted:
-            return corral.diagnose(trained[0])
+            return corral.diagnose(trained[0], audited=False, cloned=False)
         module, file = trained[0], FOLDER / f"{self.name}.py"
         named = {
             word: f"{file}:{value}" if value is not None and hasattr(module, value) else value
@@ -159,7 +159,7 @@ class Case:
                 ("model", module.MODEL),
             )
         }
-        return corral.diagnose(folder, **named)
+        return corral.diagnose(folder, **named, audited=False, cloned=False)
 
 
 def candidates() -> list[Case]:
@@ -194,7 +194,8 @@ def first_advice(diagnosis: Any) -> dict[str, Any]:
 
 def harms(row: dict[str, Any], value: float) -> bool:
     """Return True if a return is a third of the sound gain or more below the sound one."""
-    return bool(value < row["sound"] - LOST * (row["sound"] - row["random"]))
+    gain = row["sound"] - row["random"]
+    return bool(gain > 0 and value <= row["sound"] - LOST * gain)
 
 
 def examined(case: Case, folder: Path) -> dict[str, Any]:
@@ -248,7 +249,10 @@ def followed(case: Case, rows: dict[str, dict[str, Any]], folder: Path) -> dict[
 
 def report(rows: list[dict[str, Any]]) -> None:
     """Write the count and a table."""
-    cases = [row for row in rows if "name" in row]
+    order = [case.name for case in candidates()]
+    cases = sorted(
+        (row for row in rows if row.get("name") in order), key=lambda row: order.index(row["name"])
+    )
     after = {row["followed"]: row for row in rows if "followed" in row}
     harmful = [row for row in cases if row["harmful"]][:WANTED]
     mended = [
@@ -282,7 +286,7 @@ def report(rows: list[dict[str, Any]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=("run", "follow", "report"))
-    parser.add_argument("--only", default="", metavar="NAME", help="one case")
+    parser.add_argument("--only", default="", metavar="NAMES", help="cases, with commas")
     args = parser.parse_args()
     rows = kept_rows(FILE)
     if args.what == "report":
@@ -296,12 +300,10 @@ def main() -> None:
             waiting = [Case(name) for name in FOLLOWED if name in cases and name not in done]
             play(waiting, functools.partial(followed, rows=cases, folder=Path(folder)), keep)
             return
-        for case in candidates():
-            harmful = sum(row.get("harmful", False) for row in kept_rows(FILE))
-            if harmful >= WANTED:
-                break
-            if case.name not in cases and args.only in case.name:
-                play([case], functools.partial(examined, folder=Path(folder)), keep)
+        wanted = args.only.split(",") if args.only else [case.name for case in candidates()]
+        for name in wanted:
+            if name not in cases:
+                play([Case(name)], functools.partial(examined, folder=Path(folder)), keep)
 
 
 if __name__ == "__main__":
