@@ -44,7 +44,7 @@ def permuted_actions(record: PolicyEvidence, evidence: Evidence) -> Finding | No
             for i, j in enumerate(to[:3])
         ),
         "an action affects the observation or reward of the agent that chose it",
-        "assign actions by agent name, not by the order of a list or dict",
+        "assign actions and rewards by agent name, not by the order of a list or dict",
         2,
     )
 
