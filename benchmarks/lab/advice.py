@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+import json
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -198,22 +199,31 @@ def harms(row: dict[str, Any], value: float) -> bool:
     return bool(gain > 0 and value <= row["sound"] - LOST * gain)
 
 
+def measured(case: Case) -> dict[str, Any] | None:
+    """Return the returns of a plant that blind/run.py --measure has stored; None without them."""
+    stored = json.loads((FOLDER / "results.json").read_text())
+    row = next((row for row in stored if row["name"] == case.name), {})
+    if row.get("harmful", "unmeasured") == "unmeasured":
+        return None
+    return {"before": row["faulty"], "sound": row["sound"], "random": row["random"]}
+
+
 def examined(case: Case, folder: Path) -> dict[str, Any]:
-    """Train both versions, ask for advice, and return the line of a case."""
-    place = folder / case.name
-    sound = case.train("sound", folder / f"{case.name}_sound")
-    faulty = case.train("faulty", place)
-    nobody = (sound[0], None if case.planted else dict.fromkeys(sound[1]))
-    row: dict[str, Any] = {
-        "name": case.name,
-        "fault": case.fault,
-        "before": case.points("faulty", faulty),
-        "sound": case.points("sound", sound),
-        "random": case.points("sound", nobody),
-        "about": machine("torch"),
-    }
+    """Measure the harm of a fault, ask for advice if it is harmful, and return the line."""
+    place, faulty, scores = folder / case.name, None, measured(case)
+    if scores is None:
+        sound = case.train("sound", folder / f"{case.name}_sound")
+        faulty = case.train("faulty", place)
+        nobody = (sound[0], None if case.planted else dict.fromkeys(sound[1]))
+        scores = {
+            "before": case.points("faulty", faulty),
+            "sound": case.points("sound", sound),
+            "random": case.points("sound", nobody),
+        }
+    row = {"name": case.name, "fault": case.fault, **scores, "about": machine("torch")}
     row["harmful"] = harms(row, row["before"])
     if row["harmful"]:
+        faulty = faulty or case.train("faulty", place)
         began = cpu_seconds()
         row["advice"] = first_advice(case.ask(place, faulty))
         row["doctor_cpu"] = round(cpu_seconds() - began, 1)

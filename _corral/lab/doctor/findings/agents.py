@@ -286,12 +286,20 @@ def shown_another(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     if len(sizes) > 1 or not np.prod(next(iter(sizes))):
         return None
     agents = list(views)
-    equal = [
-        (first, second)
-        for k, first in enumerate(agents)
-        for second in agents[k + 1 :]
-        if np.ptp(views[first], axis=0).max() > 1e-6 and np.array_equal(views[first], views[second])
-    ]
+    acts = {
+        agent: np.concatenate(policy.acted).reshape(-1, len(policy.agents))[:, j]
+        for policy in evidence.policies.values()
+        if policy.obs
+        for j, agent in enumerate(policy.agents)
+    }
+    equal = []
+    for k, first in enumerate(agents):
+        for second in agents[k + 1 :]:
+            both = acts[first] & acts[second]  # an agent that is out observes zeros
+            seen = views[first][both]
+            varies = len(seen) and np.ptp(seen, axis=0).max() > 1e-6
+            if varies and np.array_equal(seen, views[second][both]):
+                equal.append((first, second))
     # All views may be equal on purpose, but then they are equal for all agents.
     if not equal or len(equal) == len(agents) * (len(agents) - 1) // 2:
         return None
@@ -299,7 +307,7 @@ def shown_another(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
         "observation-of-another",
         "An agent always gets the observation of another agent.",
         f"{'; '.join(f'{first} and {second}' for first, second in equal[:4])}: equal in all "
-        f"{len(views[agents[0]]):,} recorded steps, unlike those of the other agents",
+        "recorded steps in which both act, unlike those of the other agents",
         "an observation for each agent",
         "index observations by agent name, not by the order of a list; look for a loop variable "
         "that is not used",
