@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from corral.lab.doctor.findings.finding import Finding
@@ -96,9 +97,7 @@ def by_cause(
         policies = ", ".join(dict.fromkeys(finding.policy for finding in same if finding.policy))
         once.append(dataclasses.replace(first, policy=policies))
     near = rank or {}
-    once.sort(
-        key=lambda finding: (-finding.certainty, near.get(finding.cause, len(near)))
-    )  # stable
+    once.sort(key=lambda finding: (-finding.certainty, near.get(finding.cause, math.inf)))  # stable
     marked = [dataclasses.replace(finding, follows=_root_of(finding, once)) for finding in once]
     return tuple(sorted(marked, key=lambda finding: bool(finding.follows)))
 

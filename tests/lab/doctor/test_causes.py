@@ -59,8 +59,9 @@ def test_what_is_found_in_another_policy_does_not_follow() -> None:
 
 def test_the_order_of_rules_decides_whatever_was_looked_at_first() -> None:
     found = [finding("late"), finding("early"), finding("unknown")]
-    ranked = by_cause(found, {"early": 0, "late": 1})
-    assert [one.cause for one in ranked] == ["early", "late", "unknown"]
+    for rank in ({"early": 0, "late": 1}, {"early": 30, "late": 57}):
+        ranked = by_cause([found[2], *found[:2]], rank)
+        assert [one.cause for one in ranked] == ["early", "late", "unknown"]
 
 
 def test_nothing_follows_from_itself_in_a_circle() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from torch import nn
 from corral import algorithms as alg
 from corral.lab.doctor.diagnose import Diagnosis, diagnose
 from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
+from corral.lab.doctor.findings.agents import shown_another
 from corral.lab.doctor.findings.ends import ends
 from corral.trainers.on_policy.records import Trajectories
 from corral.trainers.on_policy.trainer import IPPO
@@ -180,3 +182,16 @@ def test_a_value_at_a_time_limit_is_named_by_what_it_equals(
     record.final_value.append(np.where(cut, 1.0, np.nan))
     finding = ends(record, Evidence(None, {}, []))
     assert (None if finding is None else (finding.cause, finding.certainty)) == named
+
+
+@pytest.mark.parametrize(("others", "found"), [("equal", False), ("own", True)])
+def test_views_are_compared_in_the_steps_in_which_both_agents_act(others: str, found: bool) -> None:
+    """Two agents leave together, a third one later: all views are equal as long as they act."""
+    seen = np.arange(12.0).reshape(6, 1, 2).repeat(3, axis=1)  # [T, C, F]
+    acted = np.array([[True] * 3] * 3 + [[False, False, True]] * 3)
+    seen[~acted] = 0.0
+    if others == "own":
+        seen[:, 2] += 1.0
+    record = PolicyEvidence("shared", ("a", "b", "c"), obs=[(seen, seen)], acted=[acted])
+    evidence: Any = SimpleNamespace(policies={"shared": record})
+    assert (shown_another(record, evidence) is not None) is found

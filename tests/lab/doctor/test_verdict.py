@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,10 @@ import corral
 from corral import algorithms as alg
 from corral.envs.conformance.report import CheckResult
 from corral.envs.conformance.report import Finding as CheckFinding
+from corral.lab.doctor.choices.verdict import Fault
 from corral.lab.doctor.diagnose import Diagnosis
 from corral.lab.doctor.text import diagnosis_text
-from corral.lab.doctor.verdict.checks import check_findings
+from corral.lab.doctor.verdict.checks import check_findings, choice_findings
 from corral.lab.doctor.verdict.learning import RANDOM, UNTRAINED, Lead, Learning
 from corral.lab.doctor.verdict.notes import changes_of, worse_over_time
 from corral.lab.doctor.watching.progress import PolicyInfo
@@ -101,6 +103,15 @@ def test_noise_is_not_learned_no_fault_is_named_and_commands_follow(noise: Any) 
     assert all("support.chance_envs:Chance" in line for line in words)
     env = "support.chance_envs:Chance"
     shown(within("doctor", noise.folder, "--env", env, *WORDS, code=1), "--learnable", "--resume")
+
+
+def test_choices_without_effect_point_at_actions_and_masks() -> None:
+    causes = ("no-choice", "idle", "hidden")
+    result: Any = SimpleNamespace(verdict="", faults=[Fault(cause, "") for cause in causes])
+    unused, idle, hidden = (finding.todo for finding in choice_findings(result))
+    assert unused == idle
+    shown(unused, "masks", "step()", "--learnable")
+    assert "masks" not in hidden
 
 
 def test_the_next_steps_can_be_pasted(noise: Any, tmp_path: Path) -> None:

@@ -117,19 +117,26 @@ def _of_another(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     sizes = {view.shape for view in views.values()}
     if len(sizes) > 1 or not np.prod(next(iter(sizes))):
         return None
+    acts = {
+        agent: np.concatenate(policy.acted).reshape(-1, len(policy.agents))[:, j]
+        for policy in evidence.policies.values()
+        if policy.obs
+        for j, agent in enumerate(policy.agents)
+    }
     pairs = list(itertools.combinations(views, 2))
-    equal = [
-        f"{first} and {second}"
-        for first, second in pairs
-        if np.ptp(views[first], axis=0).max() > 1e-6 and np.array_equal(views[first], views[second])
-    ]
+    equal = []
+    for first, second in pairs:
+        both = acts[first] & acts[second]  # an agent that is out observes zeros
+        seen = views[first][both]
+        varies = len(seen) and np.ptp(seen, axis=0).max() > 1e-6
+        if varies and np.array_equal(seen, views[second][both]):
+            equal.append(f"{first} and {second}")
     # All views may be equal on purpose, but then they are equal for all agents.
     if not equal or len(equal) == len(pairs):
         return None
-    steps = len(next(iter(views.values())))
     measured = (
-        f"{'; '.join(equal[:4])}: equal in all {steps:,} recorded steps, unlike those of the other "
-        "agents"
+        f"{'; '.join(equal[:4])}: equal in all recorded steps in which both act, unlike those of "
+        "the other agents"
     )
     return finding_of("observation-of-another", measured, 1)
 

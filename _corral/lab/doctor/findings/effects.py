@@ -35,6 +35,9 @@ def permuted_actions(record: PolicyEvidence, evidence: Evidence) -> Finding | No
         or rest.max() > 0.02
     ):
         return None
+    agents = np.arange(len(to))
+    if (twins.reached[agents, to] <= twins.paid[agents, to]).all():
+        return None  # rewards alone are another agent's, see below
     measured = "; ".join(
         f"changing the action of {twins.agents[i]} changed the observation or reward of "
         f"{twins.agents[j]} in {share[i, j]:.0%} of {twins.moments[i]:.0f} replays, its own in "

@@ -81,7 +81,12 @@ def choice_findings(result: Learnable) -> Iterator[Finding]:
             result.verdict,
             fault.text,
             "actions with different returns, and an observation that shows which is better",
-            "change rewards or observations of the environment, then repeat corral check "
-            "--learnable",
+            REMEDIES.get(fault.cause, "change rewards or observations of the environment")
+            + ", then repeat corral check --learnable",
             2,
         )
+
+
+UNUSED = "check that step() uses actions, and that masks are 1 for legal actions and 0 for illegal"
+REMEDIES = {"no-choice": UNUSED, "idle": UNUSED}
+"""Cause -> remedy, if another part than rewards and observations is more likely at fault."""
