@@ -9,9 +9,10 @@ import pytest
 
 pytest.importorskip("torch", reason="needs the extra mappo")
 
+from corral.lab.doctor.evidence.environment import Twins
 from corral.lab.doctor.evidence.playing import EnvRecord
 from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
-from corral.lab.doctor.findings import signals
+from corral.lab.doctor.findings import effects, signals
 from corral.lab.doctor.findings.resets import fixed_seed
 from support.faulty_chance import OneEpisode
 from support.faulty_envs import Walk
@@ -126,6 +127,29 @@ def walk(moves: tuple[Any, ...]) -> dict[str, Any]:
 def test_codes_of_actions_that_are_shifted_by_one(moves: Any, cause: str | None) -> None:
     finding = signals.shifted_codes(*recorded(**walk(moves)))
     assert (None if finding is None else finding.cause) == cause
+
+
+@pytest.mark.parametrize("shown", [False, True])
+def test_rewards_and_actions_of_another_agent_are_told_apart(shown: bool) -> None:
+    """Rewards alone reach the wrong agent, or the observation does too."""
+    record, evidence = recorded()
+    paid = 40.0 * (1 - np.eye(2))
+    evidence.env.twins = Twins(
+        ("first", "second"),
+        reached=paid * (1.2 if shown else 1.0),
+        paid=paid,
+        moments=np.array([50.0, 50.0]),
+        soon=50,
+        late=0,
+        idle=np.zeros(2),
+        earned=50,
+        cases=50,
+    )
+    permuted = effects.permuted_actions(record, evidence)
+    misdirected = effects.misdirected_rewards(record, evidence)
+    assert (None if permuted is None else permuted.cause) == ("actions-permuted" if shown else None)
+    assert misdirected is not None
+    assert (misdirected.cause, misdirected.certainty) == ("reward-of-another", 2)
 
 
 # --- Ends ----------------------------------------------------------------------------------------

@@ -65,7 +65,9 @@ def misdirected_rewards(record: PolicyEvidence, evidence: Evidence) -> Finding |
         f"in {own_share[i]:.0%}"
         for i in np.flatnonzero(wrong)[:3]
     )
-    return finding_of("reward-of-another", measured, 1)
+    # In a game, an action may matter to others alone, but rarely in the case of every agent.
+    swapped = wrong.all() and not own_share.any() and largest.min() >= 0.5
+    return finding_of("reward-of-another", measured, 2 if swapped else 1)
 
 
 def unearned_rewards(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
