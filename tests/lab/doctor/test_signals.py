@@ -10,8 +10,7 @@ import pytest
 pytest.importorskip("torch", reason="needs the extra mappo")
 
 from corral.lab.doctor.evidence.environment import Twins
-from corral.lab.doctor.evidence.playing import EnvRecord
-from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
+from corral.lab.doctor.evidence.record import EnvRecord, Evidence, PolicyEvidence
 from corral.lab.doctor.findings import effects, signals
 from corral.lab.doctor.findings.resets import fixed_seed
 from support.faulty_chance import OneEpisode
