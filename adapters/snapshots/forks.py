@@ -71,6 +71,7 @@ class ForkedGame(Game):
 
     def ask(self, order: str, argument: Any = None, patience: float = PATIENCE) -> Any:
         """Return the answer to an order. Raises SnapshotError, after killing a silent process."""
+        asked = time.monotonic()
         try:
             self._connection.send((order, argument))
             if not self._connection.poll(patience):
@@ -81,7 +82,7 @@ class ForkedGame(Game):
             failed, answer, seconds = self._connection.recv()
         except (EOFError, OSError) as error:
             raise SnapshotError(f"the process died in {order}") from error
-        count_child(seconds)
+        count_child(seconds, time.monotonic() - asked)
         if failed:
             raise SnapshotError(answer)
         return answer

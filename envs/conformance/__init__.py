@@ -70,10 +70,10 @@ def check_env(
         stochastic: whether different seeds must give different episodes (True) or the same episode
             (False). None: equal episodes are reported as a note.
         processes: also play in other processes. False: the report lists these checks as not run.
-        seconds: approximate CPU time of the check; None: as long as ``seeds`` take. Remaining time
-            is spent on further seeds. The first episode stops after 40 % of the time. If time is
-            short, episodes are compared over fewer steps, and masks are tried at fewer steps. A
-            note reports each reduction. A tenth of the elapsed time counts as CPU time at least.
+        seconds: approximate time of the check, without waiting for a CPU; None: as long as
+            ``seeds`` take. Remaining time is spent on further seeds. The first episode stops after
+            40 % of the time. If time is short, episodes are compared over fewer steps, and masks
+            are tried at fewer steps. A note reports each reduction.
         progress: called with the current stage, the number of finished stages and the total.
 
     Raises:

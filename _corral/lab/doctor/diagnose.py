@@ -122,7 +122,7 @@ def diagnose(
         audited: compare values and advantages with true returns, if the environment can be forked.
         cloned: test whether the run's network can imitate the best reference team.
         checked: if the run does not learn, check its environment and test if choices matter.
-        seconds: approximate CPU time. A tenth of the elapsed time counts at least. A part that
+        seconds: approximate time, without waiting for a CPU. A part that
             needs more examines less, or is left out; ``not_looked_at`` says so.
         seed: seed of the doctor's random numbers.
         progress: called with the name of the current part, the number done, and the total.

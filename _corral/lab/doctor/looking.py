@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from corral.clock import Clock
-from corral.envs.core import plays_as_arrays, third_party, with_limit
+from corral.envs.core import plays_as_arrays, with_limit
 from corral.errors import CorralError, EnvNeededError, MissingExtraError, UnknownNameError
 from corral.lab.doctor.audit import Audit, audit
 from corral.lab.doctor.audit.critics import audit_critics
@@ -18,7 +18,6 @@ from corral.lab.doctor.evidence.gathering import gather
 from corral.lab.doctor.evidence.record import Evidence
 from corral.lab.doctor.findings.credited import credited
 from corral.lab.doctor.findings.finding import Finding
-from corral.lab.doctor.findings.resets import fixed_seed
 from corral.lab.doctor.findings.rules import RULES
 from corral.lab.doctor.findings.signals import avoided_goal
 from corral.lab.doctor.imitation import Imitation, imitate
@@ -97,8 +96,6 @@ class Looking:
             self.skipped.append(
                 f"updates: the trainer {self.run.config.trainer} does not support observers"
             )
-        with self.part("seeds"):
-            self.at_resets()
         has_checkpoint = False
         if self.trainers:
             with self.part("checkpoint"):
@@ -117,7 +114,7 @@ class Looking:
         if in_house and cloned and not self.clones:
             with self.part("imitation of a reference team"):
                 self.by_imitation()
-        if checked and not self.learns and not self.clones:
+        if checked and not self.clones:
             with self.part("the environment"):
                 self.at_the_environment()
         self.progress("", PARTS, PARTS)
@@ -213,13 +210,6 @@ class Looking:
             findings = list(credited(evidence))
             self.rank |= {finding.cause: ADVANTAGES for finding in findings}
             self.findings += findings
-
-    def at_resets(self) -> None:
-        """Test if a seed changes the episodes of a third-party environment."""
-        rules = self.run.config.env_config.rules()
-        if third_party(rules) and (finding := fixed_seed(rules.make_env)) is not None:
-            self.findings.append(finding)
-            self.rank[finding.cause] = -1
 
     def at_its_checkpoint(self, in_house: bool) -> bool:
         """Record an update from the checkpoint; return True if the checkpoint can play.
@@ -360,9 +350,12 @@ class Looking:
             self.findings = [one for one in self.findings if one.cause not in DENIED]
 
     def at_the_environment(self) -> None:
-        """Check the environment, and test if choices matter in it."""
+        """Check the environment; if the run does not learn, also test if choices matter in it."""
         self.environment = examined(
-            self.run.config.env_config.rules(), self.seconds_for, seed=self.seed
+            self.run.config.env_config.rules(),
+            self.seconds_for,
+            seed=self.seed,
+            learns=self.learns,
         )
         self.findings += self.environment.findings
         self.rank |= {finding.cause: -1 for finding in self.environment.findings}
@@ -402,7 +395,7 @@ class Looking:
             self.findings.append(finding)
 
 
-PARTS = 11
+PARTS = 10
 """Number of parts of a diagnosis, for the progress bar."""
 
 OF_UPDATES = ("networks", "play", "updates", "losses")

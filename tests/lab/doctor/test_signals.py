@@ -12,9 +12,6 @@ pytest.importorskip("torch", reason="needs the extra mappo")
 from corral.lab.doctor.evidence.environment import Twins
 from corral.lab.doctor.evidence.record import EnvRecord, Evidence, PolicyEvidence
 from corral.lab.doctor.findings import effects, signals
-from corral.lab.doctor.findings.resets import fixed_seed
-from support.faulty_chance import OneEpisode
-from support.faulty_envs import Walk
 
 STEPS, COPIES, LENGTH = 300, 4, 10
 
@@ -176,14 +173,3 @@ def test_falls_are_avoided_and_goals_are_reached() -> None:
     assert signals.avoided_goal(reached(0.5, last=-1.0), reached(0.0, last=-1.0)) is None
     assert signals.avoided_goal(reached(0.5, last=0.2), reached(0.0, last=0.2)) is None
     assert signals.avoided_goal(reached(0.3, last=1.0), reached(0.9, last=1.0)) is None
-
-
-# --- Seeds ---------------------------------------------------------------------------------------
-
-
-def test_a_reset_that_ignores_the_seed() -> None:
-    finding = fixed_seed(OneEpisode)
-    assert finding is not None
-    assert (finding.cause, finding.certainty) == ("seed-fixed", 2)
-    assert "OneEpisode.rng" in finding.measured
-    assert fixed_seed(Walk) is None

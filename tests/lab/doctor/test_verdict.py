@@ -16,12 +16,13 @@ pytest.importorskip("torch", reason="needs the extra mappo")
 
 import corral
 from corral import algorithms as alg
+from corral.adapters.zoo.batch import zoo_rules
 from corral.envs.conformance.report import CheckResult
 from corral.envs.conformance.report import Finding as CheckFinding
 from corral.lab.doctor.choices.verdict import Fault
 from corral.lab.doctor.diagnose import Diagnosis
 from corral.lab.doctor.text import diagnosis_text
-from corral.lab.doctor.verdict.checks import check_findings, choice_findings
+from corral.lab.doctor.verdict.checks import check_findings, choice_findings, examined
 from corral.lab.doctor.verdict.learning import RANDOM, UNTRAINED, Lead, Learning
 from corral.lab.doctor.verdict.notes import changes_of, worse_over_time
 from corral.lab.doctor.watching.progress import PolicyInfo
@@ -29,6 +30,8 @@ from corral.trainers.runs.trends import Change
 from support.chance_envs import Chance
 from support.command import run as command
 from support.command import within
+from support.faulty_chance import OneEpisode
+from support.faulty_envs import Walk
 from support.messages import shown
 
 QUICK: dict[str, Any] = {"audited": False, "cloned": False, "checked": False}
@@ -147,6 +150,16 @@ def test_the_environment_is_examined_only_if_the_run_does_not_learn(
     assert "--learnable" not in " ".join(corral.diagnose(learned, **given).looked_at)
     examined = " ".join(corral.diagnose(noise, **given).looked_at)
     shown(examined, "corral check", "--learnable")
+
+
+def test_the_environment_of_a_run_that_learns_is_checked_briefly() -> None:
+    """A seed that was left in reset keeps no run from learning, and what it learns is narrow."""
+    found = examined(zoo_rules(OneEpisode), lambda part: 1.0, learns=True)
+    [finding] = found.findings
+    assert (finding.cause, finding.certainty) == ("check-other-seeds", 1)
+    assert "OneEpisode.rng" in finding.measured
+    assert found.choices is None
+    assert examined(zoo_rules(Walk), lambda part: 1.0, learns=True).findings == []
 
 
 # --- What is played ------------------------------------------------------------------------------

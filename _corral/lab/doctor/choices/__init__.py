@@ -94,8 +94,8 @@ def learnable(
     Args:
         env: a name, a module, a function or an object, see ``corral.train``.
         seed: seed of all random numbers.
-        seconds: approximate CPU time; a tenth of the elapsed time counts at least. The
-            result lists the tests skipped for lack of time.
+        seconds: approximate time, without waiting for a CPU. The result lists the tests skipped
+            for lack of time.
         progress: called with the name of the current part, the number done, and the total.
         env_kwargs: arguments of the environment.
 

@@ -1,4 +1,4 @@
-"""Test the environment of a run that does not learn: its faults, and whether choices matter."""
+"""Test the environment of a run: its faults and, if it does not learn, whether choices matter."""
 
 from __future__ import annotations
 
@@ -26,22 +26,32 @@ class Examined:
     skipped: list[str] = field(default_factory=list)
 
 
-def examined(rules: Any, seconds: Callable[[str], float], seed: int = 0) -> Examined:
+BRIEF = 3.0
+"""Maximum seconds of the check if the run learns."""
+
+
+def examined(
+    rules: Any, seconds: Callable[[str], float], seed: int = 0, *, learns: bool = False
+) -> Examined:
     """Run both tests. Environments of corral are only tested for choices that matter.
 
-    ``seconds`` returns the CPU time of "check" and of "choices" when they begin.
+    ``seconds`` returns the time of "check" and of "choices" when they begin. If the run learns, the
+    check is brief, its findings are worth a look, and choices are not tested.
 
     The check stays in this process. An error of the environment is a finding of the check; the test
     of choices is then skipped if it raises.
     """
     result = Examined()
     if third_party(rules):
-        check = check_env(rules.make_env, seeds=(0, 1), processes=False, seconds=seconds("check"))
+        time = min(seconds("check"), BRIEF) if learns else seconds("check")
+        check = check_env(rules.make_env, seeds=(0, 1), processes=False, seconds=time)
         result.check = check
         result.descriptions.append(f"the environment, {check.episodes} episodes of corral check")
-        if check.cut:
+        if check.cut and not learns:
             result.skipped.append("corral check: later steps of long episodes, for lack of time")
-        result.findings += check_findings(check)
+        result.findings += check_findings(check, learns=learns)
+    if learns:
+        return result
     try:
         result.choices = choices = learnable(rules, seed=seed, seconds=seconds("choices"))
     except Exception as error:  # a third-party environment may raise anything
@@ -59,9 +69,11 @@ BESIDE_PLAY = ("api", "spaces", "info", "seed", "copies", "processes", "hashing"
 """Checks of faults that do not keep a run from learning: play in one process works with them."""
 
 
-def check_findings(result: CheckResult) -> Iterator[Finding]:
-    """Yield the errors of a check as findings."""
-    for error in result.errors:
+def check_findings(result: CheckResult, *, learns: bool = False) -> Iterator[Finding]:
+    """Yield the errors of a check as findings, and seeds without an effect."""
+    for error in result.findings:
+        if error.severity != "error" and error.check != "other-seeds":
+            continue
         place = f", {error.place}" if error.place else ""
         yield Finding(
             f"check-{error.check}",
@@ -69,7 +81,7 @@ def check_findings(result: CheckResult) -> Iterator[Finding]:
             f"{error.seen}{place}",
             error.expected,
             error.advice,
-            1 if error.check in BESIDE_PLAY else 2,
+            1 if learns or error.check in BESIDE_PLAY else 2,
         )
 
 
