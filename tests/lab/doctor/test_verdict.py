@@ -246,6 +246,17 @@ def test_a_run_that_became_worse_is_not_too_early_to_tell() -> None:
     assert not learning_of(True, 3, (level,)).too_early
 
 
+@pytest.mark.parametrize(("sampled", "learns"), [(-1.0, False), (0.0, True), (1.0, True)])
+def test_one_good_greedy_episode_is_no_learning(sampled: float, learns: bool) -> None:
+    """Greedy play of a run whose sampled play became worse may be better by luck."""
+    leads = [
+        Lead(over, mode, "", "team", mean, mean - 0.5, mean + 0.5)
+        for over in (RANDOM, UNTRAINED)
+        for mode, mean in (("greedy", 2.0), ("sampled", sampled))
+    ]
+    assert learning_of(False, 30, tuple(leads)).learns_on("") is learns
+
+
 # --- Over the run --------------------------------------------------------------------------------
 
 INFO = PolicyInfo("shared", ("agent_0",), "", True, 10_000)

@@ -140,7 +140,13 @@ class Learning:
         return tuple(dict.fromkeys(score.data for score in self.scores))
 
     def learns_on(self, data: str) -> bool:
-        """Return True if this run is better than random play and its start on this data."""
+        """Return True if this run is better than random play and its start on this data.
+
+        Greedy play decides only if sampled play, which training improves, is not worse than both.
+        """
+        sampled = [self.lead(over, "sampled", data) for over in OVER]
+        if all(lead is not None and lead.worse for lead in sampled):
+            return False
         return any(
             all((lead := self.lead(over, mode, data)) and lead.better for over in OVER)
             for mode in ("greedy", "sampled")
