@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 
+import corral
 from corral import algorithms as alg
 from corral.trainers.on_policy.trainer import MAPPO
 from corral.trainers.runs.run import Run
 from faults.fault import fault, trained
 from faults.sound import NAMES, Depots, depots
+from support.own_networks import Flat, made_of
 
 # --- Rewards and actions of the environment ------------------------------------------------------
 
@@ -144,3 +146,79 @@ class SoftmaxOfProbabilities(MAPPO):
 def softmax_taken_twice(folder: Path) -> Run:
     """Probabilities are passed on as logits."""
     return trained(folder, "dfaas_v0", trainer=SoftmaxOfProbabilities)
+
+
+# --- What the network and the update take away ---------------------------------------------------
+
+
+@fault("softmax-of-features")
+def softmax_before_the_last_layer(folder: Path) -> Run:
+    """A network of one's own ends in a softmax, and the trainer adds its last layer."""
+    model = made_of(lambda net, obs: net.layer(net.join(obs)).softmax(dim=-1))
+    return trained(folder, depots(), model=model)
+
+
+@fault("scale-ignored")
+def observation_normalized_by_itself(folder: Path) -> Run:
+    """A layer norm comes before the first layer."""
+
+    def forward(net: Flat, obs: Any) -> Any:
+        joined = net.join(obs)
+        return net.layer(torch.nn.functional.layer_norm(joined, joined.shape[1:])).tanh()
+
+    return trained(folder, depots(), model=made_of(forward))
+
+
+@fault("gradients-grow")
+def gradients_added_up(folder: Path) -> Run:
+    """The gradient rule adds the gradients of all earlier steps."""
+    sums: dict[str, Any] = {}
+
+    def gradients(learner: Any, settings: Any) -> Any:
+        for name, parameter in learner.named_parameters():
+            if parameter.grad is not None:
+                sums[name] = parameter.grad + sums.get(name, 0.0)
+                parameter.grad = sums[name].clone()
+        return alg.clip_norm(learner, settings)
+
+    return trained(
+        folder, "dfaas_v0", trainer=alg.mappo.but(name="mine", gradients=gradients), n_epochs=4
+    )
+
+
+@fault("advantages-mixed")
+def advantages_normalized_over_the_copies(folder: Path) -> Run:
+    """Advantages are normalized over the copies of one step."""
+
+    def advantages(trajectories: Any, settings: Any) -> Any:
+        found = alg.gae(trajectories, settings)
+        centered = found.advantage - found.advantage.mean(axis=1, keepdims=True)
+        return alg.Advantages(centered, found.value_target)
+
+    mine = alg.mappo.but(name="mine", advantages=advantages)
+    return trained(folder, "dfaas_v0", trainer=mine)
+
+
+@fault("reward-huge")
+def rewards_in_millionths(folder: Path) -> Run:
+    """Rewards are in millionths, and the trainer of another library does not scale them."""
+
+    class Millionths(Depots):
+        def step(self, actions: Any) -> Any:
+            looks, rewards, *rest = super().step(actions)
+            return looks, {agent: 1e6 * reward for agent, reward in rewards.items()}, *rest
+
+    return trained(folder, depots(Millionths), trainer="sb3_ppo", num_envs=8, n_steps=32)
+
+
+@fault("play-unchanged")
+def learning_starts_after_the_end(folder: Path) -> Run:
+    """The run ends before its first update."""
+    return corral.train(
+        "CartPole-v1",
+        trainer="sb3_dqn",
+        steps=2_000,
+        learning_starts=5_000,
+        out=folder,
+        progress=False,
+    )

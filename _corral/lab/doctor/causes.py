@@ -11,7 +11,7 @@ from corral.lab.doctor.imitation import Imitation
 
 __all__ = ["ABLE", "FOLLOWS", "RAISED", "by_cause", "cannot_imitate", "raised"]
 
-STILL = ("policy-unchanged", "entropy-flat", "returns-flat", "loss-cut-off")
+STILL = ("policy-unchanged", "play-unchanged", "entropy-flat", "returns-flat", "loss-cut-off")
 """Consequences of an actor without a gradient."""
 
 BADLY_VALUED = ("critic-blind", "critic-biased", "critic-misleads")
@@ -59,7 +59,7 @@ FOLLOWS: dict[str, tuple[str, ...]] = {
     "reward-of-another": ("advantages-unrelated-to-truth",),
     "reward-changed": ("advantages-unrelated-to-truth",),
     "reward-tiny": ("advantages-tiny", *STILL),
-    "reward-huge": ("value-clipped",),
+    "reward-huge": ("value-clipped", *STILL),
     "observation-unscaled": ("updates-too-large",),
     "dead-layer": ("no-gradient", "observation-ignored", "model-refused", *STILL),
     "no-gradient": ("observation-ignored", "model-refused"),

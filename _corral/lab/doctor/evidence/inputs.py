@@ -1,4 +1,4 @@
-"""Find the inputs that affect the actor's outputs, and the dead layers."""
+"""Find the inputs that affect the actor's outputs, the dead layers, and what layers take away."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Parts = list[torch.Tensor]
 
 
 def look_into(trainer: Any, name: str, record: PolicyEvidence) -> None:
-    """Record the actor's ignored inputs and dead layers."""
+    """Record the actor's ignored inputs, dead layers, softmax and lost sizes of inputs."""
     learner = trainer.learners[name]
     buffer = trainer.rollout.groups[list(trainer.learners).index(name)]
     acted = np.flatnonzero(buffer.acted.reshape(-1))
@@ -30,6 +30,9 @@ def look_into(trainer: Any, name: str, record: PolicyEvidence) -> None:
     rows = generator(0, "eval").permutation(acted)[:LOOKED_AT]
     parts = _parts(learner, buffer, rows)
     record.playing.dead = _dead_layers(learner.actor, parts)
+    if len(parts[0]) >= 2:
+        record.playing.probabilities = _probabilities(learner.actor, parts, learner.group)
+        record.playing.scale_free = _scale_free(learner.actor, parts, learner.group.layout.width)
     silent = _without_gradient(learner.actor, parts)
     names = _names(learner.group)
     vector = buffer.vector[:-1].reshape(-1, buffer.vector.shape[-1])[acted]
@@ -147,6 +150,52 @@ def _dead_layers(network: Any, parts: Parts) -> list[str]:
         for item in hooks:
             item.remove()
     return dead
+
+
+def _probabilities(network: Any, parts: Parts, group: Any) -> int:
+    """Return the number of decisions if the inputs of the last layer are probabilities, else 0.
+
+    The agent's one-hot ID may follow a custom network's features.
+    """
+    given: list[torch.Tensor] = []
+
+    def hear(module: nn.Module, inputs: Any, output: Any) -> None:
+        given[:] = [item for item in inputs if isinstance(item, torch.Tensor)]
+
+    leaves = [module for module in network.modules() if not list(module.children())]
+    hooks = [module.register_forward_hook(hear) for module in leaves]
+    try:
+        with torch.inference_mode():
+            network.step(parts, network.initial(len(parts[0])))
+    finally:
+        for item in hooks:
+            item.remove()
+    if not given or given[0].ndim != 2 or given[0].shape[1] < 2 or not _varies(given[0]):
+        return 0
+    sums = given[0].sum(dim=1)
+    possible = (1.0, 2.0) if group.identities else (1.0,)
+    are = any(torch.allclose(sums, torch.full_like(sums, one), atol=1e-4) for one in possible)
+    return len(sums) if are and bool((given[0] >= 0).all()) else 0
+
+
+def _scale_free(network: Any, parts: Parts, width: int) -> int:
+    """Return the number of decisions if outputs ignore scale and level of the inputs, else 0.
+
+    The first ``width`` columns of the vector are the observation.
+    """
+    scaled = parts[0].clone()
+    scaled[:, :width] = 3 * scaled[:, :width] + 1
+    with torch.inference_mode():
+        hidden = network.initial(len(parts[0]))
+        before, after = (
+            network.step([vector, *parts[1:]], hidden)[0] for vector in (parts[0], scaled)
+        )
+    if width < 2 or not _varies(before):
+        return 0
+    spread = (before - before.mean(dim=0)).abs().max()
+    alike = ((after - before).abs().amax(dim=1) < 0.05 * spread).float().mean()
+    # A normalization divides by at least a small constant, which matters for nearly equal inputs.
+    return len(before) if bool(alike > 0.9) else 0
 
 
 def _varies(values: torch.Tensor, least: float = 0.0) -> bool:

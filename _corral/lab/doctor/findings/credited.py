@@ -95,6 +95,9 @@ def _of_credit(effects: Credit, policy: str) -> Iterator[Finding]:
     if effects.opposite:
         measured = "a larger reward lowers the advantage of the decision before it"
         yield finding_of("advantage-sign", measured, 3, policy)
+    elif effects.foreign and effects.own:
+        measured = "a very large test reward changes advantages in other environment copies too"
+        yield finding_of("advantages-mixed", measured, 3, policy)
     elif effects.foreign or effects.backwards or effects.own is False:
         measured = "a very large test reward changes " + (
             "advantages in other environment copies"

@@ -9,6 +9,8 @@ from corral.lab.doctor.findings.steps import some
 __all__ = [
     "dead_layers",
     "ignored_fields",
+    "scale_of_inputs",
+    "softmax_of_features",
     "softmax_twice",
     "weights_decay",
 ]
@@ -48,6 +50,39 @@ def softmax_twice(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
         "2.72 times as likely as another",
         "pass logits, not probabilities, to the distribution",
         3,
+        record.policy,
+    )
+
+
+def softmax_of_features(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report a softmax in front of the last layer: its inputs are small and almost equal."""
+    if not record.playing.probabilities:
+        return None
+    return Finding(
+        "softmax-of-features",
+        "The network ends in a softmax, and another layer follows: its inputs are almost equal.",
+        f"the inputs of the last layer are positive and sum to 1 in all "
+        f"{record.playing.probabilities} decisions",
+        "features without a softmax; the trainer adds the last layer and the softmax",
+        "return features, not probabilities, from your own network",
+        2,
+        record.policy,
+    )
+
+
+def scale_of_inputs(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report a network to which an observation and a multiple of it are the same."""
+    if not record.playing.scale_free:
+        return None
+    return Finding(
+        "scale-ignored",
+        "The network ignores the size of the observation, such as after a LayerNorm of the input.",
+        f"an observation x and 3 x + 1 have the same outputs in {record.playing.scale_free} "
+        "decisions",
+        "outputs that depend on the size of numbers",
+        "remove the normalization of each observation by itself from the first layer; scale "
+        "columns by constants or by running statistics",
+        2,
         record.policy,
     )
 

@@ -17,6 +17,7 @@ from corral.trainers.on_policy.maths import valid_decisions
 from corral.trainers.schedules import scheduled
 
 __all__ = [
+    "larger_gradients",
     "nothing_moves",
     "nothing_valid",
     "size_of_updates",
@@ -43,6 +44,29 @@ def nothing_valid(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
         return None
     measured = f"{lost:,} of {of:,} decisions with an outcome in the rollout are left out"
     return finding_of("decisions-left-out", measured, 3 if lost == of else 2, record.policy)
+
+
+def larger_gradients(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report gradients that are larger after the algorithm's gradient rule than before it."""
+    norms = [(norm[at], norm[at + 1]) for norm in record.learning.norms for at in (0, 2)]
+    factors = [after / before for before, after in norms if before > 0]
+    if len(factors) < 8 or not np.median(factors) > GROWS:
+        return None
+    return Finding(
+        "gradients-grow",
+        "The gradient rule makes gradients larger: it adds something to them.",
+        f"norm after the rule / before it: median {np.median(factors):.3g}, largest "
+        f"{max(factors):.3g}, in {len(factors)} steps",
+        "the same gradients, or clipped ones",
+        "look for gradients of earlier steps that are added up; clear what the rule keeps between "
+        "steps",
+        2,
+        record.policy,
+    )
+
+
+GROWS = 1.05
+"""Factor of a norm above which the difference is no rounding."""
 
 
 def size_of_updates(record: PolicyEvidence, evidence: Evidence) -> Finding | None:

@@ -164,6 +164,12 @@ TEXTS: dict[str, tuple[str, str, str]] = {
         "iterate over the rollout from its end: reversed(range(T)); keep time on the first axis, "
         "[T, C]; look for shuffled or reshaped arrays, and advantages that are all equal",
     ),
+    "advantages-mixed": (
+        "A reward changes advantages in other copies of the environment.",
+        "advantages that depend on their own episode",
+        "normalize over all decisions of a rollout, not over the copies of one step; look for "
+        "reshaped arrays: they are [T, C]",
+    ),
     "end-ignored": (
         "Episode ends are ignored: the next episode enters the advantages.",
         "advantages stop at the end of an episode",
@@ -196,10 +202,10 @@ TEXTS: dict[str, tuple[str, str, str]] = {
         "look for abs(), a square or a norm of advantages",
     ),
     "advantage-sign": (
-        "Advantages have the wrong sign: good actions become less likely.",
+        "Good actions become less likely: the advantage, or the loss, has the wrong sign.",
         "a larger reward raises the advantage, which makes its action likelier",
         "advantage = return - value; the loss is minimized: it must contain -ratio * advantage or "
-        "-log_prob * advantage",
+        "-log_prob * advantage; ratio = exp(new log_prob - old)",
     ),
     "advantage-shuffled": (
         "Advantages act on other decisions than their own.",

@@ -10,7 +10,7 @@ import pandas as pd
 from corral.envs.core import Array, generator
 from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
 from corral.lab.doctor.findings.finding import Finding
-from corral.lab.doctor.verdict.learning import Learning
+from corral.lab.doctor.verdict.learning import UNTRAINED, Learning
 from corral.lab.doctor.watching.progress import PolicyInfo, policy_columns, policy_infos
 from corral.trainers.runs.run import Run
 from corral.trainers.runs.trends import (
@@ -28,6 +28,18 @@ __all__ = ["play_findings", "progress_changes", "worse_over_time"]
 
 def play_findings(learning: Learning, *, ent_coef: bool) -> Iterator[Finding]:
     """Yield findings about greedy play and about held-out data."""
+    beside = [lead for lead in learning.leads if lead.over == UNTRAINED and lead.of == "team"]
+    if beside and not learning.learns and all(x.low == x.high == 0 for x in beside):
+        yield Finding(
+            "play-unchanged",
+            "The checkpoint plays exactly as the untrained policy: it has learned nothing.",
+            f"equal returns in all {learning.scores[0].episodes} episodes on the same seeds, in "
+            f"{learning.updates} updates",
+            "returns that differ from those of the untrained policy",
+            "check that updates are made: learning_starts (--learning-starts) below the steps of "
+            "the run, a learning_rate above 0, and policies_to_train",
+            2,
+        )
     for gap in learning.gaps[:1]:
         longer = "train longer" + " or with a lower ent_coef" * ent_coef
         yield Finding(
