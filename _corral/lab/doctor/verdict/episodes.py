@@ -34,7 +34,7 @@ PILOT = 8
 
 
 STATES = 10_000
-"""Maximum number of states of a game whose best responses are computed: a few seconds."""
+"""Maximum number of states of a game for exact best responses, which take about a second."""
 
 
 @dataclass(frozen=True)
