@@ -113,7 +113,10 @@ def test_classes_that_corral_has_never_seen(name: str, tmp_path: Path) -> None:
     assert len(screens) == 1 + (name != "forwarding")  # its report is tested above
     for command, shown in screens:
         (text,) = chunks(printed[command])
-        assert [part for part in chunks(shown) if part not in text] == []
+        verdict, *rest = chunks(shown)
+        if command == "check":  # a faster machine tells more
+            verdict = verdict.partition(" matter")[0]
+        assert [part for part in (verdict, *rest) if part not in text] == []
 
 
 def test_every_command_of_the_page_has_the_options_that_it_names() -> None:

@@ -34,7 +34,7 @@ PILOT = 8
 
 
 STATES = 10_000
-"""Maximum number of states of a game whose best responses are computed: a few seconds."""
+"""Maximum number of states of a game for exact best responses, which take about a second."""
 
 
 @dataclass(frozen=True)
@@ -108,12 +108,9 @@ class Table:
                 break
         self.seatwise = self._sums_are_constant(np.concatenate(returns))
         cost = clock.seconds() * teams / PILOT * (len(self.learners) if self.seatwise else 1)
-        sizes: tuple[int, ...] = SIZES
-        if third_party(self.rules):  # the time grows with the number of copies
-            sizes = SIZES[2:]
-        else:
+        if not third_party(self.rules):  # the time hardly grows with the number of copies
             cost /= 4
-        fitting = [size for size in sizes if size * cost <= seconds]
+        fitting = [size for size in SIZES if size * cost <= seconds]
         self.size = max(fitting, default=SIZES[-1])
 
     def _sums_are_constant(self, returns: Array) -> bool:
