@@ -326,7 +326,7 @@ class Looking:
         """Check the environment, and test if choices matter in it."""
         self.environment = examined(self.run.config.env_config.rules(), self.seed)
         self.findings += self.environment.findings
-        self.rank |= {finding.cause: -1 for finding in self.environment.findings}
+        self.rank |= {one.cause: -1 for one in self.environment.findings if one.certainty >= 2}
         self.examined += self.environment.descriptions
         self.skipped += self.environment.skipped
 

@@ -19,7 +19,7 @@ from corral import algorithms as alg
 from corral.lab.doctor.choices.verdict import Fault
 from corral.lab.doctor.diagnose import Diagnosis
 from corral.lab.doctor.text import diagnosis_text
-from corral.lab.doctor.verdict.checks import choice_findings
+from corral.lab.doctor.verdict.checks import check_findings, choice_findings
 from corral.lab.doctor.verdict.learning import RANDOM, UNTRAINED, Lead, Learning
 from corral.lab.doctor.verdict.notes import changes_of, worse_over_time
 from corral.lab.doctor.watching.progress import PolicyInfo
@@ -110,6 +110,18 @@ def test_choices_without_effect_point_at_actions_and_masks() -> None:
     assert unused == idle
     shown(unused, "masks", "step()", "--learnable")
     assert "masks" not in hidden
+
+
+def test_spaces_that_are_built_at_each_call_explain_no_failure() -> None:
+    errors = [
+        SimpleNamespace(check=check, place="", seen="", expected="", advice="")
+        for check in ("spaces", "reset")
+    ]
+    result: Any = SimpleNamespace(errors=errors)
+    assert [(one.cause, one.certainty) for one in check_findings(result)] == [
+        ("check-spaces", 1),
+        ("check-reset", 2),
+    ]
 
 
 def test_the_next_steps_can_be_pasted(noise: Any, tmp_path: Path) -> None:
