@@ -27,6 +27,9 @@ sys.path.append(str(Path(__file__).parents[2] / "tests"))
 from common import RESULTS, append_row, kept_rows, machine
 from parallel import cpu_seconds, play
 
+import corral
+from corral.envs import ENVIRONMENTS, PROBES
+
 ROOT = Path(__file__).parents[2]
 FILE = RESULTS / "healthy.jsonl"
 NIM = Path(tempfile.gettempdir()) / "corral-nim"
@@ -210,9 +213,6 @@ MIXED = tuple(run for first in range(5) for run in RUNS[first::5])
 
 def examined(run: Healthy, folder: Path) -> dict[str, Any]:
     """Train a run, examine it, and return its line."""
-    import corral
-    from corral.envs import ENVIRONMENTS, PROBES
-
     place = folder / str(RUNS.index(run))
     given = {"trainer": run.trainer, "steps": run.steps, "progress": False, **run.given}
     corral.train(run.env, out=place, **given)

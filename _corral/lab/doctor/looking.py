@@ -358,7 +358,7 @@ class Looking:
             learns=self.learns,
         )
         self.findings += self.environment.findings
-        self.rank |= {finding.cause: -1 for finding in self.environment.findings}
+        self.rank |= {one.cause: -1 for one in self.environment.findings if one.certainty >= 2}
         self.examined += self.environment.descriptions
         self.skipped += self.environment.skipped
 

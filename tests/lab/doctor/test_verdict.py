@@ -349,7 +349,9 @@ def test_a_seat_is_compared_with_the_best_response_to_its_opponent(tmp_path: Pat
 # --- Faults of the environment -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("check", "certainty"), [("reset", 2), ("reward", 2), ("copies", 1)])
+@pytest.mark.parametrize(
+    ("check", "certainty"), [("reset", 2), ("reward", 2), ("copies", 1), ("spaces", 1)]
+)
 def test_a_fault_that_does_not_touch_play_is_no_cause(check: str, certainty: int) -> None:
     error = CheckFinding(check, "error", "seen", "expected", "advice", "")
     result = CheckResult("env", "parallel", (error,), {}, (), (check,), (0,), 1, 1, 1.0)
