@@ -10,7 +10,7 @@ import pandas as pd
 from corral.envs.core import Array, generator
 from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
 from corral.lab.doctor.findings.finding import Finding
-from corral.lab.doctor.verdict.learning import UNTRAINED, Learning
+from corral.lab.doctor.verdict.learning import RANDOM, UNTRAINED, Learning
 from corral.lab.doctor.watching.progress import PolicyInfo, policy_columns, policy_infos
 from corral.trainers.runs.run import Run
 from corral.trainers.runs.trends import (
@@ -28,8 +28,7 @@ __all__ = ["play_findings", "progress_changes", "worse_over_time"]
 
 def play_findings(learning: Learning, *, ent_coef: bool) -> Iterator[Finding]:
     """Yield findings about greedy play and about held-out data."""
-    beside = [lead for lead in learning.leads if lead.over == UNTRAINED and lead.of == "team"]
-    if beside and not learning.learns and all(x.low == x.high == 0 for x in beside):
+    if _plays_as_untrained(learning):
         yield Finding(
             "play-unchanged",
             "The checkpoint plays exactly as the untrained policy: it has learned nothing.",
@@ -61,6 +60,16 @@ def play_findings(learning: Learning, *, ent_coef: bool) -> Iterator[Finding]:
             "train on more data, or observe fewer details that identify a row",
             1,
         )
+
+
+def _plays_as_untrained(learning: Learning) -> bool:
+    """Return True if no return differs from the untrained policy's, but some from random play."""
+    of_team = [lead for lead in learning.leads if lead.of == "team"]
+    same = {
+        over: all(lead.low == lead.high == 0 for lead in of_team if lead.over == over)
+        for over in {lead.over for lead in of_team}
+    }
+    return not learning.learns and same.get(UNTRAINED, False) and not same.get(RANDOM, True)
 
 
 # --- Over the run --------------------------------------------------------------------------------
