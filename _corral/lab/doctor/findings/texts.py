@@ -297,13 +297,13 @@ def strongest(findings: Iterable[Finding | None]) -> Finding | None:
 
     Measurements of another cause are introduced by its name.
     """
-    found = [finding for finding in findings if finding is not None]
-    if not found:
+    present = [finding for finding in findings if finding is not None]
+    if not present:
         return None
-    first = max(found, key=lambda finding: finding.certainty)
+    first = max(present, key=lambda finding: finding.certainty)
     rest = [
         item.measured if item.cause == first.cause else f"also {item.cause}: {item.measured}"
-        for item in found
+        for item in present
         if item is not first
     ]
     return replace(first, measured="; ".join([first.measured, *rest]))
