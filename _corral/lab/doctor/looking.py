@@ -36,7 +36,7 @@ UPDATES, MAX_STEPS = 3, 60_000
 """Number of recorded updates from the start, and the maximum of their env steps together."""
 
 OF_CLONING = (
-    *("networks", "scales", "stored_masks", "whose_obs", "stored_rewards", "not_finite"),
+    *("networks", "scales", "stored_masks", "misplaced_obs", "stored_rewards", "not_finite"),
     *("nothing_moves", "mask_lies", "greedy_legal", "same_after_reload", "reported_returns"),
 )
 """Rules, or modules of rules, that apply to runs that clone a teacher.
