@@ -45,7 +45,7 @@ MOST = {"play": 10.0, "truth": 15.0, "imitation": 10.0, "check": 15.0, "choices"
 proportion."""
 
 OF_CLONING = (
-    *("networks", "scales", "stored_masks", "whose_obs", "stored_rewards", "not_finite"),
+    *("networks", "scales", "stored_masks", "misplaced_obs", "stored_rewards", "not_finite"),
     *("nothing_moves", "mask_lies", "greedy_legal", "same_after_reload", "reported_returns"),
 )
 """Rules, or modules of rules, that apply to runs that clone a teacher.

@@ -15,7 +15,7 @@ from corral.lab.doctor.findings.stored import first_policy, stored_obs
 from corral.lab.doctor.findings.texts import finding_of, strongest
 from corral.lab.doctor.findings.updates import constant_obs, repeats_of
 
-__all__ = ["late_obs", "whose_obs"]
+__all__ = ["late_obs", "misplaced_obs"]
 
 EPISODES, DECISIONS = 16, 2000
 """Minimum number of episodes and decisions before a constant 0 is reported."""
@@ -24,7 +24,7 @@ MOMENTS = 128
 """Number of decisions or steps used to compare columns."""
 
 
-def whose_obs(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+def misplaced_obs(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report observations that are not the agent's own of the current step.
 
     The stored ones are compared with the environment's, and these with each other and with the

@@ -58,10 +58,10 @@ def misdirected_rewards(record: PolicyEvidence, evidence: Evidence) -> Finding |
     wrong = (twins.moments >= 32) & (largest >= 0.2) & (own_share <= 0.25 * largest)
     if not wrong.any():
         return None
-    others = np.where(np.eye(len(share), dtype=bool), -1, share).argmax(axis=1)
+    payees = np.where(np.eye(len(share), dtype=bool), -1, share).argmax(axis=1)
     measured = "; ".join(
         f"changing the action of {twins.agents[i]} changed the reward of "
-        f"{twins.agents[others[i]]} in {largest[i]:.0%} of {twins.moments[i]:.0f} replays, its own "
+        f"{twins.agents[payees[i]]} in {largest[i]:.0%} of {twins.moments[i]:.0f} replays, its own "
         f"in {own_share[i]:.0%}"
         for i in np.flatnonzero(wrong)[:3]
     )

@@ -26,7 +26,7 @@ __all__ = ["RULES"]
 RULES: tuple[Rule, ...] = (
     stored.not_finite,
     stored.stored_masks,
-    agents.whose_obs,
+    agents.misplaced_obs,
     stored.stored_rewards,
     stored.played_actions,
     play.mask_lies,

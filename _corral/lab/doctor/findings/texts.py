@@ -11,7 +11,7 @@ __all__ = ["finding_of", "strongest"]
 
 MOVES = "updates that change every trainable weight and the policy"
 
-OWN_VIEW = "the observation of the deciding agent at the current step"
+CURRENT_VIEW = "the observation of the deciding agent at the current step"
 
 LIMIT = "V(final observation) if truncated, 0 if terminated"
 BOOTSTRAP = (
@@ -86,20 +86,20 @@ TEXTS: dict[str, tuple[str, str, str]] = {
     # --- Observations of another agent or step ----------------------------------------------------
     "observation-late": (
         "Agents get the observation of an earlier step.",
-        OWN_VIEW,
+        CURRENT_VIEW,
         "compute the observation after the state is updated, and store it before choosing the "
         "action; copy arrays that the environment reuses; look for a wrapper that returns an old "
         "observation",
     ),
     "observation-of-another": (
         "Agents get another agent's observation.",
-        OWN_VIEW,
+        CURRENT_VIEW,
         "index observations by agent name, not by the order of a list; look for a loop variable "
         "that is not used",
     ),
     "observation-changed": (
         "The networks do not get the environment's observation.",
-        OWN_VIEW,
+        CURRENT_VIEW,
         "store the observation before choosing the action, index by agent name, and copy arrays "
         "that the environment reuses; keep a normalization if it is deliberate",
     ),
@@ -110,7 +110,7 @@ TEXTS: dict[str, tuple[str, str, str]] = {
     ),
     "observation-constant": (
         "The observation never changes within an episode.",
-        OWN_VIEW,
+        CURRENT_VIEW,
         "look for an observation that is made at reset and never updated, an array that is never "
         "written, or a wrapper that returns an old observation",
     ),
@@ -303,13 +303,13 @@ def strongest(findings: Iterable[Finding | None]) -> Finding | None:
 
     Measurements of another cause are introduced by its name.
     """
-    found = [finding for finding in findings if finding is not None]
-    if not found:
+    present = [finding for finding in findings if finding is not None]
+    if not present:
         return None
-    first = max(found, key=lambda finding: finding.certainty)
+    first = max(present, key=lambda finding: finding.certainty)
     rest = [
         item.measured if item.cause == first.cause else f"also {item.cause}: {item.measured}"
-        for item in found
+        for item in present
         if item is not first
     ]
     return replace(first, measured="; ".join([first.measured, *rest]))
