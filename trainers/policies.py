@@ -201,8 +201,8 @@ def unmasked(rules: Any, agent: str) -> spaces.Space[Any] | None:
     """Return the action space of a third-party environment if its observations contain no mask."""
     if not third_party(rules) or rules.masked(index := rules.agents.index(agent)):
         return None
-    own: spaces.Space[Any] = rules.own_actions[index]
-    return own
+    space: spaces.Space[Any] = rules.own_actions[index]
+    return space
 
 
 def _is_complete(observation: Any, codec: ObservationCodec) -> bool:

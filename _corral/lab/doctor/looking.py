@@ -40,7 +40,7 @@ UPDATES, MAX_STEPS = 3, 60_000
 SECONDS, LEAST = 45.0, 2.0
 """CPU time of a diagnosis, which updates and then its parts share; and the least of a part."""
 
-MOST = {"play": 10.0, "truth": 15.0, "imitation": 10.0, "check": 15.0, "choices": 8.0}
+PART_SECONDS = {"play": 10.0, "truth": 15.0, "imitation": 10.0, "check": 15.0, "choices": 8.0}
 """CPU time of each part, in their order, of ``SECONDS``. If little is left, all get less, in
 proportion."""
 
@@ -121,10 +121,10 @@ class Looking:
 
     def seconds_for(self, part: str) -> float:
         """Return the CPU time of a part. Later parts keep their shares of the rest."""
-        names = list(MOST)
-        later = sum(MOST[name] for name in names[names.index(part) :])
+        names = list(PART_SECONDS)
+        later = sum(PART_SECONDS[name] for name in names[names.index(part) :])
         scale = (self.seconds - self.clock.seconds()) / later
-        return max(LEAST, MOST[part] * min(self.seconds / SECONDS, scale))
+        return max(LEAST, PART_SECONDS[part] * min(self.seconds / SECONDS, scale))
 
     @contextlib.contextmanager
     def part(self, name: str) -> Iterator[None]:

@@ -17,8 +17,9 @@ from corral.adapters.snapshots.forks import Fork
 from corral.adapters.zoo.batch import zoo_rules
 from corral.clock import Clock
 from corral.lab.doctor import looking
-from corral.lab.doctor.looking import MOST, Looking
+from corral.lab.doctor.looking import PART_SECONDS, Looking
 from support.chance_envs import Busy
+from support.messages import shown
 
 SMALL: dict[str, Any] = {"num_envs": 8, "n_steps": 32, "net_arch": (16,), "preset": "none"}
 
@@ -35,19 +36,19 @@ class Passed(Clock):
 def test_a_part_gets_its_share_of_the_rest() -> None:
     look = Looking(None, 0, lambda what, done, total: None)  # type: ignore[arg-type]
     look.clock = clock = Passed()
-    whole = {part: look.seconds_for(part) for part in MOST}
-    assert sum(MOST[part] for part in MOST) >= looking.SECONDS >= whole["play"]
+    whole = {part: look.seconds_for(part) for part in PART_SECONDS}
+    assert sum(PART_SECONDS[part] for part in PART_SECONDS) >= looking.SECONDS >= whole["play"]
     for now in range(0, 60, 5):
         clock.now = now
         first = look.seconds_for("play")
-        assert looking.LEAST <= first <= MOST["play"]
+        assert looking.LEAST <= first <= PART_SECONDS["play"]
         if first > looking.LEAST:  # the same share of every part
-            shares = sum(MOST[part] for part in MOST) * first / MOST["play"]
+            shares = sum(PART_SECONDS[part] for part in PART_SECONDS) * first / PART_SECONDS["play"]
             assert shares == pytest.approx(looking.SECONDS - now)
     look.seconds, clock.now = 10 * looking.SECONDS, 0.0
-    assert look.seconds_for("choices") == 10 * MOST["choices"]
+    assert look.seconds_for("choices") == 10 * PART_SECONDS["choices"]
     look.seconds, clock.now = looking.SECONDS, looking.SECONDS + 100
-    assert {look.seconds_for(part) for part in MOST} == {looking.LEAST}
+    assert {look.seconds_for(part) for part in PART_SECONDS} == {looking.LEAST}
 
 
 def test_a_slow_environment_is_examined_in_the_time_and_the_cuts_are_told(
@@ -60,8 +61,7 @@ def test_a_slow_environment_is_examined_in_the_time_and_the_cuts_are_told(
     assert time.process_time() - before < 25  # without a limit: about 200
     assert diagnosis.learning is not None
     assert diagnosis.learning.limit is not None  # episodes were cut
-    cut = " ".join(diagnosis.not_looked_at)
-    assert "corral check" in cut
+    shown(" ".join(diagnosis.not_looked_at), "corral check")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no os.fork on this system")

@@ -333,7 +333,7 @@ def test_no_policy_beats_random_play_in_rock_paper_scissors(tmp_path: Path) -> N
     assert learning.responses[""].best == pytest.approx(0)
     assert learning.hopeless
     assert diagnosis.verdict == "no fault"
-    assert "corral exploit" in diagnosis.next_steps[0].command
+    shown(diagnosis.next_steps[0].command, "corral exploit")
 
 
 def test_a_seat_is_compared_with_the_best_response_to_its_opponent(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def plan(
     """
     longest = max((len(question.t) for question in questions), default=0)
     cost = 0.0  # env steps of one fork in one state of every agent
-    steps, clock = 0, Clock()
+    steps, clock, limit = 0, Clock(), most_steps
     for question in questions:
         few = question.at(_spread(len(question.t), 8))
         if len(few.t):
@@ -161,8 +161,8 @@ def plan(
                 f"the fewest forks take {needed:.0f} s of CPU time; {max(0.0, time.left):.0f} s "
                 "are left"
             )
-        most_steps = min(most_steps, int(speed * time.left))
-    half = most_steps / 2 / cost  # number of forks of every agent
+        limit = min(limit, int(speed * time.left))
+    half = limit / 2 / cost  # number of forks of every agent
     forks = int(np.clip(half / (2 * longest), FEWEST_FORKS, MAX_FORKS))
     moments = int(np.clip(half / (2 * forks), min(FEWEST_MOMENTS, longest), longest))
     decisions = int(half / (forks * (CANDIDATES + 1)))

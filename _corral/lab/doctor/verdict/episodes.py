@@ -135,8 +135,7 @@ class Table:
         if len(self.rules.agents) == 1 or not (self.seatwise or len(self.learners) == 1):
             return None
         chance = random_team(self.rules)
-        others = {**chance, **({} if self.seatwise else self.opponents)}
-        team = {**others, **{seat: chance[seat] for seat in self.learners}}
+        team = chance if self.seatwise else {**chance, **self.opponents}
         try:
             values = team_returns(self.rules, team, max_states=STATES)
             best = [
