@@ -269,7 +269,7 @@ FOLLOWED: dict[str, Followed] = {
     "17_bytes_wrap_around": Followed("no advice", None),
     "33_softmax_inside_the_network": Followed("no advice", None),
     "40_gradients_pile_up": Followed("no advice", None),
-    "38_one_policy_without_names": Followed("agent_id kept", SOUND),
+    "38_one_policy_without_names": Followed("agent_id kept", {"agent_id": True}),
     "24_bootstraps_through_ends": Followed("the trace cut at ends", SOUND),
     "29_ratio_upside_down": Followed("the sign of the loss, corrected", SOUND),
     "08_names_sorted_as_text": Followed("rewards by agent name", SOUND),
