@@ -177,12 +177,13 @@ def candidates() -> list[Case]:
     return [Case(name) for name in (*list(FAULTS)[::10], *plants[::2], *plants[1::2])]
 
 
-def first_advice(diagnosis: Any) -> dict[str, Any]:
+def first_advice(diagnosis: Any, run: Path) -> dict[str, Any]:
     """Return what a reader meets first: the first command, or the first finding."""
     advice: dict[str, Any] = {"verdict": diagnosis.verdict}
     if diagnosis.next_steps:
         step = diagnosis.next_steps[0]
-        return {**advice, "title": step.reason, "todo": step.command}
+        command = step.command.replace(str(run), "RUN")
+        return {**advice, "title": step.reason, "todo": command}
     for finding in diagnosis.findings:
         if not finding.follows:
             return {
@@ -228,7 +229,7 @@ def examined(case: Case, folder: Path) -> dict[str, Any]:
     if row["harmful"]:
         faulty = faulty or case.train("faulty", place)
         began = cpu_seconds()
-        row["advice"] = first_advice(case.ask(place, faulty))
+        row["advice"] = first_advice(case.ask(place, faulty), place)
         row["doctor_cpu"] = round(cpu_seconds() - began, 1)
     return row
 
@@ -261,7 +262,17 @@ FOLLOWED: dict[str, Followed] = {
     "value_clip_tiny": Followed("clip_range_vf omitted", {"clip_range_vf": None}),
     "learning_rate_tiny": Followed("learning_rate omitted: the default", SOUND),
     "mask_lost_after_reload": Followed("the loaded policies use the mask", SOUND),
-    "reward_of_another_in_the_update": Followed("rewards traced to the update", SOUND),
+    "mask_dropped_in_rollout_where_it_is_penalised": Followed("masks stored", SOUND),
+    "image_branch_frozen": Followed("nothing: it asks for a larger budget", None),
+    "22_each_copy_normalizes_for_itself": Followed("no code found that replaces actions", None),
+    "10_circling_pays": Followed("no advice", None),
+    "12_actions_count_from_one": Followed("no advice", None),
+    "17_bytes_wrap_around": Followed("no advice", None),
+    "33_softmax_inside_the_network": Followed("no advice", None),
+    "40_gradients_pile_up": Followed("no advice", None),
+    "38_one_policy_without_names": Followed("agent_id kept", {"agent_id": True}),
+    "24_bootstraps_through_ends": Followed("the trace cut at ends", SOUND),
+    "29_ratio_upside_down": Followed("the sign of the loss, corrected", SOUND),
     "08_names_sorted_as_text": Followed("rewards by agent name", SOUND),
     "20_rewards_in_reverse": Followed("rewards by agent name", SOUND),
     "05_mask_inverted": Followed("masks corrected: 1 for legal actions", SOUND),
@@ -297,7 +308,9 @@ def report(rows: list[dict[str, Any]]) -> None:
     lines = [
         "# The first advice of the doctor, followed",
         "",
-        f"{len(mended)} of {len(harmful)} faulty runs are mended by the first advice.",
+        f"{len(mended)} of {len(harmful)} faulty runs are mended by the first advice; "
+        f"{WANTED} are wanted. The advice for 05, 08 and 20 was false or came third at first, "
+        "and was improved; see LOG.md.",
         "",
         "| fault | verdict | first advice | done | before | after | sound | random | mended |",
         "|---|---|---|---|--:|--:|--:|--:|---|",

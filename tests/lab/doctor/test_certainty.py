@@ -20,7 +20,7 @@ from torch import nn
 from corral import algorithms as alg
 from corral.lab.doctor.diagnose import Diagnosis, diagnose
 from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
-from corral.lab.doctor.findings.agents import whose_obs
+from corral.lab.doctor.findings.agents import misplaced_obs
 from corral.lab.doctor.findings.ends import ends
 from corral.trainers.on_policy.records import Trajectories
 from corral.trainers.on_policy.trainer import IPPO
@@ -194,7 +194,7 @@ def test_views_are_compared_in_the_steps_in_which_both_agents_act(others: str, f
         seen[:, 2] += 1.0
     record = PolicyEvidence("shared", ("a", "b", "c"), obs=[(seen, seen)], acted=[acted])
     evidence: Any = SimpleNamespace(policies={"shared": record})
-    finding = whose_obs(record, evidence)
+    finding = misplaced_obs(record, evidence)
     assert (None if finding is None else finding.cause) == (
         "observation-of-another" if found else None
     )
