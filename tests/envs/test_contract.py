@@ -45,9 +45,15 @@ def makes(name: str) -> list[tuple[str, Any]]:
 
 
 REGISTERED = [
-    pytest.param(name, make, id=f"{name}-{kind}")
+    pytest.param(
+        name,
+        make,
+        id=f"{name}-{kind}",
+        # Each starts other processes, where a second form plays the same rules.
+        marks=[pytest.mark.slow] if place and name != "dfaas_v0" else [],
+    )
     for name in ENVIRONMENTS
-    for kind, make in makes(name)
+    for place, (kind, make) in enumerate(makes(name))
 ]
 
 

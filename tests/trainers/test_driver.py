@@ -129,7 +129,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run.folder
 
 
-@pytest.mark.parametrize("stops", [(1,), (3,), (5,), (1, 2, 4)])
+@pytest.mark.parametrize(
+    "stops", [*(pytest.param((n,), marks=pytest.mark.slow) for n in (1, 3, 5)), (1, 2, 4)]
+)
 def test_a_run_that_stopped_goes_on_as_if_it_had_not(
     tmp_path: Path, whole: Path, stops: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:

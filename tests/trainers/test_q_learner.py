@@ -35,7 +35,9 @@ def test_it_is_short_and_uses_what_is_declared() -> None:
 @pytest.mark.parametrize(
     ("env", "given", "least"),
     [
-        ("tictactoe_v0", {"opponents": {"player_2": "random"}}, 0.5),
+        pytest.param(
+            *("tictactoe_v0", {"opponents": {"player_2": "random"}}, 0.5), marks=pytest.mark.slow
+        ),
         ("rps_v0", {"opponents": {"player_1": "beat-last"}}, 5.0),
     ],
 )
@@ -79,8 +81,13 @@ def test_it_plays_against_its_own_snapshots(tmp_path: Path) -> None:
     "given",
     [
         {},
-        {"opponents": {"player_1": "random"}},
-        {"self_play": "past=0.5,every=512,keep=2,best=0"},
+        *(
+            pytest.param(given, marks=pytest.mark.slow)
+            for given in (
+                {"opponents": {"player_1": "random"}},
+                {"self_play": "past=0.5,every=512,keep=2,best=0"},
+            )
+        ),
         {"policies": "separate", "self_play": "past=0.7,every=512,also=random:0.3,best=0"},
     ],
 )

@@ -248,7 +248,7 @@ def test_waiting_counts_less_than_computing() -> None:
     assert clock.seconds() >= 0.1
 
 
-@pytest.mark.parametrize("seconds", [None, 2])
+@pytest.mark.parametrize("seconds", [None, pytest.param(2, marks=pytest.mark.slow)])
 def test_turns_in_a_parallel_environment_are_a_note(seconds: float | None) -> None:
     result = check_env(turns_in_parallel.Alternating, processes=False, seconds=seconds)
     assert result.findings == (), result.text()

@@ -279,7 +279,7 @@ def test_what_a_step_brings_is_other_days_where_agents_cannot_know_it(trainer: A
 # --- Third-party environments ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", [Deepcopy, Replay])
+@pytest.mark.parametrize("way", [Deepcopy, pytest.param(Replay, marks=pytest.mark.slow)])
 def test_a_class_has_the_true_values_of_its_array_rules(
     way: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -307,6 +307,7 @@ def test_the_worst_decisions_in_a_class_of_others() -> None:
     assert all(one.forks >= 6 for one in worst)
 
 
+@pytest.mark.slow
 def test_chance_that_no_seed_covers_is_another_future() -> None:
     folder = Path(__file__).parents[3] / "docs/environments"
     rules = rules_of(f"{folder / 'multi_agent_arena.py'}:MultiAgentArena")

@@ -181,7 +181,9 @@ def test_runs_of_every_kind_are_looked_at(kind: str, tmp_path: Path) -> None:
     assert files(run.folder) == before
 
 
-@pytest.mark.parametrize("trainer", ["sb3_ppo", "sb3_maskable_ppo"])
+@pytest.mark.parametrize(
+    "trainer", ["sb3_ppo", pytest.param("sb3_maskable_ppo", marks=pytest.mark.slow)]
+)
 def test_runs_of_other_libraries_are_played_and_read(trainer: str, tmp_path: Path) -> None:
     pytest.importorskip("stable_baselines3", reason="needs the extra sb3")
     found = corral.diagnose(small_run(tmp_path / "run", trainer))
@@ -363,6 +365,7 @@ def test_a_run_of_one_environment_copy_is_played(tmp_path: Path) -> None:
     assert {score.episodes >= 2 for score in diagnosis.learning.scores} == {True}
 
 
+@pytest.mark.slow
 def test_imitation_is_an_amount_of_work_on_any_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

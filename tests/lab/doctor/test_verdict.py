@@ -100,6 +100,7 @@ def test_noise_is_not_learned_no_fault_is_named_and_commands_follow(noise: Any) 
     shown(within("doctor", noise.folder, "--env", env, *WORDS, code=1), "--learnable", "--resume")
 
 
+@pytest.mark.slow
 def test_the_next_steps_can_be_pasted(noise: Any, tmp_path: Path) -> None:
     diagnosis = corral.diagnose(noise, **QUICK)
     for step in diagnosis.next_steps:
@@ -195,6 +196,7 @@ def test_greedy_play_far_below_sampled_play_is_worth_a_look(tmp_path: Path) -> N
     assert "--policies" not in finding.todo
 
 
+@pytest.mark.slow
 def test_a_run_that_clones_is_judged_by_its_teacher(tmp_path: Path) -> None:
     run = corral.clone(
         "tictactoe_v0", "perfect", out=tmp_path / "run", steps=4_096, progress=False, episodes=8

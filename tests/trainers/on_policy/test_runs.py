@@ -209,6 +209,7 @@ def test_a_run_is_read_back_evaluated_and_exported(tmp_path: Path) -> None:
     assert powers / powers.sum(axis=1, keepdims=True) == pytest.approx(chances, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_no_stable_baselines_is_needed(tmp_path: Path) -> None:
     import subprocess
     import sys
