@@ -1,8 +1,9 @@
 """Programs in processes of their own, without the seconds that their imports take.
 
-One process for each PYTHONPATH has imported what corral stands on, and forks for each program: ``python -m
-corral ...`` or ``python -c ...``. The command line of corral it has not imported: consoles read
-the environment when they are made. Where imports or a start are what is tested, start Python.
+One process for each PYTHONPATH has imported what corral stands on, and forks for each program:
+``python -m corral ...`` or ``python -c ...``. The command line of corral it has not imported:
+consoles read the environment when they are made. Where imports or a start are what is tested,
+start Python.
 """
 
 from __future__ import annotations
