@@ -263,7 +263,7 @@ def test_other_days_are_an_option() -> None:
         audit(make_trainer(DfaasRules(small_trace()), **SMALL), other_futures=True)
 
 
-@pytest.mark.parametrize("trainer", [IPPO, MAPPO])
+@pytest.mark.parametrize("trainer", [IPPO, pytest.param(MAPPO, marks=pytest.mark.slow)])
 def test_what_a_step_brings_is_other_days_where_agents_cannot_know_it(trainer: Any) -> None:
     def made(count: int) -> Any:
         rules = DfaasRules(days(count), arrivals="unknown", max_cycles=8)
@@ -332,6 +332,7 @@ def test_candidates_are_legal_and_others() -> None:
     assert set(found[2].tolist()) == {7}
 
 
+@pytest.mark.slow
 def test_losses_are_not_chosen_by_what_measures_them() -> None:
     """Where all actions are equal, the loss of the best that was tried is 0 on average."""
     rules = RpsRules(rounds=1)
