@@ -129,6 +129,7 @@ def test_no_rule_of_a_fine_grid_is_better(load: str, arrivals: str) -> None:
     assert fitted.costs[str(fitted.rule)].sum() <= best + 0.001 * trace.arrivals.sum()
 
 
+@pytest.mark.slow
 def test_a_few_windows_lead_to_the_same_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     spec, settings = LOADS["links"]
     trace = made_trace(days=12, **spec)

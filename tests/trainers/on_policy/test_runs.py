@@ -274,6 +274,7 @@ def run_of_arena(folder: Path) -> Any:
     return train("arena_v0", trainer="mappo", steps=64, out=folder / "run", **settings)
 
 
+@pytest.mark.slow
 def test_to_evaluate_a_run_brings_no_compiler(tmp_path: Path) -> None:
     """torch._dynamo takes over a second to import, and an optimizer brings it."""
     run = run_of_arena(tmp_path)
