@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import pickle
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from support.dfaas_configurations import (
 from support.faulty_dfaas import faulty, faulty_rules
 from support.loads import small_trace
 from support.messages import refused
+from support.thinned import fast_every
 from support.turn_rules import MortalRules, PileRules
 
 SHORT: dict[str, dict[str, Any]] = {
@@ -70,13 +70,6 @@ def test_registered_rules_keep_the_contract(name: str) -> None:
     assert sum(check_rules(make, seed=seed, num_envs=3) for seed in range(3)) > 5
 
 
-def every_other_slow(names: Iterable[str]) -> list[Any]:
-    return [
-        pytest.param(name, marks=[pytest.mark.slow] if place % 2 else [])
-        for place, name in enumerate(names)
-    ]
-
-
 def variant_of_dfaas(route: str) -> dict[str, Any]:
     """Arguments of four nodes of which one has two neighbours, one has one, and two have none."""
     return {
@@ -102,7 +95,7 @@ def check_variant(kwargs: dict[str, Any]) -> None:
     assert check_rules(functools.partial(DfaasRules, **kwargs)) == 5
 
 
-@pytest.mark.parametrize("route", every_other_slow(ROUTES))
+@pytest.mark.parametrize("route", fast_every(2, ROUTES))
 def test_variants_of_dfaas_keep_the_contract(route: str) -> None:
     check_variant(variant_of_dfaas(route))
 
@@ -140,7 +133,7 @@ TOGETHER: dict[str, dict[str, Any]] = {
 """Arguments of dfaas_v0 that meet: what an action means, what it is told, whose days are played."""
 
 
-@pytest.mark.parametrize("case", every_other_slow(TOGETHER))
+@pytest.mark.parametrize("case", fast_every(2, TOGETHER))
 def test_arguments_of_dfaas_together_keep_the_contract(case: str) -> None:
     base = variant_of_dfaas("equal") | {"augment": None}
     if "residual" in TOGETHER[case]:

@@ -37,6 +37,7 @@ from support.arena_scalar import PlainArena
 from support.loads import days, small_trace
 from support.messages import refused, shown
 from support.probing import make_trainer
+from support.thinned import fast_every
 
 SMALL: dict[str, Any] = {"num_envs": 16, "n_steps": 8, "steps": 1000}
 
@@ -219,7 +220,7 @@ KINDS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize("kind", fast_every(2, sorted(KINDS)))
 def test_every_kind_is_audited(kind: str) -> None:
     rules, trainer, given = KINDS[kind]
     report = audit(make_trainer(rules, trainer, **{**SMALL, **given}), most_steps=20_000)

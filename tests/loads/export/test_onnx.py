@@ -47,6 +47,7 @@ from support.onnx_runs import (  # noqa: E402
     trained,
 )
 from support.own_networks import made_of  # noqa: E402
+from support.thinned import fast_every  # noqa: E402
 
 SMALL = {"num_envs": 2, "n_steps": 8, "net_arch": (16,)}
 
@@ -104,7 +105,7 @@ def require_equal(found: Difference, decisions: int) -> None:
     assert (found.illegal, found.masks, found.amounts) == (0, 0, 0)
 
 
-@pytest.mark.parametrize("name", CONFIGURATIONS)
+@pytest.mark.parametrize("name", fast_every(3, CONFIGURATIONS))
 def test_modules_decide_as_the_policies_do(name: str, folder: Path) -> None:
     run = run_of(name, folder)
     require_equal(compared(run, as_modules(run), 200, seed=1), 4 * 200)

@@ -23,6 +23,7 @@ from corral.loads.export.onnx import export_onnx  # noqa: E402
 from corral.loads.export.onnx_graph import TAG, DecisionGraph  # noqa: E402
 from corral.trainers.runs.run import Run  # noqa: E402
 from support.onnx_runs import LINE, as_graphs, played  # noqa: E402
+from support.thinned import fast_every  # noqa: E402
 
 CONFIGURATIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "known": ({"residual": "overflow/least", "queue": 5}, {}),
@@ -237,7 +238,7 @@ def require_equal(run: Run, decide: dict[str, Any], rows: int, seed: int) -> Non
         assert met["above"] == 0
 
 
-@pytest.mark.parametrize("name", CONFIGURATIONS)
+@pytest.mark.parametrize("name", fast_every(3, CONFIGURATIONS))
 def test_modules_decide_as_the_run_does(name: str, folder: Path) -> None:
     run = run_of(name, folder)
     require_equal(run, as_modules(run), 80, seed=1)
