@@ -194,6 +194,7 @@ def test_a_loop_over_seeds_ends_at_the_first_interrupt(
     assert everything(tmp_path / "0") == everything(whole)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_in_a_fresh_process(
     tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,6 +28,7 @@ from corral.lab.doctor.text import diagnosis_text
 from support import own_networks
 from support.loads import small_trace
 from support.runs import small_run
+from support.thinned import fast_every
 from support.turn_rules import PileRules
 from support.zoo_envs import MixedEnv
 
@@ -166,7 +167,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", fast_every(2, KINDS))
 def test_runs_of_every_kind_are_looked_at(kind: str, tmp_path: Path) -> None:
     given = {**SMALL, "net_arch": (16,), "trainer": "mappo", "env": "probe_p12_v0", **KINDS[kind]}
     given = {key: value for key, value in given.items() if value is not None}
@@ -234,6 +235,7 @@ def test_a_run_without_a_checkpoint_is_looked_at_from_its_beginning(run: Path) -
     assert any("checkpoint" in what for what in found.not_looked_at)
 
 
+@pytest.mark.slow
 def test_a_run_without_progress_is_looked_at(run: Path) -> None:
     (run / "progress.csv").unlink()
     found = corral.diagnose(run, **QUICK)
@@ -308,7 +310,7 @@ def test_a_rule_that_raises_does_not_end_the_others(
 # --- The doctor's own errors ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", ["record", "library"])
+@pytest.mark.parametrize("place", ["record", pytest.param("library", marks=pytest.mark.slow)])
 def test_an_error_of_the_doctor_is_not_one_of_training(
     run: Path, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

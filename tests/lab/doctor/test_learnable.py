@@ -119,13 +119,13 @@ def test_an_agent_whose_actions_are_wired_to_nothing() -> None:
 @pytest.mark.parametrize(
     ("probe", "expected", "verdict"),
     [
-        pytest.param(1, "no-choice", "No choice matters", marks=pytest.mark.slow),
+        (1, "no-choice", "No choice matters"),
         (5, None, "the observation shows which"),
         pytest.param(6, None, "the same action is best nearly always", marks=pytest.mark.slow),
         # agent_1's actions change nothing there.
         pytest.param(7, "idle", "those of an agent do not", marks=pytest.mark.slow),
         (14, None, "earlier observations show which"),
-        (16, "no-choice", "No choice matters"),
+        pytest.param(16, "no-choice", "No choice matters", marks=pytest.mark.slow),
         pytest.param(18, None, "depends on how the others play", marks=pytest.mark.slow),
     ],
 )

@@ -139,6 +139,7 @@ def test_the_environment_is_examined_only_if_the_run_does_not_learn(
 # --- What is played ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_same_seeds_are_played_and_held_out_data_too(tmp_path: Path) -> None:
     run = trained(tmp_path / "run", "dfaas_v0", 2, env_kwargs={"max_cycles": 16})
     learning = corral.diagnose(run, **QUICK).learning
@@ -262,6 +263,7 @@ def test_one_trend_alone_is_no_finding(changed: Any) -> None:
     assert worse(progress(np.random.default_rng(0), **changed)) is None
 
 
+@pytest.mark.slow
 def test_noise_raises_no_alarm() -> None:
     """At most 0.1 % of runs without a trend in rewards; here the entropy always falls."""
     rng = np.random.default_rng(0)

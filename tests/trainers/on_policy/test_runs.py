@@ -37,6 +37,7 @@ from support.mappo_teams import (
 )
 from support.mask_rules import FifteenRules
 from support.runs import everything, rows, weights
+from support.thinned import fast_every
 from support.turn_rules import MortalRules, PileRules
 
 # --- Seeds and going on --------------------------------------------------------------------------
@@ -50,7 +51,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("rules", [PileRules, FifteenRules, MortalRules])
+@pytest.mark.parametrize("rules", fast_every(3, [PileRules, FifteenRules, MortalRules]))
 @pytest.mark.parametrize("kind", KINDS)
 def test_saved_and_loaded_it_goes_on_bit_for_bit(kind: str, rules: Any) -> None:
     def fresh() -> Any:

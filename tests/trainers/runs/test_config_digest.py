@@ -75,6 +75,7 @@ def test_every_digit_changed_is_refused_or_harmless(run: Run, tmp_path: Path) ->
     assert played - unseen == {"horizon"}
 
 
+@pytest.mark.slow
 def test_every_other_value_is_refused_or_harmless(run: Run, tmp_path: Path) -> None:
     text = (run.folder / "config.json").read_text()
     found = [
