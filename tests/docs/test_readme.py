@@ -71,7 +71,7 @@ LONG = {
 LONGEST = 8_192
 """Env steps. What a page trains for longer needs them to learn, and not to run."""
 
-MINUTES = 0.1
+MINUTES = 0.2
 """What bounds a training in minutes waits no longer than that."""
 
 
@@ -96,7 +96,7 @@ def shortened(page: str) -> str:
 def test_only_long_trainings_are_shortened() -> None:
     long, short = "$ corral train --steps 150000 --seed 1\n", "train(steps=4_096)\n"
     assert shortened(long + short) == long.replace("150000", "8192") + "train(steps=4096)\n"
-    assert shortened("$ corral advise a --minutes 5\n") == "$ corral advise a --minutes 0.1\n"
+    assert shortened("$ corral advise a --minutes 5\n") == "$ corral advise a --minutes 0.2\n"
     assert shortened("$ corral check a.py:A\n") == "$ corral check a.py:A --seconds 1\n"
     assert shortened("$ corral train --resume run --steps 16384\n").endswith(" 16384\n")
 
