@@ -32,12 +32,11 @@ def test_it_is_short_and_uses_what_is_declared() -> None:
     assert not names & {"getattr", "hasattr", "setattr"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("env", "given", "least"),
     [
-        pytest.param(
-            *("tictactoe_v0", {"opponents": {"player_2": "random"}}, 0.5), marks=pytest.mark.slow
-        ),
+        ("tictactoe_v0", {"opponents": {"player_2": "random"}}, 0.5),
         ("rps_v0", {"opponents": {"player_1": "beat-last"}}, 5.0),
     ],
 )

@@ -18,6 +18,7 @@ from corral.trainers.on_policy.trainer import IPPO, MAPPO
 from corral.trainers.pool import Pool
 from corral.trainers.runs.checkpoint import latest_checkpoint
 from corral.trainers.selfplay.cast import LEARNS
+from support.thinned import fast_every
 
 SMALL: dict[str, Any] = {"num_envs": 8, "n_steps": 16, "net_arch": (16,), "n_epochs": 2}
 
@@ -201,7 +202,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", fast_every(2, CASES))
 def test_a_run_that_is_saved_and_loaded_goes_on_bit_for_bit(case: str) -> None:
     pool = Pool(past=0.5, every=128, keep=3)
     whole, first, then = (trainer(pool, **CASES[case]) for _ in range(3))
