@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import functools
 import gc
+import hashlib
 import os
+import pickle
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import typer.main
 import typer.testing
 
+from corral.envs import ENVIRONMENTS
+from corral.trainers import kinds
 from support import messages
 
 # A shell starts what it runs in the background with Ctrl-C ignored, and children inherit that: the
@@ -48,6 +53,28 @@ def _one_command_line() -> Iterator[None]:
     """Make the commands from their signatures once: it takes a tenth of a second and more."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(typer.testing, "_get_command", functools.cache(typer.main.get_command))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_look_at_a_game() -> Iterator[None]:
+    """Play the random episodes that detect the kind of a registered game once for equal rules and
+    seed: they are up to two thirds of a small training."""
+    detect, seen = kinds.kind_of, dict[tuple[Any, ...], kinds.Kind]()
+
+    def kind_of(rules: Any, seed: int) -> kinds.Kind:
+        if rules.name not in ENVIRONMENTS or not type(rules).__module__.startswith("corral.envs."):
+            return detect(rules, seed)
+        try:
+            key = type(rules), hashlib.sha256(pickle.dumps(rules)).digest(), seed
+        except (AttributeError, TypeError, pickle.PicklingError):  # a function of the test
+            return detect(rules, seed)
+        if key not in seen:
+            seen[key] = detect(rules, seed)
+        return seen[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kinds, "kind_of", kind_of)
         yield
 
 

@@ -87,7 +87,7 @@ def test_what_is_wrong_comes_first_and_ends_with_1(zeroed: tuple[Path, str]) -> 
     require_80_columns(text, run)
 
 
-@pytest.mark.parametrize("columns", ["60", "120"])
+@pytest.mark.parametrize("columns", ["60", pytest.param("120", marks=pytest.mark.slow)])
 def test_the_report_fits_the_terminal(sound: Path, columns: str) -> None:
     text = command("doctor", sound, "--no-clone", columns=columns)
     shown(text, "true returns")

@@ -186,6 +186,7 @@ def test_cut_bodies_and_keys_that_stand_twice_are_refused(advice: Path) -> None:
         assert metrics['corral_limited_total{limit="cut"}'] == 2
 
 
+@pytest.mark.slow
 def test_only_names_of_the_run_are_served_unless_it_is_told_otherwise(advice: Path) -> None:
     asked = {"nodes": {**NODES, "new": IDLE}}
     with serving(advice, "--port", "0") as (_, port, _):

@@ -70,8 +70,11 @@ def test_outputs_are_replaced_and_nothing_else() -> None:
 
 @pytest.mark.slow
 def test_every_cell_runs(tmp_path: Path) -> None:
-    """All of it again, by a kernel; outputs may differ between processors."""
-    notebook = MAKER.notebook_of(PAGE)
+    """All of it again, by a kernel; outputs may differ between processors. Trainings of which no
+    output is looked at below are short."""
+    page, shorter = re.subn(r"(\bsteps[ =])(?:[346]0_000|50000)\b", r"\g<1>12288", PAGE)
+    assert shorter >= 6
+    notebook = MAKER.notebook_of(page)
     MAKER.execute(notebook, str(tmp_path))
     text = "".join(MAKER.output_of(cell) for cell in code_cells(notebook))
     assert "exit status 1" in text  # the doctor found the planted fault

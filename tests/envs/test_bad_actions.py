@@ -316,6 +316,7 @@ def test_misuse_of_the_batch_interface() -> None:
     assert check_batch_misuse() == 22
 
 
+@pytest.mark.slow
 def test_the_same_without_asserts() -> None:
     """``python -O`` removes every ``assert``; the checks of actions are none."""
     tests = Path(__file__).resolve().parents[1]

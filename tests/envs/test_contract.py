@@ -25,6 +25,7 @@ from support.dfaas_configurations import (
 from support.faulty_dfaas import faulty, faulty_rules
 from support.loads import small_trace
 from support.messages import refused
+from support.thinned import fast_every
 from support.turn_rules import MortalRules, PileRules
 
 SHORT: dict[str, dict[str, Any]] = {
@@ -45,9 +46,15 @@ def makes(name: str) -> list[tuple[str, Any]]:
 
 
 REGISTERED = [
-    pytest.param(name, make, id=f"{name}-{kind}")
+    pytest.param(
+        name,
+        make,
+        id=f"{name}-{kind}",
+        # Each starts other processes, where a second form plays the same rules.
+        marks=[pytest.mark.slow] if place and name != "dfaas_v0" else [],
+    )
     for name in ENVIRONMENTS
-    for kind, make in makes(name)
+    for place, (kind, make) in enumerate(makes(name))
 ]
 
 
@@ -88,7 +95,7 @@ def check_variant(kwargs: dict[str, Any]) -> None:
     assert check_rules(functools.partial(DfaasRules, **kwargs)) == 5
 
 
-@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("route", fast_every(2, ROUTES))
 def test_variants_of_dfaas_keep_the_contract(route: str) -> None:
     check_variant(variant_of_dfaas(route))
 
@@ -126,7 +133,7 @@ TOGETHER: dict[str, dict[str, Any]] = {
 """Arguments of dfaas_v0 that meet: what an action means, what it is told, whose days are played."""
 
 
-@pytest.mark.parametrize("case", TOGETHER)
+@pytest.mark.parametrize("case", fast_every(2, TOGETHER))
 def test_arguments_of_dfaas_together_keep_the_contract(case: str) -> None:
     base = variant_of_dfaas("equal") | {"augment": None}
     if "residual" in TOGETHER[case]:

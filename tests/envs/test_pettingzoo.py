@@ -176,7 +176,13 @@ def test_state(name: str, kind: str) -> None:
 
 
 @ignoring(*UNMASKED)
-@pytest.mark.parametrize(("name", "kind"), AEC)
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        form if form.values[1] == "env" else pytest.param(*form.values, marks=pytest.mark.slow)
+        for form in AEC
+    ],
+)
 def test_render(name: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("PIL", reason="pictures need Pillow")
     pytest.importorskip("pygame", reason="windows need pygame-ce")

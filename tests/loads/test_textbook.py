@@ -110,7 +110,12 @@ def fine_grid(queue: int) -> list[str]:
 
 @pytest.mark.parametrize(
     ("load", "arrivals"),
-    [("links", "unknown"), ("no queue", "known"), ("overloaded", "unknown"), ("links", "known")],
+    [
+        ("links", "unknown"),
+        pytest.param("no queue", "known", marks=pytest.mark.slow),
+        ("overloaded", "unknown"),
+        pytest.param("links", "known", marks=pytest.mark.slow),
+    ],
 )
 def test_no_rule_of_a_fine_grid_is_better(load: str, arrivals: str) -> None:
     spec, settings = LOADS[load]
@@ -124,6 +129,7 @@ def test_no_rule_of_a_fine_grid_is_better(load: str, arrivals: str) -> None:
     assert fitted.costs[str(fitted.rule)].sum() <= best + 0.001 * trace.arrivals.sum()
 
 
+@pytest.mark.slow
 def test_a_few_windows_lead_to_the_same_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     spec, settings = LOADS["links"]
     trace = made_trace(days=12, **spec)
@@ -135,6 +141,7 @@ def test_a_few_windows_lead_to_the_same_rule(monkeypatch: pytest.MonkeyPatch) ->
     assert next(costs) <= next(costs) + 0.001 * trace.arrivals.sum()
 
 
+@pytest.mark.slow
 def test_a_fit_is_the_same_each_time_and_tells_what_it_played() -> None:
     spec, settings = LOADS["links"]
     trace = made_trace(**spec)

@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("stable_baselines3", reason="needs the extra sb3")
 
+from support import forked
 from support.demolition import CORE, NEEDS, ROOT, demolished
 
 SMALL = ("--steps", "64", "--num-envs", "4", "--n-steps", "16")
@@ -27,10 +28,14 @@ class Place:
         command = [sys.executable, "-m", "corral", *words]
         return subprocess.run(command, cwd=self.work, env=self.env, capture_output=True, text=True)
 
+    def forked(self, *command: str) -> subprocess.CompletedProcess[str]:
+        path = self.env["PYTHONPATH"]
+        return forked.run(command, folder=self.work, env=self.env, path=path)
+
 
 @pytest.fixture(
     scope="module",
-    params=[("lab",), ("lab", "loads")],
+    params=[pytest.param(("lab",), marks=pytest.mark.slow), ("lab", "loads")],
     ids=lambda parts: "+".join(parts),
 )
 def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Place:
@@ -61,8 +66,10 @@ def test_the_core_trains_resumes_and_evaluates(place: Place) -> None:
         ("trainers",),
         ("envs",),
     ]
+    done = place.forked("-c", "import corral; print(corral.__file__)")
+    assert Path(done.stdout.strip()).is_relative_to(place.work.with_name("package"))
     for words in sessions:
-        done = place.corral(*words)
+        done = place.forked("-m", "corral", *words)
         assert done.returncode == 0, (words, done.stderr)
 
 

@@ -80,10 +80,16 @@ def test_modules_that_a_training_loads() -> None:
         "with tempfile.TemporaryDirectory() as folder:\n"
         "    corral.train('arena_v0', steps=64, num_envs=4, n_steps=16, progress=False,\n"
         "                 out=folder + '/run')\n"
-        "print(json.dumps([name for name in sys.modules if name.split('.')[0] == 'corral']))\n"
+        "print(json.dumps([*sys.modules]))\n"
+        "from corral.trainers.runs.env_config import EnvConfig\n"
+        "assert EnvConfig.of(corral.make('arena_v0')).env == 'arena_v0'\n"
+        "bridges = [name for name in sys.modules if name.startswith('corral.adapters.zoo')]\n"
+        "assert not bridges, bridges\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    loaded = json.loads(done.stdout.splitlines()[-1])
+    every = json.loads(done.stdout.splitlines()[-1])
+    assert {"stable_baselines3", "sb3_contrib", "supersuit"}.isdisjoint(every)
+    loaded = [name for name in every if name.split(".")[0] == "corral"]
     assert "corral.trainers.on_policy.trainer" in loaded
     assert len(loaded) <= LOADED, sorted(loaded)
     assert not [name for name in loaded if name.startswith("corral.loads")]

@@ -1,8 +1,9 @@
 """Programs in processes of their own, without the seconds that their imports take.
 
-One process a session has imported what corral stands on, and forks for each program: ``python -m
-corral ...`` or ``python -c ...``. The command line of corral it has not imported: consoles read
-the environment when they are made. Where imports or a start are what is tested, start Python.
+One process for each PYTHONPATH has imported what corral stands on, and forks for each program:
+``python -m corral ...`` or ``python -c ...``. The command line of corral it has not imported:
+consoles read the environment when they are made. Where imports or a start are what is tested,
+start Python.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from typing import NoReturn
 
 __all__ = ["ENVIRONMENT", "run"]
 
+TESTS = str(Path(__file__).parents[1])
+
 ENVIRONMENT = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "PYTHONUTF8": "1"}
 
 IMPORTED = (
@@ -44,8 +47,12 @@ def run(
     folder: Path | None = None,
     env: Mapping[str, str] = ENVIRONMENT,
     timeout: float = 120,
+    path: str = TESTS,
 ) -> subprocess.CompletedProcess[str]:
-    """What ``python WORDS`` does in ``folder``; ``words`` begin with -m and a module, or -c."""
+    """What ``python WORDS`` does in ``folder``; ``words`` begin with -m and a module, or -c.
+
+    ``path`` is the PYTHONPATH of the process that forks: what it has imported comes from there.
+    """
     with tempfile.TemporaryDirectory() as place:
         paths = [Path(place, name) for name in ("out", "err")]
         order = {
@@ -55,7 +62,7 @@ def run(
             "timeout": timeout,
             "paths": [*map(str, paths)],
         }
-        server = _server()
+        server = _server(path)
         assert server.stdin is not None
         assert server.stdout is not None
         server.stdin.write(json.dumps(order) + "\n")
@@ -68,7 +75,7 @@ def run(
 
 
 @functools.cache
-def _server() -> subprocess.Popen[str]:
+def _server(path: str) -> subprocess.Popen[str]:
     server = subprocess.Popen(
         [sys.executable, "-c", "from support.forked import serve; serve()"],
         stdin=subprocess.PIPE,
@@ -77,7 +84,7 @@ def _server() -> subprocess.Popen[str]:
         env={
             "OMP_NUM_THREADS": "1",  # a fork loses threads
             **ENVIRONMENT,
-            "PYTHONPATH": str(Path(__file__).parents[1]),
+            "PYTHONPATH": path,
             "MPLBACKEND": "agg",
         },
     )

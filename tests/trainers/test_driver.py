@@ -129,7 +129,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run.folder
 
 
-@pytest.mark.parametrize("stops", [(1,), (3,), (5,), (1, 2, 4)])
+@pytest.mark.parametrize(
+    "stops", [*(pytest.param((n,), marks=pytest.mark.slow) for n in (1, 3, 5)), (1, 2, 4)]
+)
 def test_a_run_that_stopped_goes_on_as_if_it_had_not(
     tmp_path: Path, whole: Path, stops: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,6 +194,7 @@ def test_a_loop_over_seeds_ends_at_the_first_interrupt(
     assert everything(tmp_path / "0") == everything(whole)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_in_a_fresh_process(
     tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

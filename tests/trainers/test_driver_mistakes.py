@@ -166,7 +166,7 @@ def test_agents_that_end_early_are_named(tmp_path: Path) -> None:
 # --- Numbers that are not finite -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("vec_env", ["batch", "supersuit"])
+@pytest.mark.parametrize("vec_env", ["batch", pytest.param("supersuit", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("where", ["observation", "last observation", "reward"])
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_what_is_not_finite_ends_training_before_anything_is_saved(

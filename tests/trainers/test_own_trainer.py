@@ -249,6 +249,7 @@ py-modules = ["corral_own"]
 """
 
 
+@pytest.mark.slow
 def test_a_package_registers_a_trainer(tmp_path: Path) -> None:
     """Built and installed as a package is, into a folder of its own, and trained with by name."""
     pytest.importorskip("setuptools", reason="builds the package")

@@ -32,6 +32,7 @@ def test_it_is_short_and_uses_what_is_declared() -> None:
     assert not names & {"getattr", "hasattr", "setattr"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("env", "given", "least"),
     [
@@ -79,8 +80,13 @@ def test_it_plays_against_its_own_snapshots(tmp_path: Path) -> None:
     "given",
     [
         {},
-        {"opponents": {"player_1": "random"}},
-        {"self_play": "past=0.5,every=512,keep=2,best=0"},
+        *(
+            pytest.param(given, marks=pytest.mark.slow)
+            for given in (
+                {"opponents": {"player_1": "random"}},
+                {"self_play": "past=0.5,every=512,keep=2,best=0"},
+            )
+        ),
         {"policies": "separate", "self_play": "past=0.7,every=512,also=random:0.3,best=0"},
     ],
 )

@@ -71,6 +71,7 @@ def test_episodes_begin_anew_when_a_run_goes_on(
     assert run.progress["env_steps"].tolist() == [64, 128, 192, 256]
 
 
+@pytest.mark.slow
 def test_worker_processes_give_the_same_weights(tmp_path: Path) -> None:
     made = functools.partial(RingEnv)
     runs = [

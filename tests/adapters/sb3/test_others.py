@@ -22,6 +22,7 @@ from stable_baselines3.common.evaluation import evaluate_policy  # noqa: E402
 from stable_baselines3.common.vec_env import VecMonitor  # noqa: E402
 
 from corral.adapters import MaskedDQN, MaskedPolicy, MaskedQPolicy, SeatEnv  # noqa: E402
+from support.thinned import fast_every  # noqa: E402
 
 SMALL: dict[str, Any] = {
     "learning_rate": 3e-3,
@@ -52,7 +53,7 @@ def played(model: Any, vec_env: Any, steps: int, deterministic: bool = True) -> 
 # --- DQN -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", fast_every(2, WAYS))
 @pytest.mark.parametrize(
     "rules", [dfaas, lambda: PictureRules(channels_last=True)], ids=["vectors", "pictures"]
 )

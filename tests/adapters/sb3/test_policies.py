@@ -304,8 +304,15 @@ def test_before_the_first_update_every_ratio_is_one(name: str, policy: Any, righ
     assert worst <= 1e-4 if right else worst > 0.1
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", PPOS)
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        ("PPO", "batch"),
+        ("MaskablePPO", "supersuit"),
+        pytest.param("PPO", "supersuit", marks=pytest.mark.slow),
+        pytest.param("MaskablePPO", "batch", marks=pytest.mark.slow),
+    ],
+)
 def test_learns_the_best_legal_action_of_every_mask(name: str, way: str) -> None:
     """P6: from the lowest legal action everywhere to the highest: mean return 34/15 a step."""
     vec_env = columns(way, FifteenRules(), 8)

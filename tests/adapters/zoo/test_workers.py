@@ -151,6 +151,7 @@ def test_a_worker_that_fails_is_named_in_time(fault: str, where: str) -> None:
         batch.step(actions)
 
 
+@pytest.mark.slow
 def test_a_killed_idle_worker_is_reported_by_close_as_well() -> None:
     batch = make_zoo_batch(functools.partial(SleepyEnv, 0.0), 3, 0, workers=2)
     batch.reset()

@@ -235,7 +235,9 @@ def play_side_by_side(seed: int, num_envs: int = 8) -> np.ndarray:
     return counted
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize(
+    "block", [0, *(pytest.param(each, marks=pytest.mark.slow) for each in range(1, 4))]
+)
 def test_thousands_of_random_episodes_play_alike(block: int) -> None:
     counted = sum(play_side_by_side(seed) for seed in range(80 * block, 80 * (block + 1)))
     assert (counted > 500).all()  # 640 episodes each: new fields, collisions, illegal actions

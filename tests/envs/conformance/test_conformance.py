@@ -156,10 +156,18 @@ ALSO = {
 }
 """What a fault is besides."""
 
+FIRST_OF_CHECK = {check: fault for fault, (check, *_) in reversed(FAULTS.items())}.values()
+
 ELSEWHERE = {"OrderOfASet", "HashOfANumberedName", "NumberOfTheProcess"}
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(fault, marks=[] if fault in FIRST_OF_CHECK else [pytest.mark.slow])
+        for fault in FAULTS
+    ],
+)
 def test_a_planted_fault_is_found_under_its_name_and_nothing_else_is(fault: str) -> None:
     check, severity, texts = FAULTS[fault]
     make = PLANTED[fault]
@@ -250,7 +258,7 @@ def test_the_time_is_spent_on_further_seeds_of_a_sound_environment(make: Any) ->
     assert result.episodes > 2 * check_env(make, processes=False).episodes
 
 
-@pytest.mark.parametrize("seconds", [None, 2])
+@pytest.mark.parametrize("seconds", [None, pytest.param(2, marks=pytest.mark.slow)])
 def test_turns_in_a_parallel_environment_are_a_note(seconds: float | None) -> None:
     result = check_env(turns_in_parallel.Alternating, processes=False, seconds=seconds)
     assert result.findings == (), result.text()

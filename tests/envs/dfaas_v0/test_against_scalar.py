@@ -23,6 +23,9 @@ from support.dfaas_configurations import (
 from support.dfaas_scalar import INFO_KEYS, ScalarDfaas
 
 COPIES = 3
+BLOCKS = pytest.mark.parametrize(
+    "block", [0, *(pytest.param(each, marks=pytest.mark.slow) for each in range(1, 16))]
+)
 
 
 def scalar_copy(kwargs: dict[str, Any], start: int, draws: Any) -> ScalarDfaas:
@@ -90,12 +93,10 @@ def compare_step(
         assert state.flow[row].tolist() == scalars[row].flows
 
 
-@pytest.mark.parametrize(
-    "block", [0, *(pytest.param(each, marks=pytest.mark.slow) for each in range(1, 8))]
-)
-def test_hundreds_of_random_configurations_play_alike(block: int) -> None:
-    steps = sum(play_side_by_side(seed) for seed in range(250 * block, 250 * (block + 1)))
-    assert steps > 2_500
+@BLOCKS
+def test_thousands_of_random_configurations_play_alike(block: int) -> None:
+    steps = sum(play_side_by_side(seed) for seed in range(125 * block, 125 * (block + 1)))
+    assert steps > 1_250
 
 
 def test_the_random_configurations_hold_all_that_meets() -> None:
@@ -142,19 +143,17 @@ def test_the_random_configurations_hold_all_that_meets() -> None:
         assert any((each["arrivals"], each["amount"]) == (one, other) for each in chosen)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(min_value=2**20, max_value=2**40))
 def test_any_configuration_plays_alike(seed: int) -> None:
     assert play_side_by_side(seed) > 0
 
 
-@pytest.mark.parametrize(
-    "block", [0, *(pytest.param(each, marks=pytest.mark.slow) for each in range(1, 8))]
-)
+@BLOCKS
 def test_offsets_to_any_rule_play_alike(block: int) -> None:
     """Masks, observations, kept requests, and numbers above the scales."""
-    seeds = range(200 * block, 200 * (block + 1))
-    assert sum(play_side_by_side(seed, residual_configuration) for seed in seeds) > 2_000
+    seeds = range(100 * block, 100 * (block + 1))
+    assert sum(play_side_by_side(seed, residual_configuration) for seed in seeds) > 1_000
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -135,7 +135,7 @@ def replayed(world: World, policies: Any, arrivals: str, **others: Any) -> dict[
     return found.sums
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=16, deadline=None)
 @given(SEEDS)
 def test_counters_need_no_knowledge_of_the_arrivals(seed: int) -> None:
     """They cost the same to the request, route by route, whether arrivals are known or not."""
@@ -150,7 +150,7 @@ def test_counters_need_no_knowledge_of_the_arrivals(seed: int) -> None:
             np.testing.assert_array_equal(values, vars(unknown[pair])[key], err_msg=f"{pair} {key}")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=24, deadline=None)
 @given(SEEDS)
 def test_rules_play_the_plans_that_their_names_say(seed: int) -> None:
     """Beside the second simulator: amounts and routes as pairs name them."""

@@ -25,6 +25,7 @@ from corral.errors import (
 from corral.trainers.evaluation.zero_sum import evaluate_seat
 from support.contract import check_contract, check_rules, plain
 from support.messages import refused
+from support.thinned import fast_every
 from support.tictactoe_scalar import INFO_KEYS, ScalarTicTacToe
 
 FIRST, SECOND = "player_1", "player_2"
@@ -224,7 +225,7 @@ def play_side_by_side(seed: int, num_envs: int = 12) -> np.ndarray:
     return counted
 
 
-@pytest.mark.parametrize("block", range(3))
+@pytest.mark.parametrize("block", fast_every(3, range(3)))
 def test_thousands_of_random_games_play_alike(block: int) -> None:
     counted = sum(play_side_by_side(seed) for seed in range(60 * block, 60 * (block + 1)))
     assert (counted > 50).all()  # 720 games each: moves, wins, draws, illegal moves

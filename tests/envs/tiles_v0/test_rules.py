@@ -326,7 +326,9 @@ def compare(rules: TilesRules, state: TilesState, scalars: list[ScalarTiles]) ->
         np.testing.assert_allclose(seen[agent]["observation"]["vector"], vectors, atol=2e-7)
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize(
+    "block", [0, *(pytest.param(each, marks=pytest.mark.slow) for each in range(1, 4))]
+)
 def test_thousands_of_random_episodes_play_alike(block: int) -> None:
     """512 episodes each, with legal and illegal moves, random templates and settings."""
     found = [play_side_by_side(seed) for seed in range(32 * block, 32 * (block + 1))]

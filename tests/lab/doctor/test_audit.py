@@ -37,6 +37,7 @@ from support.arena_scalar import PlainArena
 from support.loads import days, small_trace
 from support.messages import refused, shown
 from support.probing import make_trainer
+from support.thinned import fast_every
 
 SMALL: dict[str, Any] = {"num_envs": 16, "n_steps": 8, "steps": 1000}
 
@@ -219,7 +220,7 @@ KINDS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize("kind", fast_every(2, sorted(KINDS)))
 def test_every_kind_is_audited(kind: str) -> None:
     rules, trainer, given = KINDS[kind]
     report = audit(make_trainer(rules, trainer, **{**SMALL, **given}), most_steps=20_000)
@@ -263,7 +264,7 @@ def test_other_days_are_an_option() -> None:
         audit(make_trainer(DfaasRules(small_trace()), **SMALL), other_futures=True)
 
 
-@pytest.mark.parametrize("trainer", [IPPO, MAPPO])
+@pytest.mark.parametrize("trainer", [IPPO, pytest.param(MAPPO, marks=pytest.mark.slow)])
 def test_what_a_step_brings_is_other_days_where_agents_cannot_know_it(trainer: Any) -> None:
     def made(count: int) -> Any:
         rules = DfaasRules(days(count), arrivals="unknown", max_cycles=8)
@@ -279,7 +280,7 @@ def test_what_a_step_brings_is_other_days_where_agents_cannot_know_it(trainer: A
 # --- Third-party environments ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", [Deepcopy, Replay])
+@pytest.mark.parametrize("way", [Deepcopy, pytest.param(Replay, marks=pytest.mark.slow)])
 def test_a_class_has_the_true_values_of_its_array_rules(
     way: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -307,6 +308,7 @@ def test_the_worst_decisions_in_a_class_of_others() -> None:
     assert all(one.forks >= 6 for one in worst)
 
 
+@pytest.mark.slow
 def test_chance_that_no_seed_covers_is_another_future() -> None:
     folder = Path(__file__).parents[3] / "docs/environments"
     rules = rules_of(f"{folder / 'multi_agent_arena.py'}:MultiAgentArena")
@@ -331,6 +333,7 @@ def test_candidates_are_legal_and_others() -> None:
     assert set(found[2].tolist()) == {7}
 
 
+@pytest.mark.slow
 def test_losses_are_not_chosen_by_what_measures_them() -> None:
     """Where all actions are equal, the loss of the best that was tried is 0 on average."""
     rules = RpsRules(rounds=1)

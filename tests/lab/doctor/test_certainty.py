@@ -126,20 +126,16 @@ def sizes_of_advantages(folder: Path) -> Run:
     return trained(folder, depots(), trainer=Sized)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make",
     [
         scaled_observations,
-        *(
-            pytest.param(make, marks=pytest.mark.slow)
-            for make in (
-                term_named_like_an_entropy,
-                values_that_are_held_back,
-                reports_of_the_step_before,
-                network_of_two_columns,
-                sizes_of_advantages,
-            )
-        ),
+        term_named_like_an_entropy,
+        values_that_are_held_back,
+        reports_of_the_step_before,
+        network_of_two_columns,
+        sizes_of_advantages,
     ],
 )
 def test_what_may_be_meant_is_not_certain(make: Callable[[Path], Run], tmp_path: Path) -> None:

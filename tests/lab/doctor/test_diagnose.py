@@ -28,6 +28,7 @@ from corral.lab.doctor.text import diagnosis_text
 from support import own_networks
 from support.loads import small_trace
 from support.runs import small_run
+from support.thinned import fast_every
 from support.turn_rules import PileRules
 from support.zoo_envs import MixedEnv
 
@@ -166,7 +167,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", fast_every(2, KINDS))
 def test_runs_of_every_kind_are_looked_at(kind: str, tmp_path: Path) -> None:
     given = {**SMALL, "net_arch": (16,), "trainer": "mappo", "env": "probe_p12_v0", **KINDS[kind]}
     given = {key: value for key, value in given.items() if value is not None}
@@ -181,7 +182,9 @@ def test_runs_of_every_kind_are_looked_at(kind: str, tmp_path: Path) -> None:
     assert files(run.folder) == before
 
 
-@pytest.mark.parametrize("trainer", ["sb3_ppo", "sb3_maskable_ppo"])
+@pytest.mark.parametrize(
+    "trainer", ["sb3_ppo", pytest.param("sb3_maskable_ppo", marks=pytest.mark.slow)]
+)
 def test_runs_of_other_libraries_are_played_and_read(trainer: str, tmp_path: Path) -> None:
     pytest.importorskip("stable_baselines3", reason="needs the extra sb3")
     found = corral.diagnose(small_run(tmp_path / "run", trainer))
@@ -232,6 +235,7 @@ def test_a_run_without_a_checkpoint_is_looked_at_from_its_beginning(run: Path) -
     assert any("checkpoint" in what for what in found.not_looked_at)
 
 
+@pytest.mark.slow
 def test_a_run_without_progress_is_looked_at(run: Path) -> None:
     (run / "progress.csv").unlink()
     found = corral.diagnose(run, **QUICK)
@@ -306,7 +310,7 @@ def test_a_rule_that_raises_does_not_end_the_others(
 # --- The doctor's own errors ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", ["record", "library"])
+@pytest.mark.parametrize("place", ["record", pytest.param("library", marks=pytest.mark.slow)])
 def test_an_error_of_the_doctor_is_not_one_of_training(
     run: Path, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -363,6 +367,7 @@ def test_a_run_of_one_environment_copy_is_played(tmp_path: Path) -> None:
     assert {score.episodes >= 2 for score in diagnosis.learning.scores} == {True}
 
 
+@pytest.mark.slow
 def test_imitation_is_an_amount_of_work_on_any_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,7 +31,11 @@ PAIRS = [(env, trainer) for env in ENVIRONMENTS for trainer in TRAINERS]
 PAIRS += [
     (env, trainer) for env in PROBES for trainer in ("mappo", "pg", "sb3_ppo", "sb3_a2c", "sb3_dqn")
 ]
-QUICK = [("rps_v0", "mappo"), ("probe_p01_v0", "mappo with memory"), ("probe_p07_v0", "clone")]
+QUICK = [
+    ("rps_v0", "mappo"),
+    ("probe_p01_v0", "mappo with memory"),
+    pytest.param("probe_p07_v0", "clone", marks=pytest.mark.slow),
+]
 
 
 def warned(env: str, trainer: str, folder: Path) -> list[str]:

@@ -49,7 +49,7 @@ SOUND: dict[str, Any] = {
 }
 
 
-QUICK = ("masks and memory", "turns", "a pool", "paid before its turn", "several choices")
+QUICK = ("turns", "a pool", "paid before its turn", "several choices")
 """What differs most; the others are tried by make test-slow."""
 
 
@@ -65,6 +65,7 @@ def test_nothing_is_found_in_a_sound_run(name: str, tmp_path: Path) -> None:
     assert [(f.cause, f.measured) for f in diagnosis.findings if f.certainty >= 2] == []
 
 
+@pytest.mark.slow
 def test_columns_that_only_other_settings_fill_are_no_finding(tmp_path: Path) -> None:
     """The queue of a node of dfaas_v0 is always 0 by default."""
     run = trained(tmp_path / "run", "dfaas_v0", env_kwargs={"max_cycles": 12}, n_steps=64)

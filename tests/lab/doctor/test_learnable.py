@@ -122,11 +122,12 @@ def test_an_agent_whose_actions_are_wired_to_nothing() -> None:
     [
         (1, "no-choice", "No choice matters"),
         (5, None, "the observation shows which"),
-        (6, None, "the same action is best nearly always"),
-        (7, "idle", "those of an agent do not"),  # agent_1's actions change nothing there
+        pytest.param(6, None, "the same action is best nearly always", marks=pytest.mark.slow),
+        # agent_1's actions change nothing there.
+        pytest.param(7, "idle", "those of an agent do not", marks=pytest.mark.slow),
         (14, None, "earlier observations show which"),
-        (16, "no-choice", "No choice matters"),
-        (18, None, "depends on how the others play"),
+        pytest.param(16, "no-choice", "No choice matters", marks=pytest.mark.slow),
+        pytest.param(18, None, "depends on how the others play", marks=pytest.mark.slow),
     ],
 )
 def test_probes_are_told_rightly(probe: int, expected: str | None, verdict: str) -> None:
@@ -215,7 +216,8 @@ def test_a_third_party_reward_that_no_action_moves() -> None:
     assert not any(fork.moved for fork in found.forked)
 
 
-@pytest.mark.parametrize("way", [Deepcopy, pytest.param(Replay, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("way", [Deepcopy, Replay])
 def test_states_of_a_plain_class_are_forked(way: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proof, "WAYS", (way,))
     plain = functools.partial(PlainArena, width=4, height=4, max_cycles=12)

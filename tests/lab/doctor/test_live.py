@@ -28,6 +28,7 @@ from faults.sound import Depots, depots
 from support.bits_env import BitsEnv
 from support.mappo_teams import ROLLOUT, SMALL
 from support.runs import everything, rows, weights
+from support.thinned import fast_every
 
 GAME: dict[str, Any] = {"env": "arena_v0", "env_kwargs": {"max_cycles": 10}, "policies": "shared"}
 
@@ -93,7 +94,7 @@ def test_a_single_bad_update_may_be_chance(tmp_path: Path) -> None:
     assert warned(run) == ["0"] * 8
 
 
-@pytest.mark.parametrize("before", [2, 4])
+@pytest.mark.parametrize("before", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_a_resumed_run_goes_on_as_if_it_had_never_stopped(
     tmp_path: Path, before: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -113,7 +114,9 @@ def test_training_stops_at_a_warning_where_that_is_asked_for(tmp_path: Path) -> 
 # --- Sound runs ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("trainer", ["mappo", "ippo", "ppo_kl", "a2c", "pg", "pg_episode"])
+@pytest.mark.parametrize(
+    "trainer", fast_every(3, ["mappo", "ippo", "ppo_kl", "a2c", "pg", "pg_episode"])
+)
 def test_numbers_do_not_depend_on_it_and_sound_trainers_hear_nothing(
     trainer: str,
     tmp_path: Path,

@@ -117,6 +117,7 @@ def test_choices_without_effect_point_at_actions_and_masks() -> None:
     assert "masks" not in hidden
 
 
+@pytest.mark.slow
 def test_the_next_steps_can_be_pasted(noise: Any, tmp_path: Path) -> None:
     diagnosis = corral.diagnose(noise, **QUICK)
     for step in diagnosis.next_steps:
@@ -165,6 +166,7 @@ def test_the_environment_of_a_run_that_learns_is_checked_briefly() -> None:
 # --- What is played ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_same_seeds_are_played_and_held_out_data_too(tmp_path: Path) -> None:
     run = trained(tmp_path / "run", "dfaas_v0", 2, env_kwargs={"max_cycles": 16})
     learning = corral.diagnose(run, **QUICK).learning
@@ -222,6 +224,7 @@ def test_greedy_play_far_below_sampled_play_is_worth_a_look(tmp_path: Path) -> N
     assert "--policies" not in finding.todo
 
 
+@pytest.mark.slow
 def test_a_run_that_clones_is_judged_by_its_teacher(tmp_path: Path) -> None:
     run = corral.clone(
         "tictactoe_v0", "perfect", out=tmp_path / "run", steps=4_096, progress=False, episodes=8
@@ -298,6 +301,7 @@ def test_one_trend_alone_is_no_finding(changed: Any) -> None:
     assert worse(progress(np.random.default_rng(0), **changed)) is None
 
 
+@pytest.mark.slow
 def test_noise_raises_no_alarm() -> None:
     """At most 0.1 % of runs without a trend in rewards; here the entropy always falls."""
     rng = np.random.default_rng(0)

@@ -24,6 +24,7 @@ from corral.lab.tuning.plan import STUDY, Plan
 from corral.lab.tuning.space import Space
 from corral.trainers.base import find_trainer
 from support.edited import odd_files, require_plain_errors
+from support.thinned import fast_every
 from support.tuning import SMALL, in_this_process
 
 GRID = {"learning_rate": "1e-2,1e-3"}
@@ -52,7 +53,7 @@ def test_an_edited_plan_ends_plain(tmp_path: Path) -> None:
             plan().stored_in(tmp_path)
 
 
-@pytest.mark.parametrize("name", WRITTEN)
+@pytest.mark.parametrize("name", fast_every(3, WRITTEN))
 def test_links_in_its_folder_lead_nowhere(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,7 +88,7 @@ def full(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     return state
 
 
-@pytest.mark.parametrize("left", [0, pytest.param(2, marks=SLOW), 5, pytest.param(13, marks=SLOW)])
+@pytest.mark.parametrize("left", fast_every(4, (0, 2, 5, 13)))
 def test_a_full_disk_ends_plain_and_leaves_nothing_half_written(
     left: int, full: dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,6 +106,7 @@ def test_a_full_disk_ends_plain_and_leaves_nothing_half_written(
     assert [trial.number for trial in study.trials] == [0, 1]
 
 
+@pytest.mark.slow
 def test_what_was_there_stays_where_the_disk_is_full(
     full: dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,7 +121,7 @@ def test_what_was_there_stays_where_the_disk_is_full(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no such limit")
-@pytest.mark.parametrize("limit", [1, 10_000, 100_000])
+@pytest.mark.parametrize("limit", fast_every(3, (1, 10_000, 100_000)))
 def test_a_database_that_cannot_grow_ends_plain(
     limit: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -184,6 +184,7 @@ def test_pruning_follows_from_rows_and_not_from_time(
     assert [trial.state for trial in tune(tmp_path / "study", **given).trials] == states
 
 
+@pytest.mark.slow
 def test_another_study_and_a_damaged_one_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -388,6 +389,7 @@ def test_a_setting_that_every_policy_overrides_is_refused(tmp_path: Path) -> Non
     assert not (tmp_path / "study").exists()
 
 
+@pytest.mark.slow
 def test_trials_may_be_judged_by_sampled_play(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

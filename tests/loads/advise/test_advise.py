@@ -143,7 +143,7 @@ def test_the_table_fits_80_columns_whatever_the_names(rules: Advice) -> None:
     assert 2 < len(wide.table().columns) < len(rules.table().columns)
 
 
-@pytest.mark.parametrize("arrivals", ["known", "unknown"])
+@pytest.mark.parametrize("arrivals", ["known", pytest.param("unknown", marks=pytest.mark.slow)])
 def test_table_page_and_file_state_what_nodes_know(tmp_path: Path, arrivals: str) -> None:
     it = of_rules(tmp_path, days(6), **GAME, arrivals=arrivals)
     kept = json.loads((it.folder / "advice.json").read_text())
@@ -294,6 +294,7 @@ def test_the_team_is_a_rung_of_the_ladder(team: Advice) -> None:
     assert page.count("<table class='ladder'>") == 1
 
 
+@pytest.mark.slow
 def test_a_team_that_costs_less_on_the_days_of_the_fit_is_its_rung(
     team: Advice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -377,6 +378,7 @@ def test_a_short_training_is_not_held_against_a_team(team: Advice) -> None:
     assert (told["too_short"], told["leans"]) == (team.decision.reason, team.decision.leans)
 
 
+@pytest.mark.slow
 def test_training_says_nothing_for_researchers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -537,6 +539,7 @@ def test_where_not_even_the_optimum_is_worth_it_nothing_is_trained(tmp_path: Pat
     assert not (tmp_path / "team").exists()
 
 
+@pytest.mark.slow
 def test_a_team_that_cannot_win_is_trained_if_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -553,6 +556,7 @@ def test_a_team_that_cannot_win_is_trained_if_asked_for(
     assert json.loads((tmp_path / "advice.json").read_text())["bound"]["enough"] is False
 
 
+@pytest.mark.slow
 def test_the_optimum_decides_before_the_length_of_a_training(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="needs the extra mappo")
     told: list[str] = []

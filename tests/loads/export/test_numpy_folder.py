@@ -29,6 +29,7 @@ from support.command import within
 from support.deciding import assert_same, carried_out, moment_of, presented
 from support.loads import days, small_trace
 from support.messages import refused, shown
+from support.thinned import fast_every
 
 RUNS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "shared": ("mappo", {}, {"queue": 3, "forward_cost": 0.1}),
@@ -180,7 +181,7 @@ def played(run: Any, decider: Any, steps: int = 10) -> list[dict[str, dict[str, 
     return found
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", fast_every(3, RUNS))
 def test_run_and_folder_play_as_the_policies_do_in_the_environment(
     tmp_path: Path, name: str
 ) -> None:

@@ -47,11 +47,13 @@ from support.onnx_runs import (  # noqa: E402
     trained,
 )
 from support.own_networks import made_of  # noqa: E402
+from support.thinned import fast_every  # noqa: E402
 
 SMALL = {"num_envs": 2, "n_steps": 8, "net_arch": (16,)}
 
-WRITTEN = ("list", "summary, choose", "unknown")
-"""Those whose graphs are written by default: it takes seconds."""
+SLOWLY_WRITTEN = ("summary, choose", "unknown")
+WRITTEN = ("list", *SLOWLY_WRITTEN)
+"""Those that get whatever is given: to write a graph takes seconds, and its memory more."""
 
 
 @functools.cache
@@ -103,7 +105,7 @@ def require_equal(found: Difference, decisions: int) -> None:
     assert (found.illegal, found.masks, found.amounts) == (0, 0, 0)
 
 
-@pytest.mark.parametrize("name", CONFIGURATIONS)
+@pytest.mark.parametrize("name", fast_every(3, CONFIGURATIONS))
 def test_modules_decide_as_the_policies_do(name: str, folder: Path) -> None:
     run = run_of(name, folder)
     require_equal(compared(run, as_modules(run), 200, seed=1), 4 * 200)
@@ -163,7 +165,9 @@ def graph_of(name: str, folder: Path) -> Any:
     return decide
 
 
-@pytest.mark.parametrize("name", WRITTEN)
+@pytest.mark.parametrize(
+    "name", ["list", *(pytest.param(name, marks=pytest.mark.slow) for name in SLOWLY_WRITTEN)]
+)
 def test_whatever_is_given_the_decision_is_legal(name: str, folder: Path) -> None:
     run, decide = run_of(name, folder), graph_of(name, folder)
     rng = np.random.default_rng(5)
@@ -219,6 +223,7 @@ def test_arrays_of_another_shape_or_type_are_refused(
         decide({**random_inputs(run_of("list", folder), 4, seed=6), **change})
 
 
+@pytest.mark.slow
 def test_a_summary_takes_any_number_of_neighbours(folder: Path) -> None:
     """Also none, and in one batch more and fewer; nobody is marked by a spare of -1."""
     name = "summary, choose"
@@ -361,6 +366,7 @@ def test_a_graph_says_what_it_is(folder: Path) -> None:
     assert b"/" + b"trainers" not in path.read_bytes()  # no paths of this machine
 
 
+@pytest.mark.slow
 def test_a_graph_of_unknown_arrivals_says_what_it_takes(folder: Path) -> None:
     (path,) = files_of("unknown", folder)
     about = {each.key: each.value for each in onnx.load(path).metadata_props}

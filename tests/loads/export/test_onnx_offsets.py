@@ -23,6 +23,7 @@ from corral.loads.export.onnx import export_onnx  # noqa: E402
 from corral.loads.export.onnx_graph import TAG, DecisionGraph  # noqa: E402
 from corral.trainers.runs.run import Run  # noqa: E402
 from support.onnx_runs import LINE, as_graphs, played  # noqa: E402
+from support.thinned import fast_every  # noqa: E402
 
 CONFIGURATIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "known": ({"residual": "overflow/least", "queue": 5}, {}),
@@ -237,7 +238,7 @@ def require_equal(run: Run, decide: dict[str, Any], rows: int, seed: int) -> Non
         assert met["above"] == 0
 
 
-@pytest.mark.parametrize("name", CONFIGURATIONS)
+@pytest.mark.parametrize("name", fast_every(3, CONFIGURATIONS))
 def test_modules_decide_as_the_run_does(name: str, folder: Path) -> None:
     run = run_of(name, folder)
     require_equal(run, as_modules(run), 80, seed=1)
@@ -248,17 +249,8 @@ def files_of(name: str, folder: Path) -> list[Path]:
     return export_onnx(run_of(name, folder), folder / f"onnx-{name}")
 
 
-WRITTEN = ("unknown, beyond", "known, summary")
-"""Those whose graphs are written by default: it takes seconds."""
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(each, marks=[] if each == WRITTEN[0] else [pytest.mark.slow])
-        for each in CONFIGURATIONS
-    ],
-)
+@pytest.mark.slow  # each is traced and written, which takes seconds
+@pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_graphs_decide_as_the_run_does(name: str, folder: Path) -> None:
     require_equal(run_of(name, folder), as_graphs(files_of(name, folder)), 100, seed=2)
 
@@ -307,8 +299,9 @@ def test_numbers_up_to_the_largest_are_in_range(name: str, folder: Path) -> None
         assert not decide(inputs_of(run, numbers, number, one.memory))["in_range"].any()
 
 
+@pytest.mark.slow
 def test_a_graph_of_offsets_says_so(folder: Path) -> None:
-    name = WRITTEN[0]
+    name = "unknown, beyond"
     (path,) = files_of(name, folder)
     about = {each.key: each.value for each in onnx.load(path).metadata_props}
     rules: Any = run_of(name, folder).config.env_config.rules()

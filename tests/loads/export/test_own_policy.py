@@ -18,6 +18,7 @@ from corral.loads.export.decider import Decider
 from support.deciding import assert_same, carried_out, moment_of, presented
 from support.loads import days
 from support.messages import refused
+from support.thinned import fast_every
 
 SETTINGS: dict[str, Any] = {"queue": 15, "link_limit": 9, "report_delay": 2, "max_cycles": 20}
 NAMES = ("site-0", "site-1", "site-2")
@@ -47,7 +48,7 @@ class Odd:
 
 
 @pytest.mark.parametrize("arrivals", ["known", "unknown"])
-@pytest.mark.parametrize("route", [name for name in ROUTE_NAMES if name != "choose"])
+@pytest.mark.parametrize("route", fast_every(3, [name for name in ROUTE_NAMES if name != "choose"]))
 def test_it_plays_as_in_a_replay(route: str, arrivals: str) -> None:
     settings: dict[str, Any] = {**SETTINGS, "last_counts": 8, "arrivals": arrivals}
     trained = DfaasRules(days(2), **settings)

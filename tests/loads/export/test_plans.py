@@ -28,6 +28,7 @@ from support.deciding import (
 from support.dfaas_configurations import residual_configuration, wider_configuration
 from support.loads import days, small_trace
 from support.messages import refused
+from support.thinned import fast_every
 
 
 def made(seed: int, configure: Any = wider_configuration) -> tuple[DfaasRules, Offering] | None:
@@ -45,7 +46,7 @@ def made(seed: int, configure: Any = wider_configuration) -> tuple[DfaasRules, O
 
 
 @pytest.mark.parametrize("configure", [wider_configuration, residual_configuration])
-@pytest.mark.parametrize("block", range(8))
+@pytest.mark.parametrize("block", fast_every(4, range(8)))
 def test_decisions_play_as_actions_in_random_configurations(block: int, configure: Any) -> None:
     met: Counter[str] = Counter()
     for seed in range(40 * block, 40 * block + 40):
@@ -115,7 +116,7 @@ TO = ("equal", "weighted", "least", "two-choices", "fill", "all-to-shortest", "a
 
 
 @pytest.mark.parametrize("arrivals", ["known", "unknown"])
-@pytest.mark.parametrize("route", TO)
+@pytest.mark.parametrize("route", fast_every(2, TO))
 def test_rules_decide_as_in_a_replay(route: str, arrivals: str) -> None:
     neighbours = {f"node_{i}": [f"node_{j}" for j in range(5) if j != i] for i in range(4)}
     settings: dict[str, Any] = {"queue": 15, "link_limit": 9, "neighbours": neighbours}

@@ -158,6 +158,7 @@ def test_a_start_that_was_killed_is_repeated_in_its_folder(tmp_path: Path) -> No
         begun(tmp_path / "notes", rule="overflow/equal")
 
 
+@pytest.mark.slow
 def test_minutes_bound_a_training_and_steps_set_its_length(tmp_path: Path) -> None:
     preset = dataclasses.replace(FROM_RULE, updates=3)
     run = begun(tmp_path / "whole", steps=None, preset=preset)

@@ -188,6 +188,7 @@ def test_fewer_than_six_days_have_no_answer(advice: Path) -> None:
     shown("\n".join(result.lines()), "4 days", 6)
 
 
+@pytest.mark.slow
 def test_few_days_that_confirm_todays_rule_have_no_answer(tmp_path: Path) -> None:
     advice = corral.advise(days(FIRST), train=False, rehearse=False, out=tmp_path / "a", **GAME)
     rule = advice.chosen.rule

@@ -14,6 +14,7 @@ from corral.loads.rehearsal.arrivals import DrawnRequests, chunks_of
 from corral.loads.rehearsal.balancers import BALANCERS, balancer_of
 from corral.loads.rehearsal.engine import Window, WindowResult
 from corral.loads.rehearsal.world import World
+from support.thinned import fast_every
 
 CHOICES = tuple(BALANCERS)
 
@@ -93,7 +94,7 @@ def play(case: Case, name: str, steps_at_once: int, looks: bool) -> tuple[Window
     return window.result(), window.world
 
 
-@pytest.mark.parametrize("name", CHOICES)
+@pytest.mark.parametrize("name", fast_every(2, CHOICES))
 def test_requests_are_conserved_at_every_event_and_in_any_chunks(name: str) -> None:
     for seed in range(8):
         case = random_case(np.random.default_rng((seed, CHOICES.index(name))))

@@ -25,6 +25,7 @@ SMALL: dict[str, Any] = {
     "n_steps": 16,
     "n_epochs": 1,
     "net_arch": (16,),
+    "preset": "none",
     "progress": False,
 }
 WIDE = {"held_out": (3_600, 4_032)}  # by default more is held out

@@ -328,6 +328,7 @@ def test_steps_are_written_whole_or_not_at_all(
     assert [*tmp_path.iterdir()] == []
 
 
+@pytest.mark.slow
 def test_a_start_reads_no_edited_run_raw(tmp_path: Path) -> None:
     run = corral.train("two_step_v0", out=tmp_path / "run", steps=64, **SMALL)
     path = run.folder / "config.json"

@@ -21,6 +21,7 @@ from corral.trainers.evaluation.players import Player
 from corral.trainers.evaluation.scores import evaluate_players
 from corral.trainers.evaluation.zero_sum import evaluate_seats, is_zero_sum
 from support.messages import shown
+from support.thinned import fast_every
 
 RNG = np.random.default_rng(5)
 
@@ -116,7 +117,9 @@ def test_policies_that_have_not_settled(env: str) -> None:
 SMALL: dict[str, dict[str, Any]] = {"dfaas_v0": {"max_cycles": 30}, "tiles_v0": {"max_cycles": 10}}
 
 
-@pytest.mark.parametrize("env", [env for env in ENVIRONMENTS if not env.startswith("probe")])
+@pytest.mark.parametrize(
+    "env", fast_every(3, [env for env in ENVIRONMENTS if not env.startswith("probe")])
+)
 def test_no_false_alarm_over_reference_teams(env: str) -> None:
     """They draw among equally good actions at most: greedy play is as good."""
     rules = make_rules(env, **SMALL.get(env, {}))

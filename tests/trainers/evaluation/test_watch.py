@@ -91,6 +91,7 @@ def test_a_gif_shows_every_step_as_the_environment_draws_it(tmp_path: Path) -> N
     assert all(np.abs(a - b).mean() > 0.2 for a, b in zip(frames[1:], pictures, strict=False))
 
 
+@pytest.mark.slow
 def test_a_clip_of_the_default_game_is_small_and_paced(tmp_path: Path) -> None:
     path = tmp_path / "clip.gif"
     watched = watch("arena_v0", policies="nearest/random", out=path, steps=30, fps=8)

@@ -21,6 +21,7 @@ from corral.trainers.runs.log import Statistics
 from support import planted_bugs as planted
 from support import probing
 from support.probing import chances, first_ratios, learn, make_trainer, misses
+from support.thinned import fast_every
 
 BOTH = [IPPO, MAPPO]
 
@@ -45,7 +46,7 @@ def answers(found: probing.Learned) -> float:
     return float(np.mean(list(found.returns.values())))
 
 
-@pytest.mark.parametrize("trainer", BOTH, ids=lambda trainer: trainer.name)
+@pytest.mark.parametrize("trainer", fast_every(2, BOTH), ids=lambda trainer: trainer.name)
 def test_p14_a_memory_keeps_the_cue(trainer: type[OnPolicyTrainer]) -> None:
     assert answers(learn(rules_of("probe_p14_v0"), trainer, **RECURRENT)) >= 0.95
 

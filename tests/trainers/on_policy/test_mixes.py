@@ -202,7 +202,14 @@ def cases(other: Path) -> dict[str, dict[str, Any]]:
     }
 
 
-@pytest.mark.parametrize("case", ["mix", "run", "mix with runs", "turns"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        *(pytest.param(case, marks=pytest.mark.slow) for case in ("mix", "run")),
+        "mix with runs",
+        "turns",
+    ],
+)
 def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(
     tmp_path: Path, other: Path, case: str
 ) -> None:

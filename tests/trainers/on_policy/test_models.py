@@ -27,6 +27,7 @@ from support.mappo_teams import CRITICS, content, make, separate
 from support.mask_rules import FifteenRules
 from support.own_networks import Counting, Flat, leaves, made_of, weights_of, with_parts
 from support.own_networks import make as make_network
+from support.thinned import fast_every
 from support.turn_rules import MortalRules, PileRules
 
 # --- What critics are given ----------------------------------------------------------------------
@@ -299,7 +300,7 @@ def test_a_loss_without_the_critic_is_no_fault_of_the_network() -> None:
 HEALTHY = [name for name in REGISTERED if name not in ("probe_p16_v0", "probe_p17_v0")]
 
 
-@pytest.mark.parametrize("env", HEALTHY)
+@pytest.mark.parametrize("env", fast_every(3, HEALTHY))
 def test_no_layer_of_corrals_own_is_idle_in_any_environment(env: str) -> None:
     """They are not looked at while they train: small ones may rightly fall silent."""
     rules = make_rules(env)

@@ -183,7 +183,6 @@ def test_every_name_is_there_and_none_needs_torch_before_it_is_asked_for() -> No
         "import sys, corral\n"
         "assert 'mappo' in dir(corral.algorithms)\n"
         "assert 'torch' not in sys.modules\n"
-        "assert corral.algorithms.mappo.name == 'mappo'\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -37,6 +37,7 @@ from support.mappo_teams import (
 )
 from support.mask_rules import FifteenRules
 from support.runs import everything, rows, weights
+from support.thinned import fast_every
 from support.turn_rules import MortalRules, PileRules
 
 # --- Seeds and going on --------------------------------------------------------------------------
@@ -50,7 +51,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("rules", [PileRules, FifteenRules, MortalRules])
+@pytest.mark.parametrize("rules", fast_every(3, [PileRules, FifteenRules, MortalRules]))
 @pytest.mark.parametrize("kind", KINDS)
 def test_saved_and_loaded_it_goes_on_bit_for_bit(kind: str, rules: Any) -> None:
     def fresh() -> Any:
@@ -209,6 +210,7 @@ def test_a_run_is_read_back_evaluated_and_exported(tmp_path: Path) -> None:
     assert powers / powers.sum(axis=1, keepdims=True) == pytest.approx(chances, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_no_stable_baselines_is_needed(tmp_path: Path) -> None:
     import subprocess
     import sys
@@ -273,6 +275,7 @@ def run_of_arena(folder: Path) -> Any:
     return train("arena_v0", trainer="mappo", steps=64, out=folder / "run", **settings)
 
 
+@pytest.mark.slow
 def test_to_evaluate_a_run_brings_no_compiler(tmp_path: Path) -> None:
     """torch._dynamo takes over a second to import, and an optimizer brings it."""
     run = run_of_arena(tmp_path)

@@ -46,12 +46,14 @@ def test_a_policy_that_cannot_know_the_count_is_worth_nothing_and_loses_nothing(
     assert bet < 0.01
 
 
+@pytest.mark.slow
 def test_recorded_futures_are_learned_by_heart() -> None:
     worth, half, bet = on_fresh_rows(learned(bets(days=10), futures="recorded"))
     assert worth + half < 0
     assert bet > 0.03
 
 
+@pytest.mark.slow
 def test_a_count_that_leaks_into_the_observation_is_found_out_on_fresh_rows() -> None:
     trained_on = bets(days=40, arrivals="known")
     trainer = learned(trained_on, 40)

@@ -265,16 +265,16 @@ def test_it_compares_actions_in_copies_of_a_class(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plain = functools.partial(PlainArena, width=3, height=3, max_cycles=8)
-    given: dict[str, Any] = {"steps": 512, "num_envs": 16, "n_steps": 4, "lookahead": 4}
+    given: dict[str, Any] = {"steps": 256, "num_envs": 16, "n_steps": 4, "lookahead": 4}
     given |= {"trainer": "policy_iteration", "progress": False, "seed": 1}
     run = corral.train(plain, out=tmp_path / "run", **given)
     shown(capsys.readouterr().err, "deepcopy")
     with refused(CheckpointError, "arena_plain"):
         SnapshotBatch(snapshot_rules(zoo_rules(plain)), 2, 0).snapshot()
-    resumed = corral.resume(run.folder, env=plain, steps=640, progress=False)
-    assert resumed.config.steps == 640
+    resumed = corral.resume(run.folder, env=plain, steps=320, progress=False)
+    assert resumed.config.steps == 320
     scales = pd.read_csv(run.folder / "progress.csv")["gain_scale"]
-    assert len(scales) == 640 // (16 * 4)
+    assert len(scales) == 320 // (16 * 4)
     assert (scales > 0).all()
 
 

@@ -41,6 +41,7 @@ from corral.trainers.runs.checkpoint import (
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="forks")
+@pytest.mark.slow
 def test_a_kill_while_saving_leaves_the_newest_or_the_one_before(tmp_path: Path) -> None:
     seen = alone("kill_savers", folder=str(tmp_path), kills=20, seed=0, size=150)
     assert seen["faults"] == 0, seen
@@ -50,7 +51,10 @@ def test_a_kill_while_saving_leaves_the_newest_or_the_one_before(tmp_path: Path)
     assert seen["leftovers after the next save"] == 0
 
 
-@pytest.mark.parametrize(("number", "stays"), [(errno.ENOSPC, True), (errno.EACCES, False)])
+@pytest.mark.parametrize(
+    ("number", "stays"),
+    [pytest.param(errno.ENOSPC, True, marks=pytest.mark.slow), (errno.EACCES, False)],
+)
 def test_a_failure_anywhere_is_loud_and_loses_nothing(
     tmp_path: Path, number: int, stays: bool
 ) -> None:

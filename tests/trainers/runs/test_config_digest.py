@@ -35,7 +35,7 @@ def small_run(folder: Path, updates: int = 1, **more: Any) -> Run:
 THEIRS = "classic/tictactoe-v3"
 
 
-@pytest.fixture(scope="module", params=["dfaas_v0", THEIRS])
+@pytest.fixture(scope="module", params=["dfaas_v0", pytest.param(THEIRS, marks=pytest.mark.slow)])
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("digest") / "run"
     if request.param == THEIRS:
@@ -75,6 +75,7 @@ def test_every_digit_changed_is_refused_or_harmless(run: Run, tmp_path: Path) ->
     assert played - unseen == {"horizon"}
 
 
+@pytest.mark.slow
 def test_every_other_value_is_refused_or_harmless(run: Run, tmp_path: Path) -> None:
     text = (run.folder / "config.json").read_text()
     found = [

@@ -97,9 +97,11 @@ def test_the_watch_sees_what_is_typed(tmp_path: Path) -> None:
     (tmp_path / "typed.json").write_text(json.dumps({"versions": {"corral": "1"}}))
     plan = {"file": "typed.json", "places": [["versions"]], "texts": ["module"], "warm": False}
     typed = {"--reward-fn": (f"{MODULE}:boom", "exec"), "--trace": (SECRET, "open")}
-    for option, (argument, kind) in typed.items():
-        words = ["train", "dfaas_v0", "--print-config", option, argument]
-        (row,) = taken(tmp_path, commands=[words], **plan)
+    train = ("train", "dfaas_v0", "--print-config")
+    commands = [[*train, option, argument] for option, (argument, _) in typed.items()]
+    rows = taken(tmp_path, commands=commands, **plan)
+    assert [row["command"] for row in rows] == commands
+    for row, (_, kind) in zip(rows, typed.values(), strict=True):
         assert any(each.startswith(kind) for each in row["taken"])
     assert (tmp_path / "zqplant_ran").exists()
 

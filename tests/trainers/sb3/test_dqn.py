@@ -272,7 +272,9 @@ def stop_at(monkeypatch: pytest.MonkeyPatch, env_steps: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [DQN, A2C_, {**A2C_, "use_rms_prop": False}], ids=["dqn", "a2c", "a2c-adam"]
+    "given",
+    [DQN, A2C_, pytest.param({**A2C_, "use_rms_prop": False}, marks=pytest.mark.slow)],
+    ids=["dqn", "a2c", "a2c-adam"],
 )
 def test_a_run_that_stopped_goes_on_as_if_it_had_not(
     tmp_path: Path, given: dict[str, Any], monkeypatch: pytest.MonkeyPatch

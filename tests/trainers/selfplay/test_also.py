@@ -51,11 +51,11 @@ def test_shares_are_those_that_were_given(tmp_path: Path) -> None:
 
 def test_a_run_with_others_resumes_exactly(tmp_path: Path) -> None:
     other = trained(tmp_path / "other", memory=4)
-    pool = {"past": 0.8, "every": 512, "also": {"copy-last": 0.3, f"{other.folder}@best": 0.3}}
-    whole = trained(tmp_path / "whole", steps=2_048, self_play=pool)
-    part = trained(tmp_path / "part", steps=1_024, horizon=2_048, self_play=pool)
-    corral.resume(part.folder, steps=2_048, progress=False)
-    first, second = (run.folder / "checkpoints/step_000000002048" for run in (whole, part))
+    pool = {"past": 0.8, "every": 256, "also": {"copy-last": 0.3, f"{other.folder}@best": 0.3}}
+    whole = trained(tmp_path / "whole", steps=1_024, self_play=pool)
+    part = trained(tmp_path / "part", steps=512, horizon=1_024, self_play=pool)
+    corral.resume(part.folder, steps=1_024, progress=False)
+    first, second = (run.folder / "checkpoints/step_000000001024" for run in (whole, part))
     for path in sorted(first.glob("*.safetensors")):
         assert path.read_bytes() == (second / path.name).read_bytes(), path.name
 

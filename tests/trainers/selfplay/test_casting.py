@@ -18,6 +18,7 @@ from corral.trainers.on_policy.trainer import IPPO, MAPPO
 from corral.trainers.pool import Pool
 from corral.trainers.runs.checkpoint import latest_checkpoint
 from corral.trainers.selfplay.cast import LEARNS
+from support.thinned import fast_every
 
 SMALL: dict[str, Any] = {"num_envs": 8, "n_steps": 16, "net_arch": (16,), "n_epochs": 2}
 
@@ -201,15 +202,15 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", fast_every(2, CASES))
 def test_a_run_that_is_saved_and_loaded_goes_on_bit_for_bit(case: str) -> None:
-    pool = Pool(past=0.5, every=256, keep=3)
+    pool = Pool(past=0.5, every=128, keep=3)
     whole, first, then = (trainer(pool, **CASES[case]) for _ in range(3))
-    list(whole.learn(2_048))
-    list(first.learn(1_024))
+    list(whole.learn(1_024))
+    list(first.learn(512))
     content = first.save()
     then.load(content)
-    list(then.learn(2_048))
+    list(then.learn(1_024))
     for name, array in whole.weights().items():
         np.testing.assert_array_equal(array, then.weights()[name], err_msg=name)
     assert digests(whole.casting) == digests(then.casting)
@@ -221,14 +222,14 @@ def test_a_run_resumes_exactly_with_its_pool(tmp_path: Path) -> None:
     given: dict[str, Any] = {
         "trainer": "ippo",
         "seed": 3,
-        "self_play": "past=0.5,every=512,keep=3,best=4",
+        "self_play": "past=0.5,every=256,keep=3,best=4",
         "progress": False,
-        "checkpoint_every": 512,
+        "checkpoint_every": 256,
         **SMALL,
     }
-    whole = corral.train("tictactoe_v0", steps=3_072, out=tmp_path / "whole", **given)
-    part = corral.train("tictactoe_v0", steps=1_536, horizon=3_072, out=tmp_path / "part", **given)
-    corral.resume(part.folder, steps=3_072, progress=False)
+    whole = corral.train("tictactoe_v0", steps=1_536, out=tmp_path / "whole", **given)
+    part = corral.train("tictactoe_v0", steps=768, horizon=1_536, out=tmp_path / "part", **given)
+    corral.resume(part.folder, steps=1_536, progress=False)
     clocks = ["wall_s", "env_steps_per_s", "share_env", "share_inference", "share_learning"]
     a, b = (each.progress.drop(columns=clocks).sort_index(axis=1) for each in (whole, part))
     assert a.equals(b)
