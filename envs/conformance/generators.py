@@ -58,6 +58,6 @@ def _state(generator: Any) -> str:
     if isinstance(generator, np.random.Generator):
         return str(generator.bit_generator.state)
     if generator is np.random or isinstance(generator, np.random.RandomState):
-        kind, numbers, *rest = generator.get_state()
-        return f"{kind} {numbers.tobytes()!r} {rest}"
+        state: Any = generator.get_state()
+        return f"{state[1].tobytes()!r} {state[2:]}"
     return str(generator.getstate())

@@ -344,8 +344,8 @@ class Looking:
                 for name, record in self.beginning.policies.items()
                 if name in self.latest.policies
             ]
-            found = (avoided_goal(first, last) for first, last in pairs)
-            self.findings += [finding for finding in found if finding is not None]
+            avoided = (avoided_goal(first, last) for first, last in pairs)
+            self.findings += [finding for finding in avoided if finding is not None]
         if self.learns:  # play shows more than the noisy progress
             self.findings = [one for one in self.findings if one.cause not in DENIED]
 

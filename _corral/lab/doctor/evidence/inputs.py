@@ -157,10 +157,10 @@ def _probabilities(network: Any, parts: Parts, group: Any) -> int:
 
     The agent's one-hot ID may follow a custom network's features.
     """
-    given: list[torch.Tensor] = []
+    last: list[torch.Tensor] = []
 
     def hear(module: nn.Module, inputs: Any, output: Any) -> None:
-        given[:] = [item for item in inputs if isinstance(item, torch.Tensor)]
+        last[:] = [item for item in inputs if isinstance(item, torch.Tensor)]
 
     leaves = [module for module in network.modules() if not list(module.children())]
     hooks = [module.register_forward_hook(hear) for module in leaves]
@@ -170,12 +170,12 @@ def _probabilities(network: Any, parts: Parts, group: Any) -> int:
     finally:
         for item in hooks:
             item.remove()
-    if not given or given[0].ndim != 2 or given[0].shape[1] < 2 or not _varies(given[0]):
+    if not last or last[0].ndim != 2 or last[0].shape[1] < 2 or not _varies(last[0]):
         return 0
-    sums = given[0].sum(dim=1)
+    sums = last[0].sum(dim=1)
     possible = (1.0, 2.0) if group.identities else (1.0,)
     are = any(torch.allclose(sums, torch.full_like(sums, one), atol=1e-4) for one in possible)
-    return len(sums) if are and bool((given[0] >= 0).all()) else 0
+    return len(sums) if are and bool((last[0] >= 0).all()) else 0
 
 
 def _scale_free(network: Any, parts: Parts, width: int) -> int:

@@ -87,8 +87,8 @@ def _units_of_wrap(values: Array) -> int | None:
         return None
     groups = largest + 1, len(levels) - largest - 1
     for units in (2**8, 2**16):
-        whole = 0.9 * units < in_units[-1] < units
-        if whole and min(groups) >= 3 and gaps[largest] / unit > units / 2:
+        fills = 0.9 * units < in_units[-1] < units
+        if fills and min(groups) >= 3 and gaps[largest] / unit > units / 2:
             return units
     return None
 
@@ -157,10 +157,10 @@ def shifted_codes(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
         return None
     shares = np.array([item.mean() for item in still])
     for action in (0, count - 1):
-        others = np.delete(shares, action)
-        if shares[action] < 1 or others.max() > 0.6:
+        if shares[action] < 1 or np.delete(shares, action).max() > 0.6:
             continue
-        rises, falls = (moves > 1e-6).any(axis=0), (moves < -1e-6).any(axis=0)
+        rises = np.asarray((moves > 1e-6).any(axis=0))
+        falls = np.asarray((moves < -1e-6).any(axis=0))
         if (one_way := np.flatnonzero(rises ^ falls)).size and (rises & falls).any():
             column = int(one_way[0])
             return Finding(
@@ -196,9 +196,9 @@ def avoided_goal(beginning: PolicyEvidence, latest: PolicyEvidence) -> Finding |
     ended = np.concatenate(beginning.terminated)
     if not ended.any():
         return None
-    others = paid[~ended]
+    usual = paid[~ended]
     # The last reward of a reached goal is above all others, that of a fall is not.
-    is_goal = np.quantile(paid[ended], 0.1) > others.max()
+    is_goal = np.quantile(paid[ended], 0.1) > usual.max()
     if before[0] < OFTEN or after[0] > FEWER * before[0] or not is_goal:
         return None
     return Finding(
@@ -206,7 +206,7 @@ def avoided_goal(beginning: PolicyEvidence, latest: PolicyEvidence) -> Finding |
         "The policy has learned not to reach the end that pays most.",
         f"{before[0]:.0%} of episodes terminated in the first updates, {after[0]:.0%} at the "
         f"checkpoint; the last step paid {float(paid[ended].mean()):.3g}, any other step at most "
-        f"{others.max():.3g}",
+        f"{usual.max():.3g}",
         "an end that is reached more often, not less",
         "look for a bonus that can be collected again and again, such as one for each step "
         "towards the goal and none against a step back; take the difference of a potential",

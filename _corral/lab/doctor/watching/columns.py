@@ -85,7 +85,7 @@ def _note_buffer(trainer: Any, learner: Any, record: PolicyEvidence) -> None:
     ended = np.concatenate([buffer.episode_starts[1:], np.zeros((1, shape[1]))]).astype(bool)
     record.trajectories.append(Trajectories(reward, value, valid, ended, empty, empty[0], valid))
     record.advantages.append(Advantages(np.array(buffer.advantages), np.array(buffer.returns)))
-    record.targets.append((value, np.array(buffer.returns), value))
+    record.targets.append(np.array(buffer.returns))
     record.rewards.append((reward, reward))
     flat = {key: np.array(observation) for key, observation in buffer.observations.items()}
     vectors = [item.reshape(*shape, -1) for key, item in flat.items() if key != MASK]
