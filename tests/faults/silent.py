@@ -158,6 +158,25 @@ def softmax_before_the_last_layer(folder: Path) -> Run:
     return trained(folder, depots(), model=model)
 
 
+@fault("units-alike")
+def equal_weights_at_the_start(folder: Path) -> Run:
+    """All weights of a layer start with the same value."""
+
+    class Equal(Flat):
+        def __init__(self) -> None:
+            super().__init__()
+            self.next = torch.nn.Linear(6, 6)
+            torch.nn.init.constant_(self.next.weight, 0.1)
+            torch.nn.init.constant_(self.next.bias, 0.0)
+            self.last = torch.nn.Linear(6, 6)
+            torch.nn.init.constant_(self.last.weight, 0.1)
+
+        def forward(self, obs: Any) -> Any:
+            return self.last(self.next(super().forward(obs)).tanh()).tanh()
+
+    return trained(folder, depots(), model=lambda observation_space, *, role: Equal())
+
+
 @fault("scale-ignored")
 def observation_normalized_by_itself(folder: Path) -> Run:
     """A layer norm comes before the first layer."""
@@ -184,6 +203,18 @@ def gradients_added_up(folder: Path) -> Run:
     return trained(
         folder, "dfaas_v0", trainer=alg.mappo.but(name="mine", gradients=gradients), n_epochs=4
     )
+
+
+@fault("targets-follow-values")
+def targets_of_normalized_advantages(folder: Path) -> Run:
+    """Value targets are made of advantages that are already normalized."""
+
+    def advantages(trajectories: Any, settings: Any) -> Any:
+        advantage = alg.normalize(alg.gae)(trajectories, settings).advantage
+        return alg.Advantages(advantage, advantage + trajectories.value)
+
+    mine = alg.mappo.but(name="mine", advantages=advantages)
+    return trained(folder, "dfaas_v0", trainer=mine)
 
 
 @fault("advantages-mixed")

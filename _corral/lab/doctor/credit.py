@@ -42,6 +42,7 @@ class Credit:
     past_end: bool | None = None  # a reward after an episode end changes advantages before it
     from_reset: bool | None = None  # at a time limit, V of the next episode's first obs counts
     end_as_limit: bool | None = None  # a value counts after a termination
+    own_value: bool | None = None  # a decision's value target follows its own value
     foreign: bool | None = None  # a reward changes decisions in other environment copies
     backwards: bool | None = None  # a reward changes the decision after it, not before it
     myopic: bool | None = None  # later rewards and values change no earlier advantage
@@ -113,6 +114,10 @@ def credit(
     ]
     cuts = [(t, c) for t, c in _some(truncated) if _decided_before(trajectories, episode, t, c)]
     later = [(t, c) for t, c in ends if t + 1 < len(episode)]
+    inner = trajectories.valid & ~trajectories.ended & ~(terminated | truncated)
+    own_value = _follows_value(advantages, trajectories, settings, inner)
+    last = terminated & trajectories.ended & trajectories.valid
+    valued_end = _follows_value(advantages, trajectories, settings, last)
     return Credit(
         own=None if not directions else all(direction == 1 for direction in directions),
         opposite=None if not directions else all(direction == -1 for direction in directions),
@@ -136,7 +141,8 @@ def credit(
             for t, c in later
             if terminated[t, c]
         )
-        or _valued_end(advantages, trajectories, settings, terminated),
+        or (valued_end and not own_value),
+        own_value=own_value,
         foreign=_any(
             _foreign(moved, trajectories, agents, at[1]) for at, moved in by_reward.items()
         ),
@@ -199,20 +205,21 @@ def _neighbours(
     return "by value" if abs(by_value[before[-1], c]) > LEAK else "none"
 
 
-def _valued_end(
+def _follows_value(
     advantages: Callable[[Trajectories, Any], Advantages],
     trajectories: Trajectories,
     settings: Any,
-    terminated: Array,
+    chosen: Array,
 ) -> bool | None:
-    """Return True if the value target of a terminated decision follows a value.
+    """Return True if the value targets of some ``chosen`` decisions follow their own values.
 
-    That target should be the reward alone. None if no decision ended an episode.
+    A target is made of rewards and later values; that of a terminated decision is its reward alone.
+    None if no decision is chosen.
     """
-    last = _some(terminated & trajectories.ended & trajectories.valid)
-    if not last:
+    places = _some(chosen)
+    if not places:
         return None
-    at = tuple(np.transpose(last))
+    at = tuple(np.transpose(places))
     values = np.array(trajectories.value)
     values[at] += max(1.0, 10.0 * float(np.abs(values).max(initial=0.0)))
     step = values[at] - trajectories.value[at]

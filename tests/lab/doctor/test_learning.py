@@ -210,6 +210,19 @@ def test_sound_advantages_credit_who_earned_it(name: str, spread: float) -> None
     assert told.opposite is False
     assert told.limit
     assert (told.past_end, told.from_reset, told.end_as_limit) == (False, False, False)
+    assert told.own_value is False
+
+
+def test_targets_from_normalized_advantages_follow_their_own_values() -> None:
+    """The value does not cancel out, at the end of an episode and elsewhere."""
+
+    def scaled(trajectories: Any, settings: Any) -> Any:
+        advantage = alg.normalize(alg.gae)(trajectories, settings).advantage
+        return alg.Advantages(advantage, advantage + trajectories.value)
+
+    told = credit(scaled, *_first(rollout()), agents=2)
+    assert told.own_value
+    assert not told.end_as_limit
     assert (told.foreign, told.backwards, told.myopic) == (False, False, False)
     assert (told.target_flat or 0.0) < 0.5
 

@@ -30,6 +30,7 @@ def look_into(trainer: Any, name: str, record: PolicyEvidence) -> None:
     rows = generator(0, "eval").permutation(acted)[:LOOKED_AT]
     parts = _parts(learner, buffer, rows)
     record.playing.dead = _dead_layers(learner.actor, parts)
+    record.playing.alike = _alike_units(learner.actor)
     if len(parts[0]) >= 2:
         record.playing.probabilities = _probabilities(learner.actor, parts, learner.group)
         record.playing.scale_free = _scale_free(learner.actor, parts, learner.group.layout.width)
@@ -150,6 +151,16 @@ def _dead_layers(network: Any, parts: Parts) -> list[str]:
         for item in hooks:
             item.remove()
     return dead
+
+
+def _alike_units(network: Any) -> list[str]:
+    """Return the layers in which all units have the same weights, so that they learn the same."""
+    names = []
+    for name, weight in network.named_parameters():
+        rows = weight.detach()
+        if rows.ndim >= 2 and len(rows) >= 4 and not _varies(rows, 1e-4) and rows.any():
+            names.append(name.removesuffix(".weight"))
+    return names
 
 
 def _probabilities(network: Any, parts: Parts, group: Any) -> int:

@@ -107,6 +107,9 @@ def _of_credit(effects: Credit, policy: str) -> Iterator[Finding]:
             else "other decisions' advantages more than that of its own, or none"
         )
         yield finding_of("advantage-elsewhere", measured, 3, policy)
+    if effects.own_value:
+        measured = "a larger value of a decision raises its own value target"
+        yield finding_of("targets-follow-values", measured, 3, policy)
     if effects.past_end:
         measured = "a reward after an episode end changes advantages before it"
         yield finding_of("end-ignored", measured, 3, policy)

@@ -12,6 +12,7 @@ __all__ = [
     "scale_of_inputs",
     "softmax_of_features",
     "softmax_twice",
+    "units_alike",
     "weights_decay",
 ]
 
@@ -49,6 +50,22 @@ def softmax_twice(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
         "a softmax of the network's outputs; a softmax of probabilities makes no action more than "
         "2.72 times as likely as another",
         "pass logits, not probabilities, to the distribution",
+        3,
+        record.policy,
+    )
+
+
+def units_alike(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+    """Report layers in which all units are the same and stay the same."""
+    if not record.playing.alike:
+        return None
+    return Finding(
+        "units-alike",
+        "All units of a layer have the same weights: they compute and learn the same.",
+        f"{some(record.playing.alike)}, after {len(record.learning_rates)} updates",
+        "different weights in each unit",
+        "start with random weights, such as torch's default or orthogonal initialization, not with "
+        "a constant",
         3,
         record.policy,
     )

@@ -236,6 +236,12 @@ TEXTS: dict[str, tuple[str, str, str]] = {
         "draw one permutation and index all arrays of a minibatch with it; compare shapes: [R, 1] "
         "minus [R] gives [R, R]",
     ),
+    "targets-follow-values": (
+        "Value targets contain the value that they should correct.",
+        "targets made of rewards and later values",
+        "value target = advantage + value, with the advantage as it was before any normalization "
+        "or clipping",
+    ),
     "targets-changed": (
         "The value loss moves values to numbers other than their targets.",
         "no gradient for a value that equals its target",
