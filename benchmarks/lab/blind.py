@@ -8,7 +8,7 @@ The plants are in benchmarks/lab/blind/, see its README. They were written by re
 no rule of the doctor and no test of it. A plant with ``train`` is trained, and its run is examined
 by ``corral doctor``; a plant with ``learn`` is examined by ``corral doctor --learner``. A task is
 a line of results/blind.jsonl, and is not repeated. Whether the first finding names the fault is
-judged by a reader of the report: the fault stands beside the finding.
+judged by a reader, in blind/judged.json: the fault stands beside the finding.
 """
 
 from __future__ import annotations
@@ -71,16 +71,58 @@ def examined(name: str, folder: Path) -> dict[str, Any]:
     }
 
 
+JUDGED = {
+    "first": "named first",
+    "among": "named among the first three",
+    "effect": "an effect named first",
+    "third": "does not learn, or fails probes, without this fault",
+    "silent": "silent: learns or passes, and the fault is not named",
+    "wrong": "another fault named, as certain",
+}
+"""Judgement of a reader in blind/judged.json -> its description."""
+
+
 def report(rows: list[dict[str, Any]]) -> None:
-    """Write a table: the fault, the verdict, and the first finding."""
+    """Write the shares of each judgement, and a table: the fault, the verdict, the first finding."""
+    judged = json.loads((FOLDER / "judged.json").read_text())
     harmful = {row["name"]: row["harmful"] for row in plants()}
+    kinds = {row["name"]: row["kind"] for row in plants()}
     lines = ["# Faults that nobody showed to the doctor", ""]
-    lines += ["| plant | fault | harmful | verdict | first finding |", "|---|---|---|---|---|"]
+    lines += [
+        "Harmful faults by judgement. Rules were changed while half A was read: its column is no",
+        "blind test. Half B was judged once, before anything of it was read. `run`: trainings by",
+        "corral (01 to 56), examined by `corral doctor RUN`; `learner`: scripts and loops (57 to 91),",
+        "examined on probes by `corral doctor --learner`.",
+        "",
+    ]
+    parts = {
+        f"{half} {what}": [
+            name
+            for name in (FOLDER / f"half_{half.lower()}.txt").read_text().split()
+            if harmful[name] is True and (int(name[:2]) <= 56) is (what == "run")
+        ]
+        for half in ("A", "B")
+        for what in ("run", "learner")
+    }
+    lines += [f"| | {' | '.join(parts)} |", f"|---|{'--:|' * len(parts)}"]
+    for key, text in JUDGED.items():
+        counts = [sum(judged[name] == key for name in names) for names in parts.values()]
+        lines.append(f"| {text} | {' | '.join(map(str, counts))} |")
+    lines.append(f"| harmful | {' | '.join(str(len(names)) for names in parts.values())} |")
+    unmeasured = [name for name, value in harmful.items() if not isinstance(value, bool)]
+    if unmeasured:
+        lines += ["", f"Harm is not measured for {len(unmeasured)} plants."]
+    lines += ["", "| plant | kind | fault | harmful | judged | verdict | first finding |"]
+    lines += ["|---|---|---|---|---|---|---|"]
     for row in sorted(rows, key=lambda row: str(row["name"])):
+        name = str(row["name"])
         first = row["findings"][0][2] if row["findings"] else "-"
+        if row["verdict"] is None and row["suspects"]:
+            first = "like " + ", ".join(row["suspects"][0]["bugs"][:3])
+        verdict = row["verdict"] or ("fails probes" if row["exit"] else "passes probes")
         lines.append(
-            f"| {row['name'].replace('_', ' ')} | {row['fault']} | {harmful[row['name']]} "
-            f"| {row['verdict']} | {first} |"
+            f"| {name.replace('_', ' ')} | {kinds[name]} | {row['fault']} | {harmful[name]} "
+            f"| {judged[name]} | {verdict} | {first} |"
         )
     text = "\n".join(lines) + "\n"
     (RESULTS / "blind.md").write_text(text)
