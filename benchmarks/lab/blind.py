@@ -83,7 +83,7 @@ JUDGED = {
 
 
 def report(rows: list[dict[str, Any]]) -> None:
-    """Write the shares of each judgement, and a table: the fault, the verdict, the first finding."""
+    """Write counts of each judgement, and a table: the fault, the verdict, the first finding."""
     judged = json.loads((FOLDER / "judged.json").read_text())
     harmful = {row["name"]: row["harmful"] for row in plants()}
     kinds = {row["name"]: row["kind"] for row in plants()}
@@ -91,8 +91,8 @@ def report(rows: list[dict[str, Any]]) -> None:
     lines += [
         "Harmful faults by judgement. Rules were changed while half A was read: its column is no",
         "blind test. Half B was judged once, before anything of it was read. `run`: trainings by",
-        "corral (01 to 56), examined by `corral doctor RUN`; `learner`: scripts and loops (57 to 91),",
-        "examined on probes by `corral doctor --learner`.",
+        "corral (01 to 56), examined by `corral doctor RUN`; `learner`: scripts and loops (57 to",
+        "91), examined on probes by `corral doctor --learner`.",
         "",
     ]
     parts = {

@@ -18,6 +18,7 @@ from gymnasium import spaces
 from torch import nn
 
 from corral import algorithms as alg
+from corral.adapters.sources import rules_of
 from corral.lab.doctor.diagnose import Diagnosis, diagnose
 from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
 from corral.lab.doctor.findings.agents import misplaced_obs
@@ -189,8 +190,10 @@ def test_views_are_compared_in_the_steps_in_which_both_agents_act(others: str, f
     if others == "own":
         seen[:, 2] += 1.0
     record = PolicyEvidence("shared", ("a", "b", "c"), obs=[(seen, seen)], acted=[acted])
-    evidence: Any = SimpleNamespace(policies={"shared": record})
-    finding = misplaced_obs(record, evidence)
+    group = SimpleNamespace(identities=3, layout=SimpleNamespace(images=()))
+    learners = {"shared": SimpleNamespace(group=group)}
+    trainer = SimpleNamespace(learners=learners, rules=rules_of("two_step_v0"))
+    finding = misplaced_obs(record, Evidence(trainer, {"shared": record}, []))
     assert (None if finding is None else finding.cause) == (
         "observation-of-another" if found else None
     )
