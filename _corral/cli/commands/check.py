@@ -18,7 +18,7 @@ from corral.envs.conformance import CHECKS, check_env
 __all__ = ["add_to"]
 
 SECONDS = 20.0
-"""Default of --seconds: CPU time in seconds to check one form of an environment."""
+"""Default of --seconds: time to check one form of an environment, without waiting for a CPU."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -52,7 +52,7 @@ def check(
         float | None,
         typer.Option(
             metavar="<s>",
-            help="CPU time for each form; default: 20. Time that is left goes to further seeds.",
+            help="Time for each form; default: 20. Time that is left goes to further seeds.",
         ),
     ] = None,
     learnable: Annotated[

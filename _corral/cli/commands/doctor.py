@@ -77,7 +77,7 @@ def doctor(
         float | None,
         typer.Option(
             metavar="<s>",
-            help="CPU time of the diagnosis of a run; default: 45. With more, it examines more.",
+            help="Time of the diagnosis of a run; default: 45. With more, it examines more.",
         ),
     ] = None,
     seed: Annotated[int, whole("Seed of the examination.")] = 0,
