@@ -42,7 +42,7 @@ class Credit:
     past_end: bool | None = None  # a reward after an episode end changes advantages before it
     from_reset: bool | None = None  # at a time limit, V of the next episode's first obs counts
     end_as_limit: bool | None = None  # a value counts after a termination
-    own_value: bool | None = None  # a decision's value target follows its own value
+    value_in_target: bool | None = None  # a decision's value target follows its own value
     foreign: bool | None = None  # a reward changes decisions in other environment copies
     backwards: bool | None = None  # a reward changes the decision after it, not before it
     myopic: bool | None = None  # later rewards and values change no earlier advantage
@@ -115,7 +115,7 @@ def credit(
     cuts = [(t, c) for t, c in _some(truncated) if _decided_before(trajectories, episode, t, c)]
     later = [(t, c) for t, c in ends if t + 1 < len(episode)]
     inner = trajectories.valid & ~trajectories.ended & ~(terminated | truncated)
-    own_value = _follows_value(advantages, trajectories, settings, inner)
+    value_in_target = _follows_value(advantages, trajectories, settings, inner)
     last = terminated & trajectories.ended & trajectories.valid
     valued_end = _follows_value(advantages, trajectories, settings, last)
     return Credit(
@@ -141,8 +141,8 @@ def credit(
             for t, c in later
             if terminated[t, c]
         )
-        or (valued_end and not own_value),
-        own_value=own_value,
+        or (valued_end and not value_in_target),
+        value_in_target=value_in_target,
         foreign=_any(
             _foreign(moved, trajectories, agents, at[1]) for at, moved in by_reward.items()
         ),

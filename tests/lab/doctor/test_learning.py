@@ -210,7 +210,7 @@ def test_sound_advantages_credit_who_earned_it(name: str, spread: float) -> None
     assert told.opposite is False
     assert told.limit
     assert (told.past_end, told.from_reset, told.end_as_limit) == (False, False, False)
-    assert told.own_value is False
+    assert told.value_in_target is False
 
 
 def test_targets_from_normalized_advantages_follow_their_own_values() -> None:
@@ -221,7 +221,7 @@ def test_targets_from_normalized_advantages_follow_their_own_values() -> None:
         return alg.Advantages(advantage, advantage + trajectories.value)
 
     told = credit(scaled, *_first(rollout()), agents=2)
-    assert told.own_value
+    assert told.value_in_target
     assert not told.end_as_limit
     assert (told.foreign, told.backwards, told.myopic) == (False, False, False)
     assert (told.target_flat or 0.0) < 0.5

@@ -30,7 +30,7 @@ def look_into(trainer: Any, name: str, record: PolicyEvidence) -> None:
     rows = generator(0, "eval").permutation(acted)[:LOOKED_AT]
     parts = _parts(learner, buffer, rows)
     record.playing.dead = _dead_layers(learner.actor, parts)
-    record.playing.alike = _alike_units(learner.actor)
+    record.playing.equal_units = _equal_units(learner.actor)
     if len(parts[0]) >= 2:
         record.playing.probabilities = _probabilities(learner.actor, parts, learner.group)
         record.playing.scale_free = _scale_free(learner.actor, parts, learner.group.layout.width)
@@ -153,7 +153,7 @@ def _dead_layers(network: Any, parts: Parts) -> list[str]:
     return dead
 
 
-def _alike_units(network: Any) -> list[str]:
+def _equal_units(network: Any) -> list[str]:
     """Return the layers in which all units have the same weights, so that they learn the same."""
     names = []
     for name, weight in network.named_parameters():
@@ -204,9 +204,9 @@ def _scale_free(network: Any, parts: Parts, width: int) -> int:
     if width < 2 or not _varies(before):
         return 0
     spread = (before - before.mean(dim=0)).abs().max()
-    alike = ((after - before).abs().amax(dim=1) < 0.05 * spread).float().mean()
+    same = ((after - before).abs().amax(dim=1) < 0.05 * spread).float().mean()
     # A normalization divides by at least a small constant, which matters for nearly equal inputs.
-    return len(before) if bool(alike > 0.9) else 0
+    return len(before) if bool(same > 0.9) else 0
 
 
 def _varies(values: torch.Tensor, least: float = 0.0) -> bool:

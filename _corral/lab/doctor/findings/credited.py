@@ -107,7 +107,7 @@ def _of_credit(effects: Credit, policy: str) -> Iterator[Finding]:
             else "other decisions' advantages more than that of its own, or none"
         )
         yield finding_of("advantage-elsewhere", measured, 3, policy)
-    if effects.own_value:
+    if effects.value_in_target:
         measured = "a larger value of a decision raises its own value target"
         yield finding_of("targets-follow-values", measured, 3, policy)
     if effects.past_end:

@@ -8,11 +8,11 @@ from corral.lab.doctor.findings.steps import some
 
 __all__ = [
     "dead_layers",
+    "equal_units",
     "ignored_fields",
     "scale_of_inputs",
     "softmax_of_features",
     "softmax_twice",
-    "units_alike",
     "weights_decay",
 ]
 
@@ -55,14 +55,14 @@ def softmax_twice(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     )
 
 
-def units_alike(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
+def equal_units(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     """Report layers in which all units are the same and stay the same."""
-    if not record.playing.alike:
+    if not record.playing.equal_units:
         return None
     return Finding(
         "units-alike",
         "All units of a layer have the same weights: they compute and learn the same.",
-        f"{some(record.playing.alike)}, after {len(record.learning_rates)} updates",
+        f"{some(record.playing.equal_units)}, after {len(record.learning_rates)} updates",
         "different weights in each unit",
         "start with random weights, such as torch's default or orthogonal initialization, not with "
         "a constant",

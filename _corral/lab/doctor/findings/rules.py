@@ -44,7 +44,7 @@ RULES: tuple[Rule, ...] = (
     steps.nothing_moves,
     steps.larger_gradients,
     networks.dead_layers,
-    networks.units_alike,
+    networks.equal_units,
     networks.softmax_twice,
     networks.softmax_of_features,
     networks.scale_of_inputs,
