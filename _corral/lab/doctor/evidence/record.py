@@ -35,7 +35,7 @@ class Playing:
     dead: list[str] = field(default_factory=list)  # layers with the same output for all inputs
     equal_units: list[str] = field(
         default_factory=list
-    )  # layers with the same weights in all units
+    )  # layers of equal units
     probabilities: int = 0  # decisions in which all inputs of the last layer sum to 1
     scale_free: int = 0  # decisions in which x and 3 x + 1 have the same outputs
     steps: int = 0  # decisions of the greedy and sampled test play
