@@ -19,9 +19,9 @@ ADVISE = (ROOT / "docs" / "advise.md").read_text(encoding="utf-8")
 FIGURES = (ROOT / "docs" / "figures.md").read_text(encoding="utf-8")
 
 
-def run(command: list[str], folder: Path) -> str:
+def run(command: list[str], folder: Path, ends: tuple[int, ...] = (0,)) -> str:
     done = forked.run(command, folder=folder, timeout=1500)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode in ends, done.stdout + done.stderr
     return done.stdout
 
 
@@ -85,8 +85,8 @@ def shortened(page: str) -> str:
     page = re.sub(r"^\$ corral check .*", r"\g<0> --seconds 1", page, flags=re.MULTILINE)
     page = re.sub(r"--minutes [\d.]+", f"--minutes {MINUTES}", page)
 
-    def kept(line: str) -> bool:  # corral doctor ends with 1 where nothing was learned
-        return "--resume" in line or "runs/sound" in line
+    def kept(line: str) -> bool:
+        return "--resume" in line
 
     lines = page.splitlines(keepends=True)
     pattern = r"((?:--steps |\bsteps=))([\d_]+)"
@@ -111,6 +111,8 @@ def test_every_snippet_runs_in_the_order_of_the_page(page: str, tmp_path: Path) 
     assert len(blocks) >= 2
     for folder in ("networks", "environments"):
         shutil.copytree(ROOT / "docs" / folder, tmp_path / "docs" / folder)
+    (tmp_path / "tests" / "support").mkdir(parents=True)
+    shutil.copy(ROOT / "tests" / "support" / "nim_c.py", tmp_path / "tests" / "support")
     for language, block in blocks:
         if language == "python":
             if named := re.match(r"# (\w+\.py)\n", block):
@@ -122,7 +124,11 @@ def test_every_snippet_runs_in_the_order_of_the_page(page: str, tmp_path: Path) 
             continue
         for line in block.splitlines():
             assert line.startswith("$ corral ")
-            run(["-m", *shlex.split(line[2:])], tmp_path)
+            if "nim_c.py" in line and shutil.which("cc") is None:
+                continue  # its rules are compiled at import
+            # A shortened training has not learned, and corral doctor then ends with 1.
+            ends = (0, 1) if line.startswith("$ corral doctor ") else (0,)
+            run(["-m", *shlex.split(line[2:])], tmp_path, ends)
 
 
 def test_examples_of_algorithms_have_the_lines_that_the_page_says() -> None:

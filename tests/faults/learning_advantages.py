@@ -133,7 +133,7 @@ def own_gae(
     return advantage
 
 
-@fault("advantage-elsewhere")
+@fault("advantage-elsewhere", "advantages-mixed")
 def gae_over_agents(folder: Path) -> Run:
     """GAE runs over the axis of agents and environments in place of time."""
 

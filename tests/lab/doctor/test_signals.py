@@ -132,8 +132,9 @@ def test_rewards_and_actions_of_another_agent_are_told_apart(shown: bool) -> Non
     paid = 40.0 * (1 - np.eye(2))
     evidence.env.twins = Twins(
         ("first", "second"),
-        reached=paid * (1.2 if shown else 1.0),
+        reached=paid,
         paid=paid,
+        shown=paid * shown,
         moments=np.array([50.0, 50.0]),
         soon=50,
         late=0,
@@ -145,7 +146,7 @@ def test_rewards_and_actions_of_another_agent_are_told_apart(shown: bool) -> Non
     misdirected = effects.misdirected_rewards(record, evidence)
     assert (None if permuted is None else permuted.cause) == ("actions-permuted" if shown else None)
     assert misdirected is not None
-    assert (misdirected.cause, misdirected.certainty) == ("reward-of-another", 2)
+    assert misdirected.cause == "reward-of-another"
 
 
 # --- Ends ----------------------------------------------------------------------------------------

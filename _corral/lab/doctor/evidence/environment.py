@@ -33,7 +33,8 @@ class Twins:
     """Effects of actions on agents, and their delay. N agents.
 
     ``reached`` [N, N]: number of cases in which changing the action of agent i alone changed the
-    observation or reward of agent j in the same step (``paid``: its reward), of ``moments`` [N]
+    observation or reward of agent j in the same step (``paid``: its reward, ``shown``: its
+    observation), of ``moments`` [N]
     cases with a changed action of agent i. ``soon``: number of cases in which changing all agents'
     actions changed an observation in the same step; ``late``: only in the step after.
 
@@ -45,6 +46,7 @@ class Twins:
     agents: tuple[str, ...]
     reached: Array
     paid: Array
+    shown: Array
     moments: Array
     soon: int
     late: int
@@ -60,7 +62,7 @@ def twins_of(make: Callable[[], Any], seed: int = 0) -> Twins | None:
     actions are not Discrete.
     """
     agents: list[str] = []
-    reached, paid = np.zeros((2, 0, 0))
+    reached, paid, shown = np.zeros((3, 0, 0))
     moments, idle = np.zeros((2, 0))
     soon = late = earned = cases = 0
     for before in BEFORE:
@@ -73,7 +75,7 @@ def twins_of(make: Callable[[], Any], seed: int = 0) -> Twins | None:
             if not agents:
                 agents = pair.agents
                 who = list(range(len(agents)))
-                reached, paid = np.zeros((2, len(agents), len(agents)))
+                reached, paid, shown = np.zeros((3, len(agents), len(agents)))
                 moments, idle = np.zeros((2, len(agents)))
             if i is None:
                 soon, late = soon + pair.soon, late + pair.late
@@ -84,7 +86,8 @@ def twins_of(make: Callable[[], Any], seed: int = 0) -> Twins | None:
                 idle[i] += (pair.differ & ~pair.effect).sum()
                 reached[i] += (pair.reached & pair.differ[:, None]).sum(axis=0)
                 paid[i] += (pair.paid & pair.differ[:, None]).sum(axis=0)
-    return Twins(tuple(agents), reached, paid, moments, soon, late, idle, earned, cases)
+                shown[i] += (pair.shown & pair.differ[:, None]).sum(axis=0)
+    return Twins(tuple(agents), reached, paid, shown, moments, soon, late, idle, earned, cases)
 
 
 class _Pair:
@@ -122,7 +125,8 @@ class _Pair:
         looks = [step.observations for step in steps]
         changed = self._changed(looks, None)
         self.paid = steps[0].reward != steps[1].reward
-        self.reached = changed | self._changed(looks, MASK) | self.paid
+        self.shown = changed | self._changed(looks, MASK)
+        self.reached = self.shown | self.paid
         self.late = 0
         self.effect = self.reached.any(axis=1) | (steps[0].over != steps[1].over)
         self.earned = self.paid.any(axis=1)

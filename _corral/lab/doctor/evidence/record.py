@@ -33,9 +33,7 @@ class Playing:
     play_differs: float = 0.0  # largest difference of a probability between policy and actor
     cut: list[str] = field(default_factory=list)  # inputs that change outputs without a gradient
     dead: list[str] = field(default_factory=list)  # layers with the same output for all inputs
-    equal_units: list[str] = field(
-        default_factory=list
-    )  # layers of equal units
+    equal_units: list[str] = field(default_factory=list)  # layers of equal units
     probabilities: int = 0  # decisions in which all inputs of the last layer sum to 1
     scale_free: int = 0  # decisions in which x and 3 x + 1 have the same outputs
     steps: int = 0  # decisions of the greedy and sampled test play

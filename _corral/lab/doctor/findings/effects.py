@@ -35,8 +35,7 @@ def permuted_actions(record: PolicyEvidence, evidence: Evidence) -> Finding | No
         or rest.max() > 0.02
     ):
         return None
-    agents = np.arange(len(to))
-    if (twins.reached[agents, to] <= twins.paid[agents, to]).all():
+    if not twins.shown[np.arange(len(to)), to].any():
         return None  # rewards alone are another agent's, see below
     measured = "; ".join(
         f"changing the action of {twins.agents[i]} changed the observation or reward of "
@@ -65,9 +64,7 @@ def misdirected_rewards(record: PolicyEvidence, evidence: Evidence) -> Finding |
         f"in {own_share[i]:.0%}"
         for i in np.flatnonzero(wrong)[:3]
     )
-    # In a game, an action may matter to others alone, but rarely in the case of every agent.
-    swapped = wrong.all() and not own_share.any() and largest.min() >= 0.5
-    return finding_of("reward-of-another", measured, 2 if swapped else 1)
+    return finding_of("reward-of-another", measured, 1)  # a game may be meant that way
 
 
 def unearned_rewards(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
