@@ -111,7 +111,7 @@ def report(rows: list[dict[str, Any]]) -> None:
     lines.append(f"| harmful | {' | '.join(str(len(names)) for names in parts.values())} |")
     unmeasured = [name for name, value in harmful.items() if not isinstance(value, bool)]
     if unmeasured:
-        lines += ["", f"Harm is not measured for {len(unmeasured)} plants."]
+        lines += ["", f"Plants without measured harm: {len(unmeasured)}."]
     lines += ["", "| plant | kind | fault | harmful | judged | verdict | first finding |"]
     lines += ["|---|---|---|---|---|---|---|"]
     for row in sorted(rows, key=lambda row: str(row["name"])):
