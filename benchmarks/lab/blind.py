@@ -89,8 +89,9 @@ def report(rows: list[dict[str, Any]]) -> None:
     kinds = {row["name"]: row["kind"] for row in plants()}
     lines = ["# Faults that nobody showed to the doctor", ""]
     lines += [
-        "Harmful faults by judgement. Rules were changed while half A was read: its column is no",
-        "blind test. Half B was judged once, before anything of it was read. `run`: trainings by",
+        "Harmful faults by judgement. Rules were changed while half A was read: its columns are no",
+        "blind test, and its rows come from several versions of the rules. Half B was examined",
+        "once, before its files were read. `run`: trainings by",
         "corral (01 to 56), examined by `corral doctor RUN`; `learner`: scripts and loops (57 to",
         "91), examined on probes by `corral doctor --learner`.",
         "",
