@@ -1,0 +1,1 @@
+"""Listen to a training in the user's own script: ``corral.listen``."""

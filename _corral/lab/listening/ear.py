@@ -1,0 +1,290 @@
+"""An ear on a training: it records what its listener gives it, and says what is wrong.
+
+    ear = listen(policy=net, optimizer=opt)
+    ear.rollout(obs=..., actions=..., rewards=..., terminated=..., values=..., advantages=...)
+    ear.batch(new_log_probs=..., log_probs=..., advantages=..., values=..., returns=...)
+    print(ear.report())
+
+Listeners of frameworks (``listening.frameworks``) call the same methods.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from corral.envs.core import Array
+from corral.lab.doctor.findings.finding import Finding
+from corral.lab.listening.heard import Heard, Minibatch, Rollout, as_array
+from corral.lab.listening.outputs import watch_outputs
+from corral.lab.listening.report import Report, report_of
+from corral.lab.listening.rules import findings_of
+from corral.lab.listening.steps import Steps
+
+__all__ = ["Ear"]
+
+CLOSE = 4
+"""Updates from the beginning in which everything is recorded; later ones: each power of two."""
+
+LAST = 512
+"""The last update in which everything is recorded; after it only episodes are counted."""
+
+MINIBATCHES = 8
+"""Recorded minibatches of an update."""
+
+COLUMNS = 64
+"""Recorded columns of a rollout."""
+
+BOOLEAN = ("mask", "terminated", "truncated", "valid")
+
+
+class Ear:
+    """Records a training, without changing it, and reports what is wrong with it.
+
+    ``policies`` maps the name of each policy to what was heard of it.
+    """
+
+    def __init__(
+        self,
+        framework: str = "",
+        *,
+        out: str | Path | None = None,
+        say: Callable[[str], None] | None = None,
+    ) -> None:
+        self.framework = framework
+        self.out = None if out is None else Path(out)
+        self.policies: dict[str, Heard] = {}
+        self.listening = True
+        self.cpu = 0.0  # CPU seconds spent on listening
+        self._say = say if say is not None else _to_stderr
+        self._steps: dict[str, Steps] = {}
+        self._undo: list[Callable[[], None]] = []
+        self._told: set[tuple[str, str]] = set()
+        self._running: dict[str, tuple[Array, Array]] = {}  # policy -> return, length of columns
+
+    # --- What a listener gives -------------------------------------------------------------------
+
+    def policy(
+        self,
+        name: str = "policy",
+        network: torch.nn.Module | None = None,
+        *,
+        gamma: float | None = None,
+        gae_lambda: float | None = None,
+    ) -> Heard:
+        """Return what is heard of a policy; the first call adds it."""
+        if name not in self.policies:
+            heard = Heard(name, self.framework, network, gamma, gae_lambda)
+            self.policies[name] = heard
+            if network is not None:
+                self._steps[name] = Steps(heard, lambda: self.attends(name))
+                self._steps[name].start()
+        return self.policies[name]
+
+    def attends(self, policy: str = "policy") -> bool:
+        """Return True if the current update of a policy is recorded."""
+        updates = self.policies[policy].updates
+        return self.listening and updates <= LAST and (updates <= CLOSE or _power_of_two(updates))
+
+    def begin_update(self, policy: str = "policy") -> None:
+        """Count an update: call it between play and the first minibatch."""
+        heard = self.policies[policy]
+        if heard.updates:
+            self._tell(heard)
+        heard.updates += 1
+        if policy in self._steps:
+            self._steps[policy].begin_update()
+
+    def rollout(self, *, policy: str = "policy", **data: Any) -> None:
+        """Record a rollout: decisions in order of time, [T, B, ...] each; it begins an update.
+
+        Args:
+            policy: its name, if several policies learn.
+            **data: fields of ``heard.Rollout``, and ``dones`` for terminated or truncated. Values
+                are copied. A rollout of one environment may leave out B.
+
+        Raises ValueError for an unknown name or for lengths that differ.
+        """
+        began = time.process_time()
+        heard = self.policy(policy)
+        self.begin_update(policy)
+        arrays = _arrays(data, Rollout)
+        shapes = {name: values.shape for name, values in arrays.items() if _timed(name, values)}
+        if len({shape[0] for shape in shapes.values()}) > 1:
+            raise ValueError(f"rollout: lengths differ: {shapes}")
+        if all(len(shape) == 1 for name, shape in shapes.items() if name in FLAT):
+            arrays = {
+                name: values[:, None] if _timed(name, values) else values.reshape(-1)
+                for name, values in arrays.items()
+            }
+        self._count_episodes(heard, arrays)
+        if self.attends(policy):
+            heard.rollouts.append(Rollout(**_cropped(arrays), obs=_tree(data.get("obs"))))
+        self.cpu += time.process_time() - began
+
+    def batch(self, *, policy: str = "policy", **data: Any) -> None:
+        """Record a minibatch of R decisions, [R, ...] each, between the forward pass and
+        ``backward()``.
+
+        Args:
+            policy: its name, if several policies learn.
+            **data: fields of ``heard.Minibatch``. ``loss`` and other numbers are terms of the loss.
+                Tensors in the graph of the loss (``new_log_probs``, ``values``, ``entropy``,
+                ``logits``) also tell their gradients. Values are copied.
+
+        Raises ValueError for an array with an unknown name.
+        """
+        began = time.process_time()
+        heard = self.policy(policy)
+        step = len(heard.steps)
+        if not heard.updates:
+            self.begin_update(policy)
+        recorded = [item for item in heard.minibatches if item.update == heard.updates]
+        if self.attends(policy) and len(recorded) < MINIBATCHES:
+            known = {entry.name for entry in fields(Minibatch)}
+            terms = {
+                name: float(values)
+                for name, values in data.items()
+                if name not in known and np.ndim(_plain(values)) == 0
+            }
+            arrays = _arrays({k: v for k, v in data.items() if k not in terms}, Minibatch)
+            minibatch = Minibatch(
+                **arrays,
+                obs=_tree(data.get("obs")),
+                losses=terms,
+                first=not recorded,
+                update=heard.updates,
+                step=step,
+            )
+            heard.minibatches.append(minibatch)
+            watch_outputs(minibatch, data)
+        self.cpu += time.process_time() - began
+
+    def episode(self, total: float, length: int, *, policy: str = "policy") -> None:
+        """Record the return and the length of an ended episode."""
+        heard = self.policy(policy)
+        heard.returns.append(float(total))
+        heard.lengths.append(int(length))
+
+    def on_stop(self, undo: Callable[[], None]) -> None:
+        """Call a function when listening ends, to remove a hook."""
+        self._undo.append(undo)
+
+    # --- What it says ----------------------------------------------------------------------------
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Return the findings so far, the most certain and the nearest to the root first."""
+        return findings_of(list(self.policies.values()))
+
+    def report(self) -> Report:
+        """Return the report so far; with ``out`` it is also written there."""
+        report = report_of(self)
+        if self.out is not None:
+            self.out.parent.mkdir(parents=True, exist_ok=True)
+            self.out.write_text(f"{report}\n", encoding="utf-8")
+        return report
+
+    def stop(self) -> None:
+        """Remove all hooks. What was heard stays."""
+        self.listening = False
+        for steps in self._steps.values():
+            steps.stop()
+        for undo in reversed(self._undo):
+            undo()
+        self._undo.clear()
+
+    def _tell(self, heard: Heard) -> None:
+        """Say what became certain, once for each cause."""
+        if not self.attends(heard.policy):
+            return
+        began = time.process_time()
+        for finding in findings_of([heard]):
+            key = finding.cause, finding.policy
+            if finding.certainty >= 3 and not finding.follows and key not in self._told:
+                self._told.add(key)
+                of = f", policy {finding.policy}" if len(self.policies) > 1 else ""
+                self._say(
+                    f"corral hears, update {heard.updates}{of}: {finding.title} "
+                    f"Measured: {finding.measured}. To do: {finding.todo}"
+                )
+        self.cpu += time.process_time() - began
+
+    def _count_episodes(self, heard: Heard, arrays: Mapping[str, Array]) -> None:
+        """Add up rewards until episodes end. The first episode of a column may lack its begin."""
+        rewards = arrays.get("rewards")
+        ends = [arrays[name] for name in ("terminated", "truncated") if name in arrays]
+        if rewards is None or rewards.ndim != 2 or not ends:
+            return
+        over = np.logical_or.reduce(ends)
+        totals, lengths = self._running.get(heard.policy, (np.zeros(0), np.zeros(0)))
+        if len(totals) != rewards.shape[1]:
+            totals, lengths = np.zeros(rewards.shape[1]), np.zeros(rewards.shape[1])
+        for now, ended in zip(rewards, over, strict=True):
+            totals, lengths = totals + now, lengths + 1
+            heard.returns += totals[ended].tolist()
+            heard.lengths += lengths[ended].astype(int).tolist()
+            totals[ended], lengths[ended] = 0.0, 0
+        self._running[heard.policy] = totals, lengths
+
+
+FLAT = ("rewards", "terminated", "truncated", "values", "advantages", "returns", "log_probs")
+"""Fields with one number for each decision."""
+
+
+def _arrays(data: Mapping[str, Any], kind: type) -> dict[str, Array]:
+    """Return copies of all fields but the observations. Raises ValueError for unknown names."""
+    known = {entry.name for entry in fields(kind)}
+    data = dict(data)
+    if data.get("dones") is not None:
+        data.setdefault("terminated", data["dones"])
+    data.pop("dones", None)
+    if unknown := sorted(set(data) - known):
+        raise ValueError(f"unknown: {', '.join(unknown)}; known: {', '.join(sorted(known))}")
+    return {
+        name: as_array(values, bool if name in BOOLEAN else None)
+        for name, values in data.items()
+        if values is not None and name != "obs"
+    }
+
+
+def _plain(values: Any) -> Any:
+    return values.detach() if isinstance(values, torch.Tensor) else values
+
+
+def _timed(name: str, values: Array) -> bool:
+    """Return True for a field with one entry for each step."""
+    return name != "last_values" and values.ndim > 0
+
+
+def _cropped(arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """Keep the first columns."""
+    return {
+        name: values[:, :COLUMNS] if _timed(name, values) else values[:COLUMNS]
+        for name, values in arrays.items()
+    }
+
+
+def _tree(values: Any) -> Any:
+    """Return a copy of observations, as arrays."""
+    if values is None:
+        return None
+    if isinstance(values, Mapping):
+        return {name: _tree(part) for name, part in values.items()}
+    if isinstance(values, tuple | list) and values and not np.isscalar(values[0]):
+        return tuple(_tree(part) for part in values)
+    return as_array(values)
+
+
+def _power_of_two(number: int) -> bool:
+    return number & (number - 1) == 0
+
+
+def _to_stderr(text: str) -> None:
+    print(text, file=sys.stderr)
