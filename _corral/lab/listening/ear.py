@@ -115,18 +115,21 @@ class Ear:
         began = time.process_time()
         heard = self.policy(policy)
         self.begin_update(policy)
-        arrays = _arrays(data, Rollout)
+        attends = self.attends(policy)
+        arrays = _arrays(data, Rollout, None if attends else COUNTED)
         shapes = {name: values.shape for name, values in arrays.items() if _timed(name, values)}
         if len({shape[0] for shape in shapes.values()}) > 1:
             raise ValueError(f"rollout: lengths differ: {shapes}")
-        if all(len(shape) == 1 for name, shape in shapes.items() if name in FLAT):
+        flat = all(len(shape) == 1 for name, shape in shapes.items() if name in FLAT)
+        if flat:  # one environment
             arrays = {
                 name: values[:, None] if _timed(name, values) else values.reshape(-1)
                 for name, values in arrays.items()
             }
         self._count_episodes(heard, arrays)
-        if self.attends(policy):
-            heard.rollouts.append(Rollout(**_cropped(arrays), obs=_tree(data.get("obs"))))
+        if attends:
+            obs = _tree(data.get("obs"), lambda part: part[:, None] if flat else part[:, :COLUMNS])
+            heard.rollouts.append(Rollout(**_cropped(arrays), obs=obs))
         self.cpu += time.process_time() - began
 
     def batch(self, *, policy: str = "policy", **data: Any) -> None:
@@ -184,11 +187,10 @@ class Ear:
         return findings_of(list(self.policies.values()))
 
     def report(self) -> Report:
-        """Return the report so far; with ``out`` it is also written there."""
-        report = report_of(self)
+        """Return the report so far; ``print`` it. With ``out`` its files are written there."""
+        report = report_of(self.policies, self.findings())
         if self.out is not None:
-            self.out.parent.mkdir(parents=True, exist_ok=True)
-            self.out.write_text(f"{report}\n", encoding="utf-8")
+            report.write(self.out)
         return report
 
     def stop(self) -> None:
@@ -237,9 +239,14 @@ class Ear:
 FLAT = ("rewards", "terminated", "truncated", "values", "advantages", "returns", "log_probs")
 """Fields with one number for each decision."""
 
+COUNTED = ("rewards", "terminated", "truncated")
+"""Fields that are heard in every update, to count episodes."""
 
-def _arrays(data: Mapping[str, Any], kind: type) -> dict[str, Array]:
-    """Return copies of all fields but the observations. Raises ValueError for unknown names."""
+
+def _arrays(
+    data: Mapping[str, Any], kind: type, only: tuple[str, ...] | None = None
+) -> dict[str, Array]:
+    """Return copies of fields, but not of observations. Raises ValueError for unknown names."""
     known = {entry.name for entry in fields(kind)}
     data = dict(data)
     if data.get("dones") is not None:
@@ -250,7 +257,7 @@ def _arrays(data: Mapping[str, Any], kind: type) -> dict[str, Array]:
     return {
         name: as_array(values, bool if name in BOOLEAN else None)
         for name, values in data.items()
-        if values is not None and name != "obs"
+        if values is not None and name != "obs" and (only is None or name in only)
     }
 
 
@@ -271,15 +278,15 @@ def _cropped(arrays: Mapping[str, Array]) -> dict[str, Array]:
     }
 
 
-def _tree(values: Any) -> Any:
-    """Return a copy of observations, as arrays."""
+def _tree(values: Any, cut: Callable[[Any], Any] = lambda part: part) -> Any:
+    """Return a copy of observations, as arrays, of which only ``cut`` is kept."""
     if values is None:
         return None
     if isinstance(values, Mapping):
-        return {name: _tree(part) for name, part in values.items()}
-    if isinstance(values, tuple | list) and values and not np.isscalar(values[0]):
-        return tuple(_tree(part) for part in values)
-    return as_array(values)
+        return {name: _tree(part, cut) for name, part in values.items()}
+    if isinstance(values, tuple):
+        return tuple(_tree(part, cut) for part in values)
+    return as_array(cut(values if hasattr(values, "shape") else np.asarray(values)))
 
 
 def _power_of_two(number: int) -> bool:
