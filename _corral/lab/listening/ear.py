@@ -22,6 +22,7 @@ import torch
 
 from corral.envs.core import Array
 from corral.lab.doctor.findings.finding import Finding
+from corral.lab.listening.frameworks.calls import on_call
 from corral.lab.listening.heard import Heard, Minibatch, Rollout, as_array
 from corral.lab.listening.outputs import watch_outputs
 from corral.lab.listening.report import Report, report_of
@@ -63,6 +64,7 @@ class Ear:
         self.policies: dict[str, Heard] = {}
         self.listening = True
         self.cpu = 0.0  # CPU seconds spent on listening
+        self.error = ""  # exception that ended the listening
         self._say = say if say is not None else _to_stderr
         self._steps: dict[str, Steps] = {}
         self._undo: list[Callable[[], None]] = []
@@ -180,6 +182,26 @@ class Ear:
         """Call a function when listening ends, to remove a hook."""
         self._undo.append(undo)
 
+    def on_call(self, instance: Any, name: str, heard: Callable[..., None]) -> None:
+        """Call ``heard(args, kwargs, result)`` after each call of a method of ``instance``.
+
+        An exception of ``heard`` ends the listening, not the training.
+        """
+
+        def guarded(args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+            if self.listening:
+                try:
+                    heard(args, kwargs, result)
+                except Exception as error:  # such as a buffer or batch of an unknown form
+                    self.fail(error)
+
+        self.on_stop(on_call(instance, name, guarded))
+
+    def fail(self, error: Exception) -> None:
+        """End the listening, because of an exception of a listener; the report says so."""
+        self.error = f"{type(error).__name__}: {error}"
+        self.stop()
+
     # --- What it says ----------------------------------------------------------------------------
 
     def findings(self) -> tuple[Finding, ...]:
@@ -188,7 +210,7 @@ class Ear:
 
     def report(self) -> Report:
         """Return the report so far; ``print`` it. With ``out`` its files are written there."""
-        report = report_of(self.policies, self.findings())
+        report = report_of(self.policies, self.findings(), self.error)
         if self.out is not None:
             report.write(self.out)
         return report
