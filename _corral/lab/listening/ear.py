@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ import torch
 from corral.envs.core import Array
 from corral.lab.doctor.findings.finding import Finding
 from corral.lab.listening.frameworks.calls import on_call
-from corral.lab.listening.heard import Heard, Minibatch, Rollout, as_array
+from corral.lab.listening.heard import Heard, Minibatch, Place, Rollout, as_array
 from corral.lab.listening.outputs import watch_outputs
 from corral.lab.listening.report import Report, report_of
 from corral.lab.listening.rules import findings_of
@@ -116,6 +117,7 @@ class Ear:
         """
         began = time.process_time()
         heard = self.policy(policy)
+        heard.places.setdefault("rollout", _caller())
         self.begin_update(policy)
         attends = self.attends(policy)
         arrays = _arrays(data, Rollout, None if attends else COUNTED)
@@ -148,6 +150,7 @@ class Ear:
         """
         began = time.process_time()
         heard = self.policy(policy)
+        heard.places.setdefault("batch", _caller())
         step = len(heard.steps)
         if not heard.updates:
             self.begin_update(policy)
@@ -309,6 +312,16 @@ def _tree(values: Any, cut: Callable[[Any], Any] = lambda part: part) -> Any:
     if isinstance(values, tuple):
         return tuple(_tree(part, cut) for part in values)
     return as_array(cut(values if hasattr(values, "shape") else np.asarray(values)))
+
+
+def _caller() -> Place:
+    """Return the line of the user's code that led here; an empty place in a framework's code."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("corral."):
+        frame = frame.f_back
+    if frame is None or "site-packages" in frame.f_code.co_filename:
+        return Place()
+    return Place(name=frame.f_code.co_name, file=frame.f_code.co_filename, line=frame.f_lineno)
 
 
 def _power_of_two(number: int) -> bool:
