@@ -111,20 +111,26 @@ class _OnPolicy:
         if samples is None or not self.ear.attends():
             return
         values, log_probs, entropy = result
-        mask = getattr(samples, "action_masks", None)
         count = len(samples.advantages)
-        self.ear.batch(
-            obs=samples.observations,
-            actions=_actions(samples.actions, self.model),
-            mask=_masks(mask, (count,)),
-            log_probs=samples.old_log_prob,
-            new_log_probs=log_probs,
-            logits=_logits(self.distribution),
-            entropy=entropy,
-            values=values.flatten(),
-            advantages=samples.advantages,
-            returns=samples.returns,
-        )
+        data = {
+            "obs": samples.observations,
+            "actions": _actions(samples.actions, self.model),
+            "mask": _masks(getattr(samples, "action_masks", None), (count,)),
+            "log_probs": samples.old_log_prob,
+            "new_log_probs": log_probs,
+            "logits": _logits(self.distribution),
+            "entropy": entropy,
+            "values": values.flatten(),
+            "advantages": samples.advantages,
+            "returns": samples.returns,
+        }
+        if hasattr(samples, "lstm_states"):  # sequences with padding: their gradients are not heard
+            rows = samples.mask > 1e-8
+            data = {
+                name: None if part is None or isinstance(part, dict) else part[rows].detach()
+                for name, part in data.items()
+            }
+        self.ear.batch(**data)
 
 
 class _OffPolicy:
