@@ -5,9 +5,9 @@
     python benchmarks/lab/listening.py cost plain sb3     CPU seconds and weights, with and without
     python benchmarks/lab/listening.py report             writes results/listening.md
 
-The scripts (``benchmarks/lab/listening/``) are by authors who had seen no rule. Each framework needs
-its own environment. ``listening/judged.json`` says for each faulty script which causes name its
-fault; it was written by hand from the descriptions of the scripts.
+The scripts (``benchmarks/lab/listening/``) are by authors who had seen no rule. Each framework
+needs its own environment. ``listening/judged.json`` says for each faulty script which causes name
+its fault; it was written by hand from the descriptions of the scripts.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def report() -> None:
     for row in rows():
         table.setdefault(row["framework"], []).append(row)
     lines += [
-        "| framework | harmful | first cause right | among the causes | symptom, or third verdict | "
+        "| framework | harmful | first cause right | among the causes | symptom, third verdict | "
         "silent | certain and wrong | sound | alarms |",
         "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
