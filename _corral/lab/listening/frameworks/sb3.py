@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from torch.distributions import Categorical
 
 from corral.envs.core import Array
 from corral.lab.listening.ear import Ear
@@ -24,12 +26,14 @@ OFF_POLICY_STEPS = 512
 
 def listen_sb3(model: BaseAlgorithm, ear: Ear) -> None:
     """Let ``ear`` hear a model; call it before ``model.learn()``."""
-    gae_lambda = getattr(model, "gae_lambda", None)
-    ear.policy("policy", model.policy, gamma=getattr(model, "gamma", None), gae_lambda=gae_lambda)
     if isinstance(model, OnPolicyAlgorithm):
+        ear.policy("policy", model.policy, gamma=model.gamma, gae_lambda=model.gae_lambda)
         _OnPolicy(model, ear)
-    else:
+    elif isinstance(model, OffPolicyAlgorithm):
+        ear.policy("policy", model.policy, gamma=model.gamma)
         _OffPolicy(model, ear)
+    else:
+        raise TypeError(f"{type(model).__name__}: neither an on-policy nor an off-policy algorithm")
 
 
 class _Steps:
@@ -90,7 +94,7 @@ class _OnPolicy:
         self.ear.rollout(
             obs=buffer.observations,
             actions=_actions(buffer.actions, self.model),
-            mask=_masks(getattr(buffer, "action_masks", None), rewards.shape),
+            mask=_masks(vars(buffer).get("action_masks"), rewards.shape),
             values=buffer.values,
             log_probs=buffer.log_probs,
             advantages=buffer.advantages,
@@ -115,7 +119,7 @@ class _OnPolicy:
         data = {
             "obs": samples.observations,
             "actions": _actions(samples.actions, self.model),
-            "mask": _masks(getattr(samples, "action_masks", None), (count,)),
+            "mask": _masks(samples._asdict().get("action_masks"), (count,)),
             "log_probs": samples.old_log_prob,
             "new_log_probs": log_probs,
             "logits": _logits(self.distribution),
@@ -124,7 +128,7 @@ class _OnPolicy:
             "advantages": samples.advantages,
             "returns": samples.returns,
         }
-        if hasattr(samples, "lstm_states"):  # sequences with padding: their gradients are not heard
+        if "lstm_states" in samples._fields:  # sequences with padding: their gradients are not heard
             rows = samples.mask > 1e-8
             data = {
                 name: None if part is None or isinstance(part, dict) else part[rows].detach()
@@ -136,11 +140,11 @@ class _OnPolicy:
 class _OffPolicy:
     """Hears the env steps of an algorithm with a replay buffer."""
 
-    def __init__(self, model: Any, ear: Ear) -> None:
+    def __init__(self, model: OffPolicyAlgorithm, ear: Ear) -> None:
         self.model, self.ear, self.steps = model, ear, _Steps(model, ear)
         self.obs: list[Any] = []
         self.actions: list[Array] = []
-        if getattr(model, "replay_buffer", None) is not None:
+        if model.replay_buffer is not None:
             ear.on_call(model.replay_buffer, "add", self.added)
 
     def added(self, args: Any, kwargs: Any, result: Any) -> None:
@@ -174,6 +178,5 @@ def _masks(masks: Any, lead: tuple[int, ...]) -> Any:
 
 def _logits(distribution: Any) -> Any:
     """Return the logits [R, A] of one categorical distribution, with the mask applied."""
-    inner = getattr(distribution, "distribution", None)
-    logits = getattr(inner, "logits", None)
-    return logits if getattr(logits, "ndim", 0) == 2 else None
+    inner = vars(distribution).get("distribution") if distribution is not None else None
+    return inner.logits if isinstance(inner, Categorical) and inner.logits.ndim == 2 else None
