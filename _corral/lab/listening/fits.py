@@ -249,14 +249,18 @@ def fit(target: Array, features: Mapping[str, Array | None], rows: Array) -> Fit
         largest = max(largest, abs(coefs[name]) * float(np.abs(columns[name]).max()))
     new = y - coefs.get("later", 0.0) * columns["later"] if "later" in columns else y
     spread = float(np.std(new))
-    rounded = np.unique(np.round(np.column_stack([x, y / (y.std() or 1.0)]), 4), axis=0)
+    worst, tolerance = float(np.abs(errors).max()), EXACT * spread + ROUNDING * largest
+    different = 0
+    if worst <= tolerance:
+        rounded = np.round(np.column_stack([x, y / (y.std() or 1.0)]), 4)
+        different = len(np.unique(rounded, axis=0))
     return Fit(
         coefs,
         {name: float(s) for name, s in zip(names, solution, strict=True)},
         float(y.mean() - sum(coefs[name] * means[name] for name in names)),
-        float(np.abs(errors).max()),
-        EXACT * spread + ROUNDING * largest,
+        worst,
+        tolerance,
         spread,
         rank == len(names),
-        len(rounded) >= max(16, 4 * (len(names) + 1)),
+        different >= max(16, 4 * (len(names) + 1)),
     )
