@@ -236,7 +236,7 @@ class Ear:
             key = finding.cause, finding.policy
             if finding.certainty >= 3 and not finding.follows and key not in self._told:
                 self._told.add(key)
-                of = f", policy {finding.policy}" if len(self.policies) > 1 else ""
+                of = f", policy {finding.policy}" if finding.policy else ""
                 self._say(
                     f"corral hears, update {heard.updates}{of}: {finding.title} "
                     f"Measured: {finding.measured}. To do: {finding.todo}"
