@@ -25,9 +25,7 @@ class ActorCritic(nn.Module):
 
     def __init__(self, activation: type[nn.Module] = nn.Tanh) -> None:
         super().__init__()
-        self.actor = nn.Sequential(
-            nn.Linear(FEATURES, 16), activation(), nn.Linear(16, ACTIONS)
-        )
+        self.actor = nn.Sequential(nn.Linear(FEATURES, 16), activation(), nn.Linear(16, ACTIONS))
         self.critic = nn.Sequential(nn.Linear(FEATURES, 16), activation(), nn.Linear(16, 1))
 
     def forward(self, obs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -54,7 +52,7 @@ class Listener:
         mine = [item for item in self.heard.minibatches if item.update == self.heard.updates]
         minibatch = Minibatch(
             **{name: as_array(values) for name, values in data.items() if name in names},
-            losses={name: float(item) for name, item in data.items() if name not in names},
+            losses={name: float(item.detach()) for name, item in data.items() if name not in names},
             first=not mine,
             update=self.heard.updates,
             step=len(self.heard.steps),
@@ -104,8 +102,7 @@ def masked(logits: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 
 
 def entropy_of(logits: torch.Tensor) -> torch.Tensor:
-    distribution = torch.distributions.Categorical(logits=logits)
-    chances = distribution.probs
+    chances = torch.softmax(logits, dim=1)
     return -(chances * chances.clamp(min=1e-30).log()).sum(dim=1)
 
 

@@ -534,9 +534,10 @@ def softmax_of_probabilities(heard: Heard) -> Finding | None:
 def _candidates(heard: Heard, minibatch: Minibatch) -> Iterator[tuple[str, Array]]:
     """Yield outputs that are probabilities: the given logits, and those of layers."""
     logits = minibatch.logits
-    if logits is not None and logits.ndim == 2 and logits.shape[1] > 1 and (logits >= 0).all():
-        if np.abs(logits.sum(axis=1) - 1).max() < 1e-4:
-            yield "", logits.astype(np.float64)
+    if logits is not None and logits.ndim == 2 and logits.shape[1] > 1:
+        numbers = logits.astype(np.float64)
+        if (numbers >= 0).all() and np.abs(numbers.sum(axis=1) - 1).max() < 1e-4:
+            yield "", numbers
     for name, layer in heard.layers.items():
         if layer.probabilities is not None:
             yield name, layer.probabilities.astype(np.float64)
@@ -606,7 +607,9 @@ def _unreached(heard: Heard, field: str) -> Finding | None:
     own = _names(
         heard,
         frozenset().union(*(item.reach.get(field, frozenset()) for item in watched))
-        - frozenset().union(*(item.reach.get(key, frozenset()) for item in watched for key in others)),
+        - frozenset().union(
+            *(item.reach.get(key, frozenset()) for item in watched for key in others)
+        ),
     )
     idle = [parameter for parameter in own if not sizes.get(parameter, 0.0) > 0]
     measured = f"backward() gives {name} no gradient in {len(watched)} minibatches"
@@ -620,19 +623,18 @@ def _unreached(heard: Heard, field: str) -> Finding | None:
     return finding_of(cause, measured, 3 if heard.framework else 2, heard.policy)
 
 
-def _reach(heard: Heard, update: int, outputs: tuple[str, ...]) -> frozenset[int]:
+def _reach(heard: Heard, update: int, outputs: tuple[str, ...]) -> set[int]:
     """Return the ids of the parameters that outputs of an update depend on."""
-    return frozenset().union(
-        *(
-            item.gradients.reach.get(name, frozenset())
-            for item in heard.minibatches
-            if item.update == update and item.gradients
-            for name in outputs
-        )
-    )
+    return {
+        parameter
+        for item in heard.minibatches
+        if item.update == update and item.gradients
+        for name in outputs
+        for parameter in item.gradients.reach.get(name, ())
+    }
 
 
-def _names(heard: Heard, ids: frozenset[int]) -> list[str]:
+def _names(heard: Heard, ids: set[int]) -> list[str]:
     if heard.network is None:
         return []
     return [name for name, p in heard.network.named_parameters() if id(p) in ids]

@@ -88,7 +88,15 @@ def no_gradient(heard: Heard) -> Finding | None:
     if len(recorded) < STEPS or not _learnable(heard.minibatches):
         return None
     sizes = _largest(step.gradients for step in recorded)
-    idle = [name for name, size in sizes.items() if size == 0 and "weight_hh" not in name]
+    named = dict(heard.network.named_parameters()) if heard.network is not None else {}
+    idle = [
+        name
+        for name, size in sizes.items()
+        if size == 0
+        and "weight_hh" not in name  # multiplies the initial hidden state 0
+        and not _copy(name)
+        and (name not in named or named[name].requires_grad)
+    ]
     if not idle:
         return None
     measured = (
@@ -120,7 +128,7 @@ def frozen(heard: Heard) -> Finding | None:
     names = [
         name
         for name, parameter in heard.network.named_parameters()
-        if not parameter.requires_grad and "target" not in name.lower()
+        if not parameter.requires_grad and not _copy(name)
     ]
     if not names:
         return None
@@ -173,6 +181,11 @@ def larger_gradients(heard: Heard) -> Finding | None:
     return steps.larger_gradients(record, NOTHING)
 
 
+def _copy(name: str) -> bool:
+    """Return True for the parameter of a copy that is not trained on purpose."""
+    return "target" in name.lower() or "ema" in name.lower().split(".")
+
+
 # --- Weights that do not move --------------------------------------------------------------------
 
 
@@ -183,9 +196,9 @@ def without_rate(heard: Heard) -> Finding | None:
         return None
     zero = sum(rate == 0 for rate in rates)
     last = heard.steps[-1].update
-    if zero < len(rates) and (zero < STEPS or any(
-        step.learning_rate for step in heard.steps if step.update == last
-    )):
+    if zero < len(rates) and (
+        zero < STEPS or any(step.learning_rate for step in heard.steps if step.update == last)
+    ):
         return None
     measured = f"it is 0 in {zero} of {len(rates)} recorded steps, also in the last one"
     certainty = 3 if zero == len(rates) else 2  # a schedule may end at 0
