@@ -17,7 +17,7 @@ import numpy as np
 from corral.envs.core import Array
 from corral.lab.listening.heard import Rollout
 
-__all__ = ["Fit", "Table", "fit", "jump_offset", "shifted", "table_of"]
+__all__ = ["Fit", "Table", "fit", "flat_obs", "jump_offset", "shifted", "table_of"]
 
 EXACT = 1e-4
 """Largest error of an exact formula, as a share of the spread of its new part in each step."""
@@ -132,8 +132,15 @@ def shifted(values: Array, steps: int, fill: Any = np.nan) -> Array:
     return result
 
 
+WIDE = 512
+"""Columns of an observation that are looked at."""
+
+
 def flat_obs(obs: Any, shape: tuple[int, ...]) -> Array | None:
-    """Return observations [T, B, F] as float64, parts of dicts and tuples side by side."""
+    """Return observations [T, B, F] as float64, parts of dicts and tuples side by side.
+
+    Of wide observations, such as images, every n-th column is returned.
+    """
     if obs is None:
         return None
     parts = (
@@ -159,10 +166,6 @@ def flat_obs(obs: Any, shape: tuple[int, ...]) -> Array | None:
     return np.concatenate(flat, axis=-1).astype(np.float64) if flat else None
 
 
-WIDE = 512
-"""Columns of an observation that are looked at."""
-
-
 def jump_offset(rollout: Rollout, ended: Array) -> int | None:
     """Return the offset from a marked end to the first observation of the next episode.
 
@@ -173,7 +176,6 @@ def jump_offset(rollout: Rollout, ended: Array) -> int | None:
     obs = flat_obs(rollout.obs, ended.shape)
     if obs is None or not ended.any() or len(obs) < 8:
         return None
-    obs = obs[..., :: max(1, obs.shape[-1] // WIDE)]
     spread = obs.std(axis=(0, 1))
     obs = obs[..., spread > 0] / spread[spread > 0]
     if not obs.shape[-1] or not np.isfinite(obs).all():

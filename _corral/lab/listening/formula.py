@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -16,12 +17,9 @@ from corral.envs.core import Array
 from corral.lab.doctor.findings.finding import Finding
 from corral.lab.doctor.findings.texts import finding_of
 from corral.lab.listening.fits import Fit, Table, begins_at_flag, fit, shifted, table_of
-from corral.lab.listening.heard import Heard
+from corral.lab.listening.heard import Heard, Rollout
 
 __all__ = ["RULES", "Formula", "advantage_formula", "formula_of", "target_formula"]
-
-RECENT = 4
-"""Rollouts that are looked at: the latest ones."""
 
 GAMMAS = (0.9, 0.95, 0.97, 0.98, 0.99, 0.995, 0.999, 1.0)
 LAMBDAS = (0.0, 0.5, 0.8, 0.9, 0.95, 0.97, 0.98, 1.0)
@@ -631,9 +629,7 @@ class _End:
 # --- Value targets -------------------------------------------------------------------------------
 
 
-def targets_of(
-    table: Table, advantages: Formula | None, gamma: float | None, gae_lambda: float | None
-) -> Formula | None:
+def targets_of(table: Table, advantages: Formula | None) -> Formula | None:
     """Return the formula of the value targets of a rollout; None if it is not known."""
     targets, values = table.returns, table.values
     if targets is None or values is None or table.valid.sum() < 48:
@@ -724,31 +720,36 @@ def _moved_targets(targets: Array) -> Iterator[tuple[Array, str]]:
 # --- Rules ---------------------------------------------------------------------------------------
 
 
+Formulas = tuple[Formula | None, Formula | None]
+
+_KNOWN: WeakKeyDictionary[Rollout, Formulas] = WeakKeyDictionary()
+
+
+def formulas_of(rollout: Rollout, gamma: float | None, gae_lambda: float | None) -> Formulas:
+    """Return the formulas of the advantages and of the value targets of a rollout."""
+    if rollout not in _KNOWN:
+        table = table_of(rollout)
+        advantages = None if table is None else formula_of(table, gamma, gae_lambda)
+        targets = None if table is None else targets_of(table, advantages)
+        _KNOWN[rollout] = advantages, targets
+    return _KNOWN[rollout]
+
+
 def advantage_formula(heard: Heard) -> Finding | None:
     """Report the faulty formula of the advantages."""
-
-    def of(table: Table) -> Formula | None:
-        return formula_of(table, heard.gamma, heard.gae_lambda)
-
-    return _first(heard, of)
+    return _worst(heard, 0)
 
 
 def target_formula(heard: Heard) -> Finding | None:
     """Report the faulty formula of the value targets."""
-
-    def of(table: Table) -> Formula | None:
-        advantages = formula_of(table, heard.gamma, heard.gae_lambda)
-        return targets_of(table, advantages, heard.gamma, heard.gae_lambda)
-
-    return _first(heard, of)
+    return _worst(heard, 1)
 
 
-def _first(heard: Heard, of: Callable[[Table], Formula | None]) -> Finding | None:
-    """Return the most certain finding of recent rollouts."""
+def _worst(heard: Heard, part: int) -> Finding | None:
+    """Return the most certain finding over the rollouts."""
     best: Formula | None = None
-    for rollout in heard.rollouts[-RECENT:]:
-        table = table_of(rollout)
-        formula = None if table is None else of(table)
+    for rollout in heard.rollouts:
+        formula = formulas_of(rollout, heard.gamma, heard.gae_lambda)[part]
         if formula is None or not formula.cause:
             continue
         if best is None or formula.certainty > best.certainty:

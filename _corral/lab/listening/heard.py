@@ -18,7 +18,7 @@ from corral.lab.doctor.findings.finding import Finding
 __all__ = ["Gradients", "Heard", "Layer", "Minibatch", "Place", "Rollout", "Step", "as_array"]
 
 
-@dataclass
+@dataclass(eq=False)  # a key of caches
 class Rollout:
     """Decisions in order of time: T steps in B columns, one for each environment copy and agent.
 
