@@ -79,6 +79,7 @@ def finding_lines(
         yield line, "bold" if finding.certainty >= 2 else ""
     policies = f", policy {finding.policy}" if finding.policy else ""
     labeled = [("", f"{SURE[finding.certainty]}{policies}"), ("measured", finding.measured)]
+    labeled += [("place", finding.place)] * bool(finding.place)
     labeled += [("expected", finding.expected), ("to do", finding.todo)]
     labeled += [
         ("effect", other.title) for other in findings if other.follows == finding.cause

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,8 @@ import torch
 
 from corral.envs.core import Array
 from corral.lab.doctor.findings.finding import Finding
-from corral.lab.listening.heard import Heard, Minibatch, Rollout, as_array
+from corral.lab.listening.frameworks.calls import on_call
+from corral.lab.listening.heard import Heard, Minibatch, Place, Rollout, as_array
 from corral.lab.listening.outputs import watch_outputs
 from corral.lab.listening.report import Report, report_of
 from corral.lab.listening.rules import findings_of
@@ -63,6 +65,7 @@ class Ear:
         self.policies: dict[str, Heard] = {}
         self.listening = True
         self.cpu = 0.0  # CPU seconds spent on listening
+        self.error = ""  # exception that ended the listening
         self._say = say if say is not None else _to_stderr
         self._steps: dict[str, Steps] = {}
         self._undo: list[Callable[[], None]] = []
@@ -114,6 +117,7 @@ class Ear:
         """
         began = time.process_time()
         heard = self.policy(policy)
+        heard.places.setdefault("rollout", _caller())
         self.begin_update(policy)
         attends = self.attends(policy)
         arrays = _arrays(data, Rollout, None if attends else COUNTED)
@@ -146,6 +150,7 @@ class Ear:
         """
         began = time.process_time()
         heard = self.policy(policy)
+        heard.places.setdefault("batch", _caller())
         step = len(heard.steps)
         if not heard.updates:
             self.begin_update(policy)
@@ -180,6 +185,26 @@ class Ear:
         """Call a function when listening ends, to remove a hook."""
         self._undo.append(undo)
 
+    def on_call(self, instance: Any, name: str, heard: Callable[..., None]) -> None:
+        """Call ``heard(args, kwargs, result)`` after each call of a method of ``instance``.
+
+        An exception of ``heard`` ends the listening, not the training.
+        """
+
+        def guarded(args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+            if self.listening:
+                try:
+                    heard(args, kwargs, result)
+                except Exception as error:  # such as a buffer or batch of an unknown form
+                    self.fail(error)
+
+        self.on_stop(on_call(instance, name, guarded))
+
+    def fail(self, error: Exception) -> None:
+        """End the listening, because of an exception of a listener; the report says so."""
+        self.error = f"{type(error).__name__}: {error}"
+        self.stop()
+
     # --- What it says ----------------------------------------------------------------------------
 
     def findings(self) -> tuple[Finding, ...]:
@@ -188,7 +213,7 @@ class Ear:
 
     def report(self) -> Report:
         """Return the report so far; ``print`` it. With ``out`` its files are written there."""
-        report = report_of(self.policies, self.findings())
+        report = report_of(self.policies, self.findings(), self.error)
         if self.out is not None:
             report.write(self.out)
         return report
@@ -287,6 +312,16 @@ def _tree(values: Any, cut: Callable[[Any], Any] = lambda part: part) -> Any:
     if isinstance(values, tuple):
         return tuple(_tree(part, cut) for part in values)
     return as_array(cut(values if hasattr(values, "shape") else np.asarray(values)))
+
+
+def _caller() -> Place:
+    """Return the line of the user's code that led here; an empty place in a framework's code."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("corral."):
+        frame = frame.f_back
+    if frame is None or "site-packages" in frame.f_code.co_filename:
+        return Place()
+    return Place(name=frame.f_code.co_name, file=frame.f_code.co_filename, line=frame.f_lineno)
 
 
 def _power_of_two(number: int) -> bool:

@@ -60,6 +60,7 @@ class Report(Result):
     episodes: Mapping[str, int]  # policy -> ended episodes
     measurements: tuple[Measured, ...]
     missing: Mapping[str, tuple[str, ...]]  # policy -> quantities that were not heard
+    error: str = ""  # exception that ended the listening before the training
 
     @property
     def learns(self) -> bool:
@@ -104,6 +105,8 @@ class Report(Result):
         for policy in self.updates:
             yield ""
             yield from self._numbers(policy)
+        if self.error:
+            yield from wrapped(f"listening ended early: {self.error}", width)
         for policy, names in self.missing.items():
             if names:
                 of = f" of policy {policy}" if len(self.updates) > 1 else ""
@@ -155,8 +158,10 @@ class Report(Result):
         yield f"{self.updates[policy]:,} updates, {self.episodes[policy]:,} ended episodes"
 
 
-def report_of(policies: Mapping[str, Heard], findings: tuple[Finding, ...]) -> Report:
-    """Return the report on what was heard."""
+def report_of(
+    policies: Mapping[str, Heard], findings: tuple[Finding, ...], error: str = ""
+) -> Report:
+    """Return the report on what was heard; ``error`` ended the listening."""
     return Report(
         findings,
         {name: change_of(heard.returns) for name, heard in policies.items()},
@@ -164,6 +169,7 @@ def report_of(policies: Mapping[str, Heard], findings: tuple[Finding, ...]) -> R
         {name: len(heard.returns) for name, heard in policies.items()},
         tuple(item for heard in policies.values() for item in _measured(heard)),
         {name: tuple(heard.missing) for name, heard in policies.items()},
+        error,
     )
 
 

@@ -15,7 +15,6 @@ from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
 from corral.envs.core import Array
 from corral.lab.listening.ear import Ear
-from corral.lab.listening.frameworks.calls import on_call
 
 __all__ = ["listen_sb3"]
 
@@ -41,7 +40,7 @@ class _Steps:
         self.terminated: list[Array] = []
         self.truncated: list[Array] = []
         if model.env is not None:
-            ear.on_stop(on_call(model.env, "step_wait", self.step))
+            ear.on_call(model.env, "step_wait", self.step)
 
     def step(self, args: Any, kwargs: Any, result: Any) -> None:
         _, rewards, dones, infos = result
@@ -73,7 +72,7 @@ class _OnPolicy:
             (policy, "_get_action_dist_from_latent", self.distributed),
             (policy, "evaluate_actions", self.evaluated),
         ):
-            ear.on_stop(on_call(instance, name, heard))
+            ear.on_call(instance, name, heard)
 
     def rollout(self, args: Any, kwargs: Any, result: Any) -> None:
         """Hear a complete rollout: the buffer's arrays are [T, B] until the first minibatch."""
@@ -136,7 +135,7 @@ class _OffPolicy:
         self.obs: list[Any] = []
         self.actions: list[Array] = []
         if getattr(model, "replay_buffer", None) is not None:
-            ear.on_stop(on_call(model.replay_buffer, "add", self.added))
+            ear.on_call(model.replay_buffer, "add", self.added)
 
     def added(self, args: Any, kwargs: Any, result: Any) -> None:
         """Hear a step when it is stored; rollouts of ``OFF_POLICY_STEPS`` are passed on."""
@@ -150,7 +149,7 @@ class _OffPolicy:
             flat = not isinstance(obs, dict)
             self.ear.rollout(
                 obs=np.array(self.obs) if flat else None,
-                actions=_actions(np.array(self.actions), self.model),
+                actions=np.array(self.actions),
                 **steps,
             )
         self.obs, self.actions = [], []
