@@ -145,6 +145,7 @@ class Heard:
     layers: dict[str, Layer] = field(default_factory=dict)  # by name
     traps: list[Finding] = field(default_factory=list)  # found by the listener of a framework
     places: dict[str, Place] = field(default_factory=dict)  # quantity or cause -> place
+    failed: dict[str, str] = field(default_factory=dict)  # rule -> exception
 
     def heard(self, name: str) -> bool:
         """Return True if a field of rollouts or minibatches was heard at least once."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import warnings
+from collections.abc import Callable, Collection
 from dataclasses import replace
+
+import numpy as np
 
 from corral.lab.doctor.causes import by_cause
 from corral.lab.doctor.findings.finding import Finding
@@ -24,13 +27,24 @@ def findings_of(policies: Collection[Heard]) -> tuple[Finding, ...]:
     rank: dict[str, int] = {}
     single = len(policies) == 1
     for heard in policies:
-        results = [*heard.traps, *(rule(heard) for rule in RULES)]
+        results = [*heard.traps, *(_applied(rule, heard) for rule in RULES)]
         for position, finding in enumerate(results):
             if finding is not None:
                 placed = _placed(finding, heard, position < OF_ROLLOUTS + len(heard.traps))
                 findings.append(replace(placed, policy="") if single else placed)
                 rank[finding.cause] = min(position, rank.get(finding.cause, position))
     return by_cause(findings, rank)
+
+
+def _applied(rule: Callable[[Heard], Finding | None], heard: Heard) -> Finding | None:
+    """Apply a rule. Its exception must not stop the user's training: the report names it."""
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return rule(heard)
+    except Exception as error:  # from numbers of an unknown form
+        heard.failed[rule.__name__] = f"{type(error).__name__}: {error}"
+        return None
 
 
 def _placed(finding: Finding, heard: Heard, of_rollout: bool) -> Finding:

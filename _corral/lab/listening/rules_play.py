@@ -399,7 +399,7 @@ def _cells(obs: Array) -> Array:
     """Return a group of similar observations for each row: int [R], at most 16 groups."""
     centered = obs - np.median(obs, axis=0)
     spread = obs.std(axis=0)
-    by_spread = np.argsort(-(spread > 1e-9) * np.arange(len(spread), 0, -1))[:4]
+    by_spread = np.argsort(-1 * (spread > 1e-9) * np.arange(len(spread), 0, -1))[:4]
     bits = (centered[:, by_spread] > 0).astype(int)
     cells: Array = bits @ (2 ** np.arange(bits.shape[1]))
     return cells

@@ -143,7 +143,8 @@ def test_a_failing_listener_ends_the_listening_alone() -> None:
     loop, ear = Loop(), Ear()
     ear.on_call(loop, "step", heard)
     assert loop.step() == loop.step() == 1
-    assert not ear.listening and ear.report().error == "KeyError: 'advantages'"
+    assert not ear.listening and ear.error == "KeyError: 'advantages'"
+    assert len(ear.report().errors) == 1
     assert Loop.step.__qualname__.endswith("Loop.step") and "step" in vars(Loop)
 
 
@@ -152,6 +153,7 @@ def test_certain_findings_are_said_once_while_training(monkeypatch: pytest.Monke
     certain = Finding("zero-advantages", "All equal.", "0", "more", "look", 3, "policy")
     likely = Finding("reward-tiny", "Tiny.", "0", "more", "scale", 2, "policy")
     monkeypatch.setattr("corral.lab.listening.ear.findings_of", lambda heard: (certain, likely))
+    monkeypatch.setattr("corral.lab.listening.ear.SHARE", 1.0)
     ear = Ear(say=said.append)
     for _ in range(4):
         ear.rollout(**rollout())

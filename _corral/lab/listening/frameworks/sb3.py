@@ -48,10 +48,12 @@ class _Steps:
 
     def step(self, args: Any, kwargs: Any, result: Any) -> None:
         _, rewards, dones, infos = result
-        limit = np.array([bool(info.get("TimeLimit.truncated", False)) for info in infos])
-        self.rewards.append(np.array(rewards, dtype=np.float64))
-        self.terminated.append(np.asarray(dones, dtype=bool) & ~limit)
-        self.truncated.append(np.asarray(dones, dtype=bool) & limit)
+        limit = np.zeros(len(dones), dtype=bool)
+        for index in np.flatnonzero(dones):
+            limit[index] = bool(infos[index].get("TimeLimit.truncated", False))
+        self.rewards.append(rewards.copy())  # SB3 adds to them
+        self.terminated.append(dones & ~limit)
+        self.truncated.append(limit)
 
     def pop(self) -> dict[str, Array]:
         """Return the steps so far [T, B], and forget them."""
