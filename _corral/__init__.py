@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from corral.lab.doctor.diagnose import diagnose
     from corral.lab.duels.driver import Duels, duel
     from corral.lab.exploit.driver import exploit
+    from corral.lab.listening.driver import listen
     from corral.lab.tuning.driver import tune
     from corral.loads.advise.driver import advise
     from corral.loads.from_rule.driver import from_rule, resume_from_rule
@@ -58,6 +59,7 @@ __all__ = [
     "exploit",
     "from_rule",
     "learnable",
+    "listen",
     "load_run",
     "make",
     "read_config",

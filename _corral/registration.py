@@ -23,6 +23,7 @@ PUBLIC = {
     "exploit": "corral.lab.exploit.driver",
     "from_rule": "corral.loads.from_rule.driver",
     "learnable": "corral.lab.doctor.choices",
+    "listen": "corral.lab.listening.driver",
     "load_run": "corral.trainers.runs.run",
     "make": "corral.envs.registry",
     "read_config": "corral.trainers.config_files.read",

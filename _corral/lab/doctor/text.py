@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from corral.lab.doctor.audit import Audit, Audited, sentence
@@ -19,7 +19,7 @@ from corral.lab.doctor.verdict.text import (
     step_lines,
 )
 
-__all__ = ["diagnosis_lines", "diagnosis_text", "truth_lines"]
+__all__ = ["diagnosis_lines", "diagnosis_text", "finding_lines", "truth_lines", "wrapped"]
 
 SHOWN = 10
 """Maximum number of worst decisions shown."""
@@ -40,9 +40,9 @@ def diagnosis_text(diagnosis: Diagnosis, width: int = 80) -> str:
 
 def diagnosis_lines(diagnosis: Diagnosis, width: int = 80) -> Iterator[Line]:
     """Yield the lines of a diagnosis, verdict first."""
-    for line in _wrapped(f"{diagnosis.run}: {headline(diagnosis)}", width):
+    for line in wrapped(f"{diagnosis.run}: {headline(diagnosis)}", width):
         yield line, "bold"
-    for line in _wrapped(f"({diagnosis.about})", width):
+    for line in wrapped(f"({diagnosis.about})", width):
         yield line, "dim"
     yield from ((line, "") for line in step_lines(diagnosis.next_steps))
     if diagnosis.learning is not None:
@@ -51,10 +51,10 @@ def diagnosis_lines(diagnosis: Diagnosis, width: int = 80) -> Iterator[Line]:
     roots = [finding for finding in diagnosis.findings if not finding.follows]
     for number, finding in enumerate(roots, 1):
         yield "", ""
-        yield from _finding(number, finding, diagnosis, width)
+        yield from finding_lines(number, finding, diagnosis.findings, width)
     parts = [_facts(diagnosis, width)]
     if diagnosis.imitation is not None:
-        parts.append(_wrapped(_network(diagnosis.imitation), width))
+        parts.append(wrapped(_network(diagnosis.imitation), width))
     if diagnosis.audit is not None:
         parts.append(list(truth_lines(diagnosis.audit, width)))
     for part in filter(None, parts):
@@ -66,26 +66,31 @@ def diagnosis_lines(diagnosis: Diagnosis, width: int = 80) -> Iterator[Line]:
         ("not examined: ", diagnosis.not_looked_at),
     ):
         for item in items:
-            for line in _wrapped(item, width, label):
+            for line in wrapped(item, width, label):
                 yield line, "dim" if label == "examined: " else ""
     yield f"in {diagnosis.seconds:.0f} s", "dim"
 
 
-def _finding(number: int, finding: Finding, diagnosis: Diagnosis, width: int) -> Iterator[Line]:
-    for line in _wrapped(finding.title, width, f"{number}. "):
+def finding_lines(
+    number: int, finding: Finding, findings: Sequence[Finding], width: int = 80
+) -> Iterator[Line]:
+    """Yield the lines of one finding; its certain consequences are among ``findings``."""
+    for line in wrapped(finding.title, width, f"{number}. "):
         yield line, "bold" if finding.certainty >= 2 else ""
     policies = f", policy {finding.policy}" if finding.policy else ""
     labeled = [("", f"{SURE[finding.certainty]}{policies}"), ("measured", finding.measured)]
+    labeled += [("place", finding.place)] * bool(finding.place)
     labeled += [("expected", finding.expected), ("to do", finding.todo)]
     labeled += [
-        ("effect", other.title) for other in diagnosis.findings if other.follows == finding.cause
+        ("effect", other.title) for other in findings if other.follows == finding.cause
     ]
     for label, text in labeled:
-        for line in _wrapped(text, width, f"   {label:<9}" if label else "   "):
+        for line in wrapped(text, width, f"   {label:<9}" if label else "   "):
             yield line, ""
 
 
-def _wrapped(text: str, width: int, first: str = "") -> list[str]:
+def wrapped(text: str, width: int, first: str = "") -> list[str]:
+    """Return ``text`` in lines of at most ``width``; all but the first are indented like it."""
     return textwrap.wrap(
         text,
         max(40, width),
@@ -113,7 +118,7 @@ def _facts(diagnosis: Diagnosis, width: int) -> list[str]:
         ]
     if len(policies) > POLICIES:
         lines.append(f"and {len(policies) - POLICIES} more policies: --json shows all")
-    lines += [line for text in change_lines(diagnosis.changes) for line in _wrapped(text, width)]
+    lines += [line for text in change_lines(diagnosis.changes) for line in wrapped(text, width)]
     return lines
 
 
@@ -157,13 +162,13 @@ def _network(imitation: Imitation) -> str:
 def truth_lines(audit: Audit, width: int) -> Iterator[str]:
     """Yield the result of an audit as lines."""
     future = ", for the same future" if audit.given_this_future else ""
-    yield from _wrapped(
+    yield from wrapped(
         f"Compared with true returns{future} (episodes forked and continued by the run's "
         "policies):",
         width,
     )
     for audited in audit.policies:
-        yield from _wrapped(_correlations(audited), width, f"  {audited.policy}: ")
+        yield from wrapped(_correlations(audited), width, f"  {audited.policy}: ")
     worst = sorted(
         (decision for audited in audit.policies for decision in audited.worst),
         key=lambda decision: -decision.loss,
@@ -177,11 +182,11 @@ def truth_lines(audit: Audit, width: int) -> Iterator[str]:
             )
     sure = list(different.values())[:SHOWN]
     if sure:
-        yield from _wrapped(
+        yield from wrapped(
             f"The worst of these decisions, with sampled actions as in training{future}:", width
         )
     for decision in sure:
-        for line in _wrapped(sentence(decision, False), width - 2):
+        for line in wrapped(sentence(decision, False), width - 2):
             yield f"  {line}"
 
 

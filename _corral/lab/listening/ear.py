@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,8 @@ import torch
 
 from corral.envs.core import Array
 from corral.lab.doctor.findings.finding import Finding
-from corral.lab.listening.heard import Heard, Minibatch, Rollout, as_array
+from corral.lab.listening.frameworks.calls import on_call
+from corral.lab.listening.heard import Heard, Minibatch, Place, Rollout, as_array
 from corral.lab.listening.outputs import watch_outputs
 from corral.lab.listening.report import Report, report_of
 from corral.lab.listening.rules import findings_of
@@ -63,6 +65,7 @@ class Ear:
         self.policies: dict[str, Heard] = {}
         self.listening = True
         self.cpu = 0.0  # CPU seconds spent on listening
+        self.error = ""  # exception that ended the listening
         self._say = say if say is not None else _to_stderr
         self._steps: dict[str, Steps] = {}
         self._undo: list[Callable[[], None]] = []
@@ -114,19 +117,23 @@ class Ear:
         """
         began = time.process_time()
         heard = self.policy(policy)
+        heard.places.setdefault("rollout", _caller())
         self.begin_update(policy)
-        arrays = _arrays(data, Rollout)
+        attends = self.attends(policy)
+        arrays = _arrays(data, Rollout, None if attends else COUNTED)
         shapes = {name: values.shape for name, values in arrays.items() if _timed(name, values)}
         if len({shape[0] for shape in shapes.values()}) > 1:
             raise ValueError(f"rollout: lengths differ: {shapes}")
-        if all(len(shape) == 1 for name, shape in shapes.items() if name in FLAT):
+        flat = all(len(shape) == 1 for name, shape in shapes.items() if name in FLAT)
+        if flat:  # one environment
             arrays = {
                 name: values[:, None] if _timed(name, values) else values.reshape(-1)
                 for name, values in arrays.items()
             }
         self._count_episodes(heard, arrays)
-        if self.attends(policy):
-            heard.rollouts.append(Rollout(**_cropped(arrays), obs=_tree(data.get("obs"))))
+        if attends:
+            obs = _tree(data.get("obs"), lambda part: part[:, None] if flat else part[:, :COLUMNS])
+            heard.rollouts.append(Rollout(**_cropped(arrays), obs=obs))
         self.cpu += time.process_time() - began
 
     def batch(self, *, policy: str = "policy", **data: Any) -> None:
@@ -143,6 +150,7 @@ class Ear:
         """
         began = time.process_time()
         heard = self.policy(policy)
+        heard.places.setdefault("batch", _caller())
         step = len(heard.steps)
         if not heard.updates:
             self.begin_update(policy)
@@ -177,6 +185,26 @@ class Ear:
         """Call a function when listening ends, to remove a hook."""
         self._undo.append(undo)
 
+    def on_call(self, instance: Any, name: str, heard: Callable[..., None]) -> None:
+        """Call ``heard(args, kwargs, result)`` after each call of a method of ``instance``.
+
+        An exception of ``heard`` ends the listening, not the training.
+        """
+
+        def guarded(args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+            if self.listening:
+                try:
+                    heard(args, kwargs, result)
+                except Exception as error:  # such as a buffer or batch of an unknown form
+                    self.fail(error)
+
+        self.on_stop(on_call(instance, name, guarded))
+
+    def fail(self, error: Exception) -> None:
+        """End the listening, because of an exception of a listener; the report says so."""
+        self.error = f"{type(error).__name__}: {error}"
+        self.stop()
+
     # --- What it says ----------------------------------------------------------------------------
 
     def findings(self) -> tuple[Finding, ...]:
@@ -184,11 +212,10 @@ class Ear:
         return findings_of(list(self.policies.values()))
 
     def report(self) -> Report:
-        """Return the report so far; with ``out`` it is also written there."""
-        report = report_of(self)
+        """Return the report so far; ``print`` it. With ``out`` its files are written there."""
+        report = report_of(self.policies, self.findings(), self.error)
         if self.out is not None:
-            self.out.parent.mkdir(parents=True, exist_ok=True)
-            self.out.write_text(f"{report}\n", encoding="utf-8")
+            report.write(self.out)
         return report
 
     def stop(self) -> None:
@@ -209,7 +236,7 @@ class Ear:
             key = finding.cause, finding.policy
             if finding.certainty >= 3 and not finding.follows and key not in self._told:
                 self._told.add(key)
-                of = f", policy {finding.policy}" if len(self.policies) > 1 else ""
+                of = f", policy {finding.policy}" if finding.policy else ""
                 self._say(
                     f"corral hears, update {heard.updates}{of}: {finding.title} "
                     f"Measured: {finding.measured}. To do: {finding.todo}"
@@ -237,9 +264,14 @@ class Ear:
 FLAT = ("rewards", "terminated", "truncated", "values", "advantages", "returns", "log_probs")
 """Fields with one number for each decision."""
 
+COUNTED = ("rewards", "terminated", "truncated")
+"""Fields that are heard in every update, to count episodes."""
 
-def _arrays(data: Mapping[str, Any], kind: type) -> dict[str, Array]:
-    """Return copies of all fields but the observations. Raises ValueError for unknown names."""
+
+def _arrays(
+    data: Mapping[str, Any], kind: type, only: tuple[str, ...] | None = None
+) -> dict[str, Array]:
+    """Return copies of fields, but not of observations. Raises ValueError for unknown names."""
     known = {entry.name for entry in fields(kind)}
     data = dict(data)
     if data.get("dones") is not None:
@@ -250,7 +282,7 @@ def _arrays(data: Mapping[str, Any], kind: type) -> dict[str, Array]:
     return {
         name: as_array(values, bool if name in BOOLEAN else None)
         for name, values in data.items()
-        if values is not None and name != "obs"
+        if values is not None and name != "obs" and (only is None or name in only)
     }
 
 
@@ -271,15 +303,25 @@ def _cropped(arrays: Mapping[str, Array]) -> dict[str, Array]:
     }
 
 
-def _tree(values: Any) -> Any:
-    """Return a copy of observations, as arrays."""
+def _tree(values: Any, cut: Callable[[Any], Any] = lambda part: part) -> Any:
+    """Return a copy of observations, as arrays, of which only ``cut`` is kept."""
     if values is None:
         return None
     if isinstance(values, Mapping):
-        return {name: _tree(part) for name, part in values.items()}
-    if isinstance(values, tuple | list) and values and not np.isscalar(values[0]):
-        return tuple(_tree(part) for part in values)
-    return as_array(values)
+        return {name: _tree(part, cut) for name, part in values.items()}
+    if isinstance(values, tuple):
+        return tuple(_tree(part, cut) for part in values)
+    return as_array(cut(values if hasattr(values, "shape") else np.asarray(values)))
+
+
+def _caller() -> Place:
+    """Return the line of the user's code that led here; an empty place in a framework's code."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("corral."):
+        frame = frame.f_back
+    if frame is None or "site-packages" in frame.f_code.co_filename:
+        return Place()
+    return Place(name=frame.f_code.co_name, file=frame.f_code.co_filename, line=frame.f_lineno)
 
 
 def _power_of_two(number: int) -> bool:

@@ -15,7 +15,7 @@ import torch
 from corral.envs.core import Array
 from corral.lab.doctor.findings.finding import Finding
 
-__all__ = ["Gradients", "Heard", "Minibatch", "Place", "Rollout", "Step", "as_array"]
+__all__ = ["Gradients", "Heard", "Layer", "Minibatch", "Place", "Rollout", "Step", "as_array"]
 
 
 @dataclass(eq=False)  # a key of caches
@@ -71,6 +71,10 @@ class Gradients:
     entropy: Array | None = None  # [R] or []
     logits: Array | None = None  # [R, A]
     done: bool = False  # backward() ran for this minibatch
+    watched: list[str] = field(default_factory=list)  # outputs that backward() can reach
+    cut: list[str] = field(default_factory=list)  # tensors without a graph
+    reach: dict[str, frozenset[int]] = field(default_factory=dict)
+    """Output -> ids of the parameters that it depends on, in the first minibatch of an update."""
 
 
 @dataclass
@@ -83,6 +87,26 @@ class Step:
     fresh_norm: float | None = None  # of the gradients of the last backward(), before any clipping
     left_over: float | None = None  # norm of gradients of earlier steps that they were added to
     changes: dict[str, float] = field(default_factory=dict)  # parameter -> largest |change|
+    update: int = 0  # number of the update, from 1
+    weight_decay: float = 0.0  # largest of the groups
+    weights: float | None = None  # norm of the optimizer's weights before the step
+
+
+@dataclass
+class Layer:
+    """A module without children, in its first call of the last recorded update that had a
+    gradient and enough different rows."""
+
+    kind: str  # its class
+    calls: int = 0  # all calls in recorded updates
+    graph: bool = False  # called with a gradient
+    playing: set[bool] = field(default_factory=set)  # ``training`` in calls without a gradient
+    learning: set[bool] = field(default_factory=set)  # and in calls with one
+    rows: int = 0  # different rows of its input
+    dead: int = 0  # recorded updates in a row in which all of these had the same output
+    saturated: float = 0.0  # share of outputs at the ends of tanh or sigmoid
+    inputs: Array | None = None  # [F] largest |input| of each column, for data from outside
+    probabilities: Array | None = None  # [R, A] outputs, if they are positive and sum to 1
 
 
 @dataclass(frozen=True)
@@ -118,6 +142,7 @@ class Heard:
     outside: list[str] = field(default_factory=list)  # trainable parameters in no optimizer
     restored: int = 0  # updates after which the weights were those of before it
     dead: list[str] = field(default_factory=list)  # layers: one output for all different inputs
+    layers: dict[str, Layer] = field(default_factory=dict)  # by name
     traps: list[Finding] = field(default_factory=list)  # found by the listener of a framework
     places: dict[str, Place] = field(default_factory=dict)  # quantity or cause -> place
 

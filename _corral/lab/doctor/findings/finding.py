@@ -25,6 +25,7 @@ class Finding:
     certainty: int
     policy: str = ""  # "" for a finding about all policies
     follows: str = ""  # the cause of which this finding is a certain consequence
+    place: str = ""  # in the user's code: class, method, file and line
 
 
 Rule = Callable[[PolicyEvidence, Evidence], Finding | None]

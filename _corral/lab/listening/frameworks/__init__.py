@@ -1,0 +1,1 @@
+"""Listeners of single frameworks; each is imported only where its framework is used."""

@@ -1,0 +1,268 @@
+"""Checks for the known traps of RLlib (``traps.TRAPS``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from ray.rllib.algorithms.algorithm import Algorithm
+from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
+from ray.rllib.connectors.env_to_module import MeanStdFilter
+from ray.rllib.connectors.learner import GeneralAdvantageEstimation
+from ray.rllib.core import INPUT_ENV_SINGLE_SPACES
+from ray.rllib.core.learner.learner import Learner
+
+from corral.lab.listening.ear import Ear
+from corral.lab.listening.frameworks.masks import mask_key
+from corral.lab.listening.frameworks.traps import place_of, sprung, trap
+from corral.lab.listening.heard import Heard, Minibatch, Place
+
+__all__ = ["Module", "check_algorithm", "check_batch", "check_episodes", "check_module"]
+
+FORWARD = ("_forward_train", "_forward_exploration", "_forward")
+"""Methods of an RLModule that may return advantages or logits."""
+
+NEVER = 1e-6
+"""A smaller probability is none: RLlib masks with the smallest float."""
+
+CLIPPED = 0.5
+"""Share of decisions whose value has no gradient, from which on it is a finding; 0.9: certain."""
+
+DOMINATES = 100.0
+"""Loss of the values divided by the size of the advantages, from which on it is a finding."""
+
+
+@dataclass
+class Module:
+    """An RLModule, with what its checks need."""
+
+    module_id: str
+    rl_module: Any
+    config: Any  # of this module
+    algo: Algorithm
+    learner: Learner
+    heard: Heard
+    trained: bool
+    fragments: int = 0
+    updates: int = 0
+
+    @property
+    def actions(self) -> int | None:
+        """Return the number of actions of a Discrete space, or None."""
+        space = self.rl_module.action_space
+        return int(space.n) if isinstance(space, spaces.Discrete) else None
+
+    def sprung(self, cause: str, measured: str, place: Place | None = None, **changes: Any) -> None:
+        """Add a trap to what was heard, once."""
+        sprung(replace(trap("rllib", cause), **changes), measured, self.heard, place)
+
+
+def check_algorithm(algo: Algorithm, ear: Ear) -> bool:
+    """Return True if the learner of an algorithm can be heard; otherwise say why."""
+    if not algo.config.enable_rl_module_and_learner:
+        measured = "enable_rl_module_and_learner=False"
+        sprung(trap("rllib", "old-stack"), measured, ear.policy("default_policy"))
+        return False
+    if algo.learner_group.is_remote:
+        measured = f"num_learners={algo.config.num_learners}"
+        sprung(trap("rllib", "remote-learners"), measured, ear.policy("learners"))
+        return False
+    return True
+
+
+def check_module(module: Module) -> None:
+    """Check what is known before training: classes, spaces and settings."""
+    config, kind = module.learner.config, type(module.rl_module)
+    heard = module.heard
+    heard.places.setdefault("logits", place_of(kind, *reversed(FORWARD)))
+    heard.places.setdefault("values", place_of(kind, "compute_values"))
+    heard.places.setdefault("loss", place_of(type(module.learner), "compute_loss_for_module"))
+    if env := _environment(module.algo):
+        heard.places.setdefault("rewards", place_of(type(env), "step"))
+    if not module.trained:
+        module.sprung(
+            "untrained-module", f"policies_to_train leaves out {module.module_id!r}, an {kind.__name__}"
+        )
+        return
+    _check_apis(module)
+    if config.explore is False:
+        module.sprung("no-exploration", "explore=False")
+    _check_connectors(module)
+    for name in ("gamma", "lambda_"):
+        own, used = getattr(module.config, name, None), getattr(config, name, None)
+        if own != used and _estimates(module.learner):
+            module.sprung(
+                "ignored-gamma", f"{name}={own} for {module.module_id!r}, {used} in the estimator"
+            )
+    space = module.rl_module.action_space
+    if (
+        isinstance(space, spaces.Box)
+        and space.is_bounded()
+        and not (config.normalize_actions or config.clip_actions)
+    ):
+        low, high = float(space.low.min()), float(space.high.max())
+        module.sprung(
+            "unbounded-actions",
+            f"normalize_actions=False, clip_actions=False, bounds {low:.3g} to {high:.3g}",
+        )
+
+
+def check_episodes(module: Module, ends: Sequence[tuple[bool, bool]]) -> None:
+    """Check the fragments of an update: (terminated, truncated) at the end of each."""
+    module.updates += 1
+    module.fragments += len(ends)
+    both = sum(terminated and truncated for terminated, truncated in ends)
+    if both:
+        env = _environment(module.algo)
+        module.sprung(
+            "ignored-truncation",
+            f"{both} of {sum(map(any, ends))} ended episodes are terminated and truncated",
+            place_of(type(env), "step") if env else None,
+        )
+    if module.trained and module.updates == 2 and not module.fragments:
+        module.sprung(
+            "unused-module",
+            f"no step of any agent in {module.updates} updates for {module.module_id!r}",
+        )
+
+
+def check_batch(module: Module, minibatch: Minibatch) -> None:
+    """Check a minibatch: masks, and the size of the values' loss."""
+    _check_masks(module, minibatch)
+    config = module.learner.config
+    own_loss = type(module.learner).compute_loss_for_module is not _PPO_LOSS
+    if own_loss or minibatch.values is None or minibatch.returns is None or not config.use_critic:
+        return
+    errors = np.square(minibatch.values.astype(np.float64) - minibatch.returns)
+    clipped = float(np.mean(errors > config.vf_clip_param))
+    if clipped >= CLIPPED:
+        module.sprung(
+            "clipped-value-loss",
+            f"{clipped:.0%} of squared errors above vf_clip_param={config.vf_clip_param:g}; "
+            f"median {np.median(errors):.3g}",
+            certainty=3 if clipped >= 0.9 else 2,
+        )
+    if minibatch.advantages is not None and _shares_layers(module.rl_module):
+        loss = config.vf_loss_coeff * float(np.mean(np.minimum(errors, config.vf_clip_param)))
+        size = float(np.mean(np.abs(minibatch.advantages)))
+        if size > 0 and loss > DOMINATES * size:
+            module.sprung(
+                "shared-layers",
+                f"vf_share_layers=True; loss of the values {loss:.3g}, advantages {size:.3g}",
+            )
+
+
+_PPO_LOSS = PPOTorchLearner.compute_loss_for_module
+
+
+def _check_apis(module: Module) -> None:
+    """Report APIs that the learner needs, and the RLModule does not implement."""
+    kind = type(module.rl_module)
+    needed = getattr(module.learner, "rl_module_required_apis", list)()
+    missing = [api.__name__ for api in needed if not isinstance(module.rl_module, api)]
+    if "ValueFunctionAPI" not in missing:
+        return
+    measured = f"{kind.__name__} is no ValueFunctionAPI"
+    place = place_of(kind)
+    if hasattr(kind, "compute_values"):
+        measured += "; compute_values alone is not enough"
+    for name in FORWARD:
+        for text in ("ADVANTAGES", '"advantages"', "'advantages'"):
+            found = place_of(kind, name, text=text)
+            if found.line != place_of(kind, name).line:
+                place = found
+                measured += f"; {kind.__name__}.{name} returns Columns.ADVANTAGES, which RLlib keeps"
+                break
+        else:
+            continue
+        break
+    bases = ", ".join(base.__name__ for base in kind.__bases__)
+    found_trap = trap("rllib", "zero-advantages")
+    module.sprung(
+        "zero-advantages",
+        measured,
+        place,
+        todo=f"class {kind.__name__}({bases}, ValueFunctionAPI): {found_trap.todo}",
+    )
+
+
+def _check_connectors(module: Module) -> None:
+    config, learner = module.learner.config, module.learner
+    if config.add_default_connectors_to_learner_pipeline is False and not _estimates(learner):
+        module.sprung("no-default-connectors", "add_default_connectors_to_learner_pipeline=False")
+    off = [
+        f"{name}={value!r}"
+        for name in ("merge_env_runner_states", "use_worker_filter_stats", "update_worker_filter_stats")
+        if (value := getattr(config, name, True)) is False
+    ]
+    runner = module.algo.env_runner
+    pipeline = getattr(runner, "_env_to_module", None)
+    filters = [item for item in getattr(pipeline, "connectors", ()) if isinstance(item, MeanStdFilter)]
+    if filters and off:
+        module.sprung("stale-normalizer", f"MeanStdFilter with {', '.join(off)}")
+
+
+def _check_masks(module: Module, minibatch: Minibatch) -> None:
+    """Report masks that are not applied in the loss."""
+    if minibatch.logits is None:
+        return
+    logits = minibatch.logits.astype(np.float64)
+    odds = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    chances = odds / odds.sum(axis=-1, keepdims=True)
+    place = place_of(type(module.rl_module), *FORWARD)
+    if minibatch.mask is not None:
+        illegal = np.where(minibatch.mask, 0.0, chances).sum(axis=-1)
+        if illegal.max() > NEVER:
+            module.sprung(
+                "unmasked-logits",
+                f"illegal actions have a probability of {illegal.mean():.3g} on average, "
+                f"{illegal.max():.3g} at most",
+                place,
+            )
+    elif chances.min() > NEVER and not isinstance(module.rl_module.observation_space, spaces.Dict):
+        names = [mask_key(space.spaces) for space in _spaces(module.algo)]
+        if names and all(names):
+            module.sprung(
+                "mask-lost",
+                f"the environment observes {names[0]!r}, the RLModule "
+                f"{module.rl_module.observation_space}; no action has a probability of 0",
+                place,
+            )
+
+
+def _spaces(algo: Algorithm) -> Iterator[spaces.Dict]:
+    """Yield the Dict observation spaces of the environment, one for each agent."""
+    runner = algo.env_runner
+    if runner is None:
+        return
+    space = runner.get_spaces().get(INPUT_ENV_SINGLE_SPACES, (None,))[0]
+    agents = list(space.values()) if isinstance(space, dict | spaces.Dict) else []
+    if isinstance(space, spaces.Dict) and not algo.config.is_multi_agent:
+        yield space
+    elif agents and all(isinstance(agent, spaces.Dict) for agent in agents):
+        yield from agents
+
+
+def _environment(algo: Algorithm) -> Any:
+    """Return an environment of the user in this process, or None."""
+    env = getattr(algo.env_runner, "env", None)
+    envs = getattr(getattr(env, "unwrapped", env), "envs", None)
+    env = envs[0] if envs else env
+    return getattr(env, "unwrapped", env)
+
+
+def _estimates(learner: Learner) -> bool:
+    """Return True if a connector of the learner estimates advantages."""
+    pipeline = getattr(learner, "_learner_connector", None)
+    connectors = getattr(pipeline, "connectors", ())
+    return any(isinstance(item, GeneralAdvantageEstimation) for item in connectors)
+
+
+def _shares_layers(rl_module: Any) -> bool:
+    settings = getattr(rl_module, "model_config", None)
+    if isinstance(settings, dict):
+        return bool(settings.get("vf_share_layers")) and hasattr(rl_module, "encoder")
+    return bool(getattr(settings, "vf_share_layers", False)) and hasattr(rl_module, "encoder")

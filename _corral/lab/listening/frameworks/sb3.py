@@ -1,0 +1,182 @@
+"""Listen to a model of Stable-Baselines3 or sb3-contrib.
+
+On-policy algorithms (PPO, A2C, MaskablePPO, RecurrentPPO) are heard in full: rollouts from the
+buffer, and minibatches from ``evaluate_actions``. Of the others, the env steps and the optimizer
+steps are heard.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from torch.distributions import Categorical
+
+from corral.envs.core import Array
+from corral.lab.listening.ear import Ear
+
+__all__ = ["listen_sb3"]
+
+OFF_POLICY_STEPS = 512
+"""Env steps of an off-policy algorithm that are heard as one rollout."""
+
+
+def listen_sb3(model: BaseAlgorithm, ear: Ear) -> None:
+    """Let ``ear`` hear a model; call it before ``model.learn()``."""
+    if isinstance(model, OnPolicyAlgorithm):
+        ear.policy("policy", model.policy, gamma=model.gamma, gae_lambda=model.gae_lambda)
+        _OnPolicy(model, ear)
+    elif isinstance(model, OffPolicyAlgorithm):
+        ear.policy("policy", model.policy, gamma=model.gamma)
+        _OffPolicy(model, ear)
+    else:
+        raise TypeError(f"{type(model).__name__}: neither an on-policy nor an off-policy algorithm")
+
+
+class _Steps:
+    """The env steps of a model's vectorized environment, in order of time."""
+
+    def __init__(self, model: BaseAlgorithm, ear: Ear) -> None:
+        self.rewards: list[Array] = []
+        self.terminated: list[Array] = []
+        self.truncated: list[Array] = []
+        if model.env is not None:
+            ear.on_call(model.env, "step_wait", self.step)
+
+    def step(self, args: Any, kwargs: Any, result: Any) -> None:
+        _, rewards, dones, infos = result
+        limit = np.array([bool(info.get("TimeLimit.truncated", False)) for info in infos])
+        self.rewards.append(np.array(rewards, dtype=np.float64))
+        self.terminated.append(np.asarray(dones, dtype=bool) & ~limit)
+        self.truncated.append(np.asarray(dones, dtype=bool) & limit)
+
+    def pop(self) -> dict[str, Array]:
+        """Return the steps so far [T, B], and forget them."""
+        data = {name: np.array(values) for name, values in vars(self).items()}
+        for values in vars(self).values():
+            values.clear()
+        return data
+
+
+class _OnPolicy:
+    """Hears the rollout buffer and the loss of an on-policy algorithm."""
+
+    def __init__(self, model: OnPolicyAlgorithm, ear: Ear) -> None:
+        self.model, self.ear = model, ear
+        self.steps = _Steps(model, ear)
+        self.samples: Any = None  # the last minibatch
+        self.distribution: Any = None  # the last distribution
+        buffer, policy = model.rollout_buffer, model.policy
+        for instance, name, heard in (
+            (buffer, "compute_returns_and_advantage", self.rollout),
+            (buffer, "_get_samples", self.sampled),
+            (policy, "_get_action_dist_from_latent", self.distributed),
+            (policy, "evaluate_actions", self.evaluated),
+        ):
+            ear.on_call(instance, name, heard)
+
+    def rollout(self, args: Any, kwargs: Any, result: Any) -> None:
+        """Hear a complete rollout: the buffer's arrays are [T, B] until the first minibatch."""
+        buffer, heard = self.model.rollout_buffer, self.steps.pop()
+        rewards = np.asarray(buffer.rewards, dtype=np.float64)
+        if heard["rewards"].shape != rewards.shape:  # a callback stopped the rollout before
+            heard = {"rewards": rewards}
+        else:
+            # At time limits SB3 adds gamma V(final observation) to the reward.
+            gamma = self.model.gamma or 1.0
+            added = np.where(heard["truncated"], rewards - heard["rewards"], 0.0)
+            heard["final_values"] = added / gamma
+            heard["rewards"] = rewards - added
+        last = kwargs.get("last_values", args[0] if args else None)
+        self.ear.rollout(
+            obs=buffer.observations,
+            actions=_actions(buffer.actions, self.model),
+            mask=_masks(vars(buffer).get("action_masks"), rewards.shape),
+            values=buffer.values,
+            log_probs=buffer.log_probs,
+            advantages=buffer.advantages,
+            returns=buffer.returns,
+            last_values=None if last is None else last.detach().flatten(),
+            **heard,
+        )
+
+    def sampled(self, args: Any, kwargs: Any, result: Any) -> None:
+        self.samples = result
+
+    def distributed(self, args: Any, kwargs: Any, result: Any) -> None:
+        self.distribution = result
+
+    def evaluated(self, args: Any, kwargs: Any, result: Any) -> None:
+        """Hear the outputs in the loss of the last minibatch."""
+        samples, self.samples = self.samples, None
+        if samples is None or not self.ear.attends():
+            return
+        values, log_probs, entropy = result
+        count = len(samples.advantages)
+        data = {
+            "obs": samples.observations,
+            "actions": _actions(samples.actions, self.model),
+            "mask": _masks(samples._asdict().get("action_masks"), (count,)),
+            "log_probs": samples.old_log_prob,
+            "new_log_probs": log_probs,
+            "logits": _logits(self.distribution),
+            "entropy": entropy,
+            "values": values.flatten(),
+            "advantages": samples.advantages,
+            "returns": samples.returns,
+        }
+        if "lstm_states" in samples._fields:  # sequences with padding: their gradients are not heard
+            rows = samples.mask > 1e-8
+            data = {
+                name: None if part is None or isinstance(part, dict) else part[rows].detach()
+                for name, part in data.items()
+            }
+        self.ear.batch(**data)
+
+
+class _OffPolicy:
+    """Hears the env steps of an algorithm with a replay buffer."""
+
+    def __init__(self, model: OffPolicyAlgorithm, ear: Ear) -> None:
+        self.model, self.ear, self.steps = model, ear, _Steps(model, ear)
+        self.obs: list[Any] = []
+        self.actions: list[Array] = []
+        if model.replay_buffer is not None:
+            ear.on_call(model.replay_buffer, "add", self.added)
+
+    def added(self, args: Any, kwargs: Any, result: Any) -> None:
+        """Hear a step when it is stored; rollouts of ``OFF_POLICY_STEPS`` are passed on."""
+        obs, action = args[0], args[2]
+        self.obs.append(obs)
+        self.actions.append(np.array(action))
+        if len(self.actions) < OFF_POLICY_STEPS // max(1, self.model.n_envs):
+            return
+        steps = self.steps.pop()
+        if len(steps["rewards"]) == len(self.actions):
+            flat = not isinstance(obs, dict)
+            self.ear.rollout(
+                obs=np.array(self.obs) if flat else None,
+                actions=np.array(self.actions),
+                **steps,
+            )
+        self.obs, self.actions = [], []
+
+
+def _actions(actions: Any, model: BaseAlgorithm) -> Any:
+    """Drop the last axis of single discrete actions."""
+    discrete = type(model.action_space).__name__ == "Discrete"
+    return actions.reshape(actions.shape[:-1]) if discrete and actions.ndim > 1 else actions
+
+
+def _masks(masks: Any, lead: tuple[int, ...]) -> Any:
+    """Return masks [..., A]; sb3-contrib's buffer keeps them as [T, B, A] or [R, A] floats."""
+    return None if masks is None else masks.reshape(*lead, -1) > 0.5
+
+
+def _logits(distribution: Any) -> Any:
+    """Return the logits [R, A] of one categorical distribution, with the mask applied."""
+    inner = vars(distribution).get("distribution") if distribution is not None else None
+    return inner.logits if isinstance(inner, Categorical) and inner.logits.ndim == 2 else None

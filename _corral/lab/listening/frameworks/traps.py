@@ -1,0 +1,367 @@
+"""Known traps of frameworks, as data: settings and classes with which nothing is learned.
+
+A listener checks them, and adds what it found to ``Heard.traps``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from corral.lab.doctor.findings.finding import Finding
+from corral.lab.listening.heard import Heard, Place
+
+__all__ = ["TRAPS", "Trap", "place_of", "sprung", "trap"]
+
+
+@dataclass(frozen=True)
+class Trap:
+    """A known trap of a framework."""
+
+    framework: str  # as Heard.framework
+    cause: str  # a slug, as in Finding
+    title: str
+    expected: str
+    todo: str
+    certainty: int  # of a finding: 3 certain, 2 most likely, 1 worth a look
+    source_url: str  # documentation, issue or thread that describes it
+
+
+def trap(framework: str, cause: str) -> Trap:
+    """Return a known trap. Raises KeyError for an unknown one."""
+    return TRAPS[framework, cause]
+
+
+def sprung(
+    found: Trap, measured: str, heard: Heard, place: Place | None = None, certainty: int = 0
+) -> Finding:
+    """Add a trap to what was heard of a policy, once, with its place in the user's code.
+
+    ``certainty`` replaces that of the trap, if it is not 0.
+    """
+    for finding in heard.traps:
+        if finding.cause == found.cause:
+            return finding
+    if place is not None:
+        heard.places.setdefault(found.cause, place)
+        measured = f"{measured}, in {place}"
+    finding = Finding(
+        found.cause,
+        found.title,
+        measured,
+        found.expected,
+        f"{found.todo} ({found.source_url})",
+        certainty or found.certainty,
+        heard.policy,
+    )
+    heard.traps.append(finding)
+    return finding
+
+
+def place_of(kind: type, *names: str, text: str = "") -> Place:
+    """Return the place of the first method that a class has, or else of the class.
+
+    With ``text``: the first line of the method that contains it.
+    """
+    for name in names:
+        owner = next((base for base in kind.__mro__ if name in vars(base)), None)
+        if owner is not None:
+            file, line = _source(inspect.unwrap(vars(owner)[name]), text)
+            return Place(kind.__name__, name, file, line)
+    return Place(kind.__name__, "", *_source(kind, text))
+
+
+def _source(item: Any, text: str) -> tuple[str, int | None]:
+    """Return file and line of a class or function; ("", None) if it has no source."""
+    try:
+        lines, first = inspect.getsourcelines(item)
+        file = inspect.getsourcefile(item) or ""
+    except (OSError, TypeError):
+        return "", None
+    at = next((number for number, line in enumerate(lines) if text and text in line), 0)
+    return os.path.relpath(file) if file.startswith(os.getcwd()) else file, first + at
+
+
+RAY = "https://github.com/ray-project/ray"
+RAY_DOCS = "https://docs.ray.io/en/latest/rllib"
+SB3 = "https://github.com/DLR-RM/stable-baselines3"
+SB3_CONTRIB = "https://github.com/Stable-Baselines-Team/stable-baselines3-contrib"
+SB3_DOCS = "https://stable-baselines3.readthedocs.io/en/master"
+TIANSHOU = "https://github.com/thu-ml/tianshou"
+
+_ALL = (
+    # --- RLlib ----------------------------------------------------------------------------------
+    Trap(
+        "rllib",
+        "zero-advantages",
+        "RLlib computes no advantages for this RLModule: the actor learns nothing.",
+        "an RLModule that implements the APIs that the learner needs, so that RLlib computes "
+        "advantages and value targets from the rewards",
+        "inherit ValueFunctionAPI (ray.rllib.core.rl_module.apis), define compute_values(batch, "
+        "embeddings=None) that returns values [B], and return no advantages from _forward",
+        3,
+        f"{RAY}/issues/58042",
+    ),
+    Trap(
+        "rllib",
+        "old-stack",
+        "The old API stack trains: an RLModule and a ConnectorV2 are not used.",
+        "enable_rl_module_and_learner=True and enable_env_runner_and_connector_v2=True",
+        "call config.api_stack(enable_rl_module_and_learner=True, "
+        "enable_env_runner_and_connector_v2=True)",
+        2,
+        "https://docs.ray.io/en/master/rllib/new-api-stack-migration-guide.html",
+    ),
+    Trap(
+        "rllib",
+        "remote-learners",
+        "The learners run in other processes and are not heard.",
+        "a learner in this process",
+        "to listen, set config.learners(num_learners=0) for a short run",
+        1,
+        f"{RAY_DOCS}/package_ref/algorithm-config.html",
+    ),
+    Trap(
+        "rllib",
+        "mask-lost",
+        "The action mask of the environment does not reach the RLModule as a mask.",
+        "an RLModule whose observation is a Dict with the mask",
+        "remove FlattenObservations from env_to_module_connector, or flatten only the rest of the "
+        "observation; mask the logits in _forward, as ActionMaskingTorchRLModule does",
+        3,
+        f"{RAY}/issues/44452",
+    ),
+    Trap(
+        "rllib",
+        "unmasked-logits",
+        "The RLModule gives illegal actions a probability.",
+        "probability 0 for illegal actions, when playing and in the loss",
+        "set the logits of illegal actions to FLOAT_MIN in _forward (or in _forward_exploration, "
+        "_forward_inference and _forward_train), as ActionMaskingTorchRLModule does",
+        3,
+        f"{RAY}/pull/46146",
+    ),
+    Trap(
+        "rllib",
+        "ignored-truncation",
+        "A time limit counts as a termination: the value of the last state is taken as 0.",
+        "a truncated agent that is not terminated, too",
+        "MultiAgentEpisode sets is_terminated if all agents end in one step, also if they are "
+        "truncated: return {'__all__': True} alone in truncateds, or clear is_terminated of these "
+        "agents' episodes in a learner connector before AddOneTsToEpisodesAndTruncate",
+        3,
+        f"{RAY}/pull/40263",
+    ),
+    Trap(
+        "rllib",
+        "untrained-module",
+        "policies_to_train leaves out an RLModule that plays.",
+        "all modules in policies_to_train, unless this one is a fixed opponent",
+        "add it to config.multi_agent(policies_to_train=...)",
+        1,
+        f"{RAY_DOCS}/package_ref/algorithm-config.html",
+    ),
+    Trap(
+        "rllib",
+        "unused-module",
+        "An RLModule gets no data: policy_mapping_fn maps no agent to it.",
+        "data of at least one agent",
+        "check config.multi_agent(policy_mapping_fn=...): its return values must be the names in "
+        "policies",
+        2,
+        f"{RAY_DOCS}/package_ref/algorithm-config.html",
+    ),
+    Trap(
+        "rllib",
+        "ignored-gamma",
+        "A module has its own gamma or lambda_, and RLlib computes advantages without it.",
+        "the same gamma and lambda_ for all modules",
+        "set config.training(gamma=..., lambda_=...): GeneralAdvantageEstimation ignores those of "
+        "algorithm_config_overrides_per_module",
+        3,
+        f"{RAY}/blob/master/rllib/algorithms/ppo/ppo_learner.py",
+    ),
+    Trap(
+        "rllib",
+        "clipped-value-loss",
+        "vf_clip_param clips the loss of the values: they get no gradient.",
+        "a squared error of the values below vf_clip_param",
+        "set config.training(vf_clip_param=float('inf')), or scale the rewards",
+        3,
+        f"{RAY}/issues/8908",
+    ),
+    Trap(
+        "rllib",
+        "no-exploration",
+        "The env runners play without exploration: explore=False.",
+        "sampled actions while training",
+        "set config.env_runners(explore=True); for evaluation alone use "
+        "config.evaluation(evaluation_config={'explore': False})",
+        3,
+        f"{RAY_DOCS}/package_ref/algorithm-config.html",
+    ),
+    Trap(
+        "rllib",
+        "unbounded-actions",
+        "Actions outside of the bounds of the action space reach the environment.",
+        "normalize_actions=True or clip_actions=True for a bounded Box",
+        "set config.environment(normalize_actions=True)",
+        1,
+        f"{RAY_DOCS}/package_ref/doc/"
+        "ray.rllib.algorithms.algorithm_config.AlgorithmConfig.environment.html",
+    ),
+    Trap(
+        "rllib",
+        "no-default-connectors",
+        "The learner's default connectors are off: RLlib computes no bootstrap values.",
+        "add_default_connectors_to_learner_pipeline=True",
+        "set config.learners(add_default_connectors_to_learner_pipeline=True), or add "
+        "AddOneTsToEpisodesAndTruncate and GeneralAdvantageEstimation yourself",
+        2,
+        f"{RAY_DOCS}/package_ref/algorithm-config.html",
+    ),
+    Trap(
+        "rllib",
+        "stale-normalizer",
+        "The statistics of MeanStdFilter differ between env runners.",
+        "merged statistics in all env runners, also in those of the evaluation",
+        "leave merge_env_runner_states, use_worker_filter_stats and update_worker_filter_stats as "
+        "they are by default; restore with a version of Ray after 2.48",
+        1,
+        f"{RAY}/issues/54408",
+    ),
+    Trap(
+        "rllib",
+        "shared-layers",
+        "The loss of the values dominates the layers that actor and critic share.",
+        "a loss of the values of about the size of the policy's loss",
+        "set vf_share_layers=False in DefaultModelConfig, lower vf_loss_coeff, or scale the "
+        "rewards",
+        1,
+        "https://docs.ray.io/en/latest/_modules/ray/rllib/algorithms/ppo/ppo.html",
+    ),
+    # --- Stable-Baselines3, sb3-contrib ----------------------------------------------------------
+    Trap(
+        "sb3",
+        "mask-lost",
+        "PPO does not apply the action mask of the environment.",
+        "MaskablePPO for an environment with action_masks",
+        "train with sb3_contrib.MaskablePPO; a mask in a Dict observation is only an input there: "
+        "return it from the environment's action_masks(), too",
+        3,
+        f"{SB3}/issues/269",
+    ),
+    Trap(
+        "sb3",
+        "no-action-masks",
+        "MaskablePPO trains in an environment that has no action_masks.",
+        "an environment with a method action_masks, also below its wrappers",
+        "wrap it in ActionMasker(env, mask_fn), outside of wrappers that do not pass attributes on",
+        3,
+        f"{SB3_CONTRIB}/issues/72",
+    ),
+    Trap(
+        "sb3",
+        "unmasked-prediction",
+        "model.predict is called without action_masks: it plays illegal actions.",
+        "model.predict(obs, action_masks=get_action_masks(env)) and maskable.evaluation",
+        "pass action_masks to predict, and use sb3_contrib.common.maskable.evaluation and "
+        "MaskableEvalCallback",
+        1,
+        f"{SB3_CONTRIB}/issues/212",
+    ),
+    Trap(
+        "sb3",
+        "stale-normalizer",
+        "VecNormalize is not saved with the model: evaluation needs its statistics.",
+        "the statistics of training in evaluation, with training=False and norm_reward=False",
+        "save model.get_vec_normalize_env() beside the model, VecNormalize.load it, and set "
+        "training=False and norm_reward=False",
+        1,
+        f"{SB3}/issues/870",
+    ),
+    Trap(
+        "sb3",
+        "unnormalized-evaluation",
+        "The environment of EvalCallback has no VecNormalize, that of the training has.",
+        "the same wrappers around both environments",
+        "wrap the eval_env in VecNormalize(..., training=False, norm_reward=False): EvalCallback "
+        "copies the statistics",
+        3,
+        f"{SB3}/issues/362",
+    ),
+    Trap(
+        "sb3",
+        "ignored-truncation",
+        "A time limit counts as a termination: the value of the last state is taken as 0.",
+        'infos with "TimeLimit.truncated" at time limits',
+        "return truncated=True from step (gymnasium), or wrap the environment in "
+        'TimeLimit; a VecEnv of your own must set infos[i]["TimeLimit.truncated"] and '
+        'infos[i]["terminal_observation"]',
+        2,
+        f"{SB3}/issues/633",
+    ),
+    Trap(
+        "sb3",
+        "no-monitor",
+        "The environment has no Monitor: returns are those after the reward wrappers.",
+        "Monitor inside of the wrappers that change rewards or lengths",
+        "wrap it in stable_baselines3.common.monitor.Monitor first, or use make_vec_env",
+        1,
+        f"{SB3_DOCS}/common/monitor.html",
+    ),
+    Trap(
+        "sb3",
+        "unscaled-actions",
+        "The action space is not symmetric around 0 with bound 1: the Gaussian policy rarely "
+        "reaches its ends.",
+        "Box(-1, 1)",
+        "wrap the environment in gymnasium.wrappers.RescaleAction(env, -1, 1)",
+        2,
+        f"{SB3_DOCS}/guide/rl_tips.html",
+    ),
+    Trap(
+        "sb3",
+        "cut-minibatch",
+        "n_steps * n_envs is no multiple of batch_size: the last minibatch is small.",
+        "a batch_size that divides n_steps * n_envs",
+        "choose a batch_size that divides n_steps * n_envs",
+        1,
+        f"{SB3_DOCS}/modules/ppo.html",
+    ),
+    Trap(
+        "sb3",
+        "too-many-epochs",
+        "n_epochs and learning_rate move the policy far in one update.",
+        "a KL divergence below about 0.05 in one update",
+        "lower n_epochs or learning_rate, or set target_kl",
+        1,
+        f"{SB3_DOCS}/modules/ppo.html",
+    ),
+    # --- Tianshou --------------------------------------------------------------------------------
+    Trap(
+        "tianshou",
+        "no-exploration",
+        "The policy samples no actions while training.",
+        "sampled actions while training; deterministic ones only in evaluation",
+        "Tianshou plays the most probable action if deterministic_eval=True and the policy is not "
+        "within a training step: collect inside policy_within_training_step or with the trainer",
+        2,
+        f"{TIANSHOU}/issues/1122",
+    ),
+    Trap(
+        "tianshou",
+        "mask-lost",
+        "The policy does not apply the mask of the observation.",
+        "obs.mask used by the policy",
+        "use DiscreteQLearningPolicy, or mask the logits in the actor: the Categorical of PPO does "
+        "not read obs.mask",
+        3,
+        f"{TIANSHOU}/issues/334",
+    ),
+)
+
+TRAPS = {(item.framework, item.cause): item for item in _ALL}
+"""(framework, cause) -> trap."""
