@@ -385,16 +385,25 @@ def _independent(part: Seen) -> str | None:
     rng = np.random.default_rng(0)
     observed = _effect(outcome, played, cells)
     order = np.argsort(cells, kind="stable")
-    beyond, mixed = 0, np.empty_like(played)
+    mixed, effects = np.empty_like(played), []
     for count in range(1, RESAMPLES + 1):
         mixed[order] = played[np.argsort(cells + rng.random(len(cells)))]
-        beyond += _effect(outcome, mixed, cells) >= observed
-        if count >= ENOUGH and beyond == 0:
-            return None
-    p_value = (1 + beyond) / (1 + RESAMPLES)
-    if p_value < 0.1:
-        return None
+        effects.append(_effect(outcome, mixed, cells))
+        if count in (ENOUGH, RESAMPLES):
+            p_value = _p_value(observed, np.array(effects))
+            if p_value < 0.1:
+                return None
     return f"permuted actions predict them as well (p = {p_value:.2f}, {len(played):,} decisions)"
+
+
+def _p_value(observed: Array, permuted: Array) -> float:
+    """Return the share of permutations [P, F] with an effect as large as the observed one [F].
+
+    Each column counts in units of its own spread: rare events have large effects by chance.
+    """
+    both = np.concatenate([observed[None], permuted])
+    largest = ((both - both.mean(axis=0)) / np.maximum(both.std(axis=0), 1e-12)).max(axis=1)
+    return float((largest >= largest[0]).mean())
 
 
 def _cells(obs: Array) -> Array:
@@ -420,12 +429,12 @@ def _without(outcome: Array, cells: Array) -> Array:
     return kept
 
 
-def _effect(outcome: Array, actions: Array, cells: Array) -> float:
-    """Return the largest share of variance of an outcome that actions explain within cells."""
+def _effect(outcome: Array, actions: Array, cells: Array) -> Array:
+    """Return the share of variance of each outcome [F] that actions explain within cells."""
     groups = np.unique(cells * (int(actions.max()) + 1) + actions, return_inverse=True)[1]
     counts = np.bincount(groups).astype(float)
     between = np.zeros(outcome.shape[1])
     for column in range(outcome.shape[1]):
         sums = np.bincount(groups, outcome[:, column])
         between[column] = float((sums**2 / counts).sum())
-    return float(between.max() / len(outcome))
+    return between / len(outcome)
