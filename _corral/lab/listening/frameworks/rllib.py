@@ -163,7 +163,9 @@ class _Listener:
                 check_episodes(module, [(item.terminated, item.truncated) for item in fragments])
             self.values.clear()
 
-    def _rollout(self, module: Module, fragments: list[_Fragment], batch: Mapping[str, Any]) -> None:
+    def _rollout(
+        self, module: Module, fragments: list[_Fragment], batch: Mapping[str, Any]
+    ) -> None:
         rows = _Rows(batch, [fragment.length for fragment in fragments])
         if not rows.matches:
             self.ear.begin_update(module.module_id)
@@ -306,7 +308,10 @@ class _Rows:
         starts = np.cumsum([0, *widths[:-1]])[: self.fragments]
         lengths = lengths[: self.fragments]
         self._steps = np.concatenate(
-            [np.arange(start, start + length) for start, length in zip(starts, lengths, strict=True)]
+            [
+                np.arange(start, start + length)
+                for start, length in zip(starts, lengths, strict=True)
+            ]
         )
         self._after = starts + np.array(lengths) if added else None
 

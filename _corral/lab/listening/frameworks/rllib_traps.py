@@ -84,7 +84,8 @@ def check_module(module: Module) -> None:
         heard.places.setdefault("rewards", place_of(type(env), "step"))
     if not module.trained:
         module.sprung(
-            "untrained-module", f"policies_to_train leaves out {module.module_id!r}, an {kind.__name__}"
+            "untrained-module",
+            f"policies_to_train leaves out {module.module_id!r}, an {kind.__name__}",
         )
         return
     _check_apis(module)
@@ -174,7 +175,9 @@ def _check_apis(module: Module) -> None:
             found = place_of(kind, name, text=text)
             if found.line != place_of(kind, name).line:
                 place = found
-                measured += f"; {kind.__name__}.{name} returns Columns.ADVANTAGES, which RLlib keeps"
+                measured += (
+                    f"; {kind.__name__}.{name} returns Columns.ADVANTAGES, which RLlib keeps"
+                )
                 break
         else:
             continue
@@ -195,12 +198,18 @@ def _check_connectors(module: Module) -> None:
         module.sprung("no-default-connectors", "add_default_connectors_to_learner_pipeline=False")
     off = [
         f"{name}={value!r}"
-        for name in ("merge_env_runner_states", "use_worker_filter_stats", "update_worker_filter_stats")
+        for name in (
+            "merge_env_runner_states",
+            "use_worker_filter_stats",
+            "update_worker_filter_stats",
+        )
         if (value := getattr(config, name, True)) is False
     ]
     runner = module.algo.env_runner
     pipeline = getattr(runner, "_env_to_module", None)
-    filters = [item for item in getattr(pipeline, "connectors", ()) if isinstance(item, MeanStdFilter)]
+    filters = [
+        item for item in getattr(pipeline, "connectors", ()) if isinstance(item, MeanStdFilter)
+    ]
     if filters and off:
         module.sprung("stale-normalizer", f"MeanStdFilter with {', '.join(off)}")
 
