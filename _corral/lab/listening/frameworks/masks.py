@@ -30,7 +30,9 @@ def mask_in(obs: Any, actions: int | None) -> Array | None:
         return None
     key = mask_key(obs)
     if key is None:
-        return next(filter(lambda m: m is not None, (mask_in(p, actions) for p in obs.values())), None)
+        return next(
+            filter(lambda m: m is not None, (mask_in(p, actions) for p in obs.values())), None
+        )
     part = obs[key]
     values = np.asarray(part.detach().cpu() if hasattr(part, "detach") else part)
     if values.shape[-1:] != (actions,) or not np.isin(values, (0, 1)).all():
