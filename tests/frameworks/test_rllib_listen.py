@@ -158,18 +158,24 @@ def test_rollouts_and_minibatches_are_what_the_learner_uses() -> None:
     )
     ear = heard(settings, 3)
     policy = ear.policies["default_policy"]
-    assert not policy.traps and policy.missing == ["mask"]
+    assert not policy.traps
+    assert policy.missing == ["mask"]
     assert (policy.gamma, policy.gae_lambda, policy.updates) == (0.95, 0.9, 3)
-    assert policy.lengths and policy.returns == [float(length) for length in policy.lengths]
+    assert policy.lengths
+    assert policy.returns == [float(length) for length in policy.lengths]
     for rollout in policy.rollouts:
         targets = gae(rollout, 0.95, 0.9)
-        assert rollout.returns is not None and rollout.advantages is not None
+        assert rollout.returns is not None
+        assert rollout.advantages is not None
         assert np.allclose(targets, rollout.returns[:, 0], atol=1e-3)
         advantages = targets - rollout.values[:, 0]
         assert np.corrcoef(advantages, rollout.advantages[:, 0])[0, 1] > 0.9999
-        assert rollout.truncated.any() and rollout.terminated.any()
+        assert rollout.truncated.any()
+        assert rollout.terminated.any()
     first = policy.minibatches[0]
-    assert first.first and first.gradients is not None and first.gradients.log_probs is not None
+    assert first.first
+    assert first.gradients is not None
+    assert first.gradients.log_probs is not None
     assert np.allclose(first.new_log_probs, first.log_probs, atol=1e-5)
     chances = torch.log_softmax(torch.as_tensor(first.logits), dim=-1).numpy()
     assert np.allclose(
@@ -192,7 +198,8 @@ def test_sequences_of_a_stateful_module_are_heard_without_their_padding() -> Non
     )
     policy = heard(settings, 1).policies["default_policy"]
     rollout, minibatch = policy.rollouts[0], policy.minibatches[0]
-    assert rollout.returns is not None and (rollout.rewards == 1).all()
+    assert rollout.returns is not None
+    assert (rollout.rewards == 1).all()
     assert np.allclose(gae(rollout, 0.9, 0.8), rollout.returns[:, 0], atol=1e-3)
     assert (minibatch.rewards == 1).all()
     assert len(minibatch.rewards) == len(minibatch.new_log_probs) == len(minibatch.logits)
@@ -246,7 +253,8 @@ def test_of_several_modules_each_is_heard_and_traps_are_named() -> None:
     assert causes(ear, "fixed") == {"untrained-module": 1, "ignored-truncation": 3}
     assert causes(ear, "unused") == {"unused-module": 2}
     learner = ear.policies["learner"]
-    assert set(learner.lengths) == {4} and set(learner.returns) == {4.0}
+    assert set(learner.lengths) == {4}
+    assert set(learner.returns) == {4.0}
     assert learner.gamma == 0.9  # the one that RLlib uses
     assert np.allclose(gae(learner.rollouts[0], 0.9, 1.0), learner.rollouts[0].returns[:, 0])
     assert "LimitedEnv.step" in learner.traps[-1].place
@@ -287,8 +295,10 @@ def test_an_algorithm_that_cannot_be_heard_is_named() -> None:
         config=SimpleNamespace(enable_rl_module_and_learner=True, num_learners=2),
         learner_group=SimpleNamespace(is_remote=True),
     )
-    assert not check_algorithm(old, ear) and not check_algorithm(remote, ear)  # type: ignore[arg-type]
-    assert causes(ear) == {"old-stack": 2} and causes(ear, "learners") == {"remote-learners": 1}
+    assert not check_algorithm(old, ear)
+    assert not check_algorithm(remote, ear)
+    assert causes(ear) == {"old-stack": 2}
+    assert causes(ear, "learners") == {"remote-learners": 1}
 
 
 def test_a_posted_module_that_returns_no_advantages_is_named_before_it_fails() -> None:
