@@ -44,6 +44,9 @@ MINIBATCHES = 8
 COLUMNS = 64
 """Recorded columns of a rollout."""
 
+SHARE = 0.03
+"""Share of the CPU time that is spent on findings while training; the report comes on top."""
+
 BOOLEAN = ("mask", "terminated", "truncated", "valid")
 
 
@@ -70,6 +73,8 @@ class Ear:
         self._steps: dict[str, Steps] = {}
         self._undo: list[Callable[[], None]] = []
         self._told: set[tuple[str, str]] = set()
+        self._began = time.process_time()
+        self._told_in = 0.0  # CPU seconds of the last look for findings
         self._running: dict[str, tuple[Array, Array]] = {}  # policy -> return, length of columns
 
     # --- What a listener gives -------------------------------------------------------------------
@@ -228,20 +233,22 @@ class Ear:
         self._undo.clear()
 
     def _tell(self, heard: Heard) -> None:
-        """Say what became certain, once for each cause."""
-        if not self.attends(heard.policy):
-            return
+        """Say what became certain, once for each cause, while that costs little."""
         began = time.process_time()
+        allowed = SHARE * (began - self._began)
+        if not self.attends(heard.policy) or self.cpu + self._told_in > allowed:
+            return
         for finding in findings_of([heard]):
             key = finding.cause, finding.policy
             if finding.certainty >= 3 and not finding.follows and key not in self._told:
                 self._told.add(key)
-                of = f", policy {finding.policy}" if len(self.policies) > 1 else ""
+                of = f", policy {finding.policy}" if finding.policy else ""
                 self._say(
                     f"corral hears, update {heard.updates}{of}: {finding.title} "
                     f"Measured: {finding.measured}. To do: {finding.todo}"
                 )
-        self.cpu += time.process_time() - began
+        self._told_in = time.process_time() - began
+        self.cpu += self._told_in
 
     def _count_episodes(self, heard: Heard, arrays: Mapping[str, Array]) -> None:
         """Add up rewards until episodes end. The first episode of a column may lack its begin."""

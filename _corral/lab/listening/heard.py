@@ -18,7 +18,7 @@ from corral.lab.doctor.findings.finding import Finding
 __all__ = ["Gradients", "Heard", "Layer", "Minibatch", "Place", "Rollout", "Step", "as_array"]
 
 
-@dataclass
+@dataclass(eq=False)  # a key of caches
 class Rollout:
     """Decisions in order of time: T steps in B columns, one for each environment copy and agent.
 
@@ -145,6 +145,7 @@ class Heard:
     layers: dict[str, Layer] = field(default_factory=dict)  # by name
     traps: list[Finding] = field(default_factory=list)  # found by the listener of a framework
     places: dict[str, Place] = field(default_factory=dict)  # quantity or cause -> place
+    failed: dict[str, str] = field(default_factory=dict)  # rule -> exception
 
     def heard(self, name: str) -> bool:
         """Return True if a field of rollouts or minibatches was heard at least once."""

@@ -90,7 +90,7 @@ class Layers:
         made = output[0] if isinstance(output, tuple) and output else output
         if given is None or not isinstance(made, torch.Tensor):
             return
-        if given.ndim < 2 and not isinstance(module, nn.Embedding) or len(given) < LEAST:
+        if (given.ndim < 2 and not isinstance(module, nn.Embedding)) or len(given) < LEAST:
             return
         self._tries[name] -= 1
         with torch.no_grad():
@@ -99,11 +99,12 @@ class Layers:
     def _measure(
         self, name: str, layer: Layer, module: nn.Module, given: torch.Tensor, made: torch.Tensor
     ) -> None:
-        outside = not given.requires_grad
         hidden = given.requires_grad
         given, made = given.detach()[:ROWS].float(), made.detach()[:ROWS].float()
-        if outside and given.ndim >= 2 and not isinstance(module, nn.Embedding):
-            columns = given.reshape(-1, given.shape[-1]) if given.ndim == 2 else given.reshape(-1, 1)
+        if not hidden and given.ndim >= 2 and not isinstance(module, nn.Embedding):
+            columns = (
+                given.reshape(-1, given.shape[-1]) if given.ndim == 2 else given.reshape(-1, 1)
+            )
             layer.inputs = as_array(columns.abs().amax(dim=0))
         empty = hidden and not given.any()  # such as after a function relu() that no unit passes
         rows = _different(given)

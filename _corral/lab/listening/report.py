@@ -60,7 +60,7 @@ class Report(Result):
     episodes: Mapping[str, int]  # policy -> ended episodes
     measurements: tuple[Measured, ...]
     missing: Mapping[str, tuple[str, ...]]  # policy -> quantities that were not heard
-    error: str = ""  # exception that ended the listening before the training
+    errors: tuple[str, ...] = ()  # exceptions of the listener and of rules
 
     @property
     def learns(self) -> bool:
@@ -105,8 +105,8 @@ class Report(Result):
         for policy in self.updates:
             yield ""
             yield from self._numbers(policy)
-        if self.error:
-            yield from wrapped(f"listening ended early: {self.error}", width)
+        for error in self.errors:
+            yield from wrapped(error, width)
         for policy, names in self.missing.items():
             if names:
                 of = f" of policy {policy}" if len(self.updates) > 1 else ""
@@ -169,8 +169,17 @@ def report_of(
         {name: len(heard.returns) for name, heard in policies.items()},
         tuple(item for heard in policies.values() for item in _measured(heard)),
         {name: tuple(heard.missing) for name, heard in policies.items()},
-        error,
+        tuple(_errors(policies, error)),
     )
+
+
+def _errors(policies: Mapping[str, Heard], error: str) -> Iterator[str]:
+    """Yield what went wrong in listening itself."""
+    if error:
+        yield f"listening ended early: {error}"
+    for heard in policies.values():
+        for rule, text in heard.failed.items():
+            yield f"the rule {rule} failed: {text}"
 
 
 def _measured(heard: Heard) -> Iterator[Measured]:

@@ -2,33 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import warnings
+from collections.abc import Callable, Collection
 from dataclasses import replace
+
+import numpy as np
 
 from corral.lab.doctor.causes import by_cause
 from corral.lab.doctor.findings.finding import Finding
-from corral.lab.listening import rules_rollouts, rules_updates
+from corral.lab.listening import rules_rollouts, rules_shapes, rules_updates
 from corral.lab.listening.heard import Heard
 
 __all__ = ["findings_of"]
 
-RULES = (*rules_rollouts.RULES, *rules_updates.RULES)
+RULES = (*rules_rollouts.RULES, *rules_shapes.RULES, *rules_updates.RULES)
 """From the root cause outwards: what is wrong in the data is wrong in the update, too."""
 
 OF_ROLLOUTS = len(rules_rollouts.RULES)
 
 
-def findings_of(policies: Iterable[Heard]) -> tuple[Finding, ...]:
+def findings_of(policies: Collection[Heard]) -> tuple[Finding, ...]:
     """Return the findings about all policies, sorted by ``by_cause``."""
     findings: list[Finding] = []
     rank: dict[str, int] = {}
+    single = len(policies) == 1
     for heard in policies:
-        results = [*heard.traps, *(rule(heard) for rule in RULES)]
+        results = [*heard.traps, *(_applied(rule, heard) for rule in RULES)]
         for position, finding in enumerate(results):
             if finding is not None:
-                findings.append(_placed(finding, heard, position < OF_ROLLOUTS + len(heard.traps)))
+                placed = _placed(finding, heard, position < OF_ROLLOUTS + len(heard.traps))
+                findings.append(replace(placed, policy="") if single else placed)
                 rank[finding.cause] = min(position, rank.get(finding.cause, position))
     return by_cause(findings, rank)
+
+
+def _applied(rule: Callable[[Heard], Finding | None], heard: Heard) -> Finding | None:
+    """Apply a rule. Its exception must not stop the user's training: the report names it."""
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return rule(heard)
+    except Exception as error:  # from numbers of an unknown form
+        heard.failed[rule.__name__] = f"{type(error).__name__}: {error}"
+        return None
 
 
 def _placed(finding: Finding, heard: Heard, of_rollout: bool) -> Finding:

@@ -145,8 +145,9 @@ class Steps:
             for name in owned.keys() - self._first.keys():
                 self._first[name] = weights[name]
             step = Step(
-                max(float(group["lr"]) for group in optimizer.param_groups if "lr" in group),
-                *({}, 0.0),
+                learning_rate=max(float(group.get("lr", 0.0)) for group in optimizer.param_groups),
+                gradients={},
+                norm=0.0,
                 update=self.heard.updates,
                 weight_decay=max(
                     float(group.get("weight_decay") or 0.0) for group in optimizer.param_groups

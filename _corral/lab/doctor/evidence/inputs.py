@@ -12,7 +12,7 @@ from torch import nn
 from corral.envs.core import Array, generator
 from corral.lab.doctor.evidence.record import PolicyEvidence
 
-__all__ = ["look_into"]
+__all__ = ["equal_units", "look_into"]
 
 LOOKED_AT = 256
 """Number of decisions of the rollout that are tested."""
@@ -30,7 +30,7 @@ def look_into(trainer: Any, name: str, record: PolicyEvidence) -> None:
     rows = generator(0, "eval").permutation(acted)[:LOOKED_AT]
     parts = _parts(learner, buffer, rows)
     record.playing.dead = _dead_layers(learner.actor, parts)
-    record.playing.equal_units = _equal_units(learner.actor)
+    record.playing.equal_units = equal_units(learner.actor)
     if len(parts[0]) >= 2:
         record.playing.probabilities = _probabilities(learner.actor, parts, learner.group)
         record.playing.scale_free = _scale_free(learner.actor, parts, learner.group.layout.width)
@@ -153,7 +153,7 @@ def _dead_layers(network: Any, parts: Parts) -> list[str]:
     return dead
 
 
-def _equal_units(network: Any) -> list[str]:
+def equal_units(network: Any) -> list[str]:
     """Return the layers in which all units have the same weights, so that they learn the same."""
     names = []
     for name, weight in network.named_parameters():

@@ -23,6 +23,7 @@ __all__ = [
     "LossResponse",
     "ask_loss",
     "legal_entropy",
+    "logits_of",
     "mean_log_legal",
     "moved_from",
     "softmax_twice",
@@ -318,7 +319,7 @@ def moved_from(before: dict[str, torch.Tensor], module: torch.nn.Module) -> dict
 
 def legal_entropy(minibatch: Any, outputs: Outputs) -> float | None:
     """Return the mean entropy of the legal actions; None for distributions without logits."""
-    logits = _logits_of(outputs.distribution)
+    logits = logits_of(outputs.distribution)
     if logits is None:
         return None
     with torch.no_grad():
@@ -339,7 +340,7 @@ def softmax_twice(outputs: torch.Tensor, distribution: Any, mask: torch.Tensor) 
     ``outputs`` [R, A] are the actor's. They are probabilities themselves, or the distribution
     differs from their softmax and equals that of their probabilities.
     """
-    logits = _logits_of(distribution)
+    logits = logits_of(distribution)
     if logits is None or logits.shape != outputs.shape or not len(logits):
         return False
     with torch.no_grad():
@@ -353,7 +354,7 @@ def softmax_twice(outputs: torch.Tensor, distribution: Any, mask: torch.Tensor) 
         return not _close(played, once) and any(_close(played, item) for item in twice)
 
 
-def _logits_of(distribution: Any) -> torch.Tensor | None:
+def logits_of(distribution: Any) -> torch.Tensor | None:
     """Return the logits of a distribution; None if it has none."""
     logits = getattr(distribution, "logits", None)
     return logits if isinstance(logits, torch.Tensor) else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from corral.lab.doctor.evidence.learning import logits_of
 from corral.lab.listening.ear import Ear
 from corral.trainers.observers import Observer
 from corral.trainers.on_policy.records import (
@@ -13,21 +14,23 @@ from corral.trainers.on_policy.records import (
     Outputs,
     Trajectories,
 )
+from corral.trainers.session import Session
 
 __all__ = ["listen_own"]
 
 
 def listen_own(trainer: Any, ear: Ear) -> None:
     """Let ``ear`` hear a trainer, or the trainer of a session; call it before training."""
-    trainer = getattr(trainer, "learner", trainer)
-    settings = trainer.settings
+    if isinstance(trainer, Session):
+        trainer = trainer.learner
+    settings = vars(trainer.settings)
     for learner in trainer.learners.values():
         if learner.trained:
             ear.policy(
                 learner.group.policy,
                 learner,
-                gamma=getattr(settings, "gamma", None),
-                gae_lambda=getattr(settings, "gae_lambda", None),
+                gamma=settings.get("gamma"),
+                gae_lambda=settings.get("gae_lambda"),
             )
     trainer.observe(_Listener(ear))
 
@@ -73,14 +76,14 @@ class _Listener(Observer):
     ) -> None:
         if not self.ear.attends(learner.group.policy):
             return
-        logits = getattr(outputs.distribution, "logits", None)
+        logits = logits_of(outputs.distribution)
         self.ear.batch(
             policy=learner.group.policy,
             actions=minibatch.action,
             mask=minibatch.mask if minibatch.mask.shape[-1] else None,
             log_probs=minibatch.log_prob,
             new_log_probs=outputs.log_prob,
-            logits=logits if getattr(logits, "ndim", 0) == 2 else None,
+            logits=logits if logits is not None and logits.ndim == 2 else None,
             entropy=outputs.entropy,
             values=outputs.value,
             advantages=minibatch.advantage,

@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from torch.distributions import Categorical
 
 from corral.envs.core import Array
 from corral.lab.listening.ear import Ear
@@ -24,12 +26,14 @@ OFF_POLICY_STEPS = 512
 
 def listen_sb3(model: BaseAlgorithm, ear: Ear) -> None:
     """Let ``ear`` hear a model; call it before ``model.learn()``."""
-    gae_lambda = getattr(model, "gae_lambda", None)
-    ear.policy("policy", model.policy, gamma=getattr(model, "gamma", None), gae_lambda=gae_lambda)
     if isinstance(model, OnPolicyAlgorithm):
+        ear.policy("policy", model.policy, gamma=model.gamma, gae_lambda=model.gae_lambda)
         _OnPolicy(model, ear)
-    else:
+    elif isinstance(model, OffPolicyAlgorithm):
+        ear.policy("policy", model.policy, gamma=model.gamma)
         _OffPolicy(model, ear)
+    else:
+        raise TypeError(f"{type(model).__name__}: neither an on-policy nor an off-policy algorithm")
 
 
 class _Steps:
@@ -44,10 +48,12 @@ class _Steps:
 
     def step(self, args: Any, kwargs: Any, result: Any) -> None:
         _, rewards, dones, infos = result
-        limit = np.array([bool(info.get("TimeLimit.truncated", False)) for info in infos])
-        self.rewards.append(np.array(rewards, dtype=np.float64))
-        self.terminated.append(np.asarray(dones, dtype=bool) & ~limit)
-        self.truncated.append(np.asarray(dones, dtype=bool) & limit)
+        limit = np.zeros(len(dones), dtype=bool)
+        for index in np.flatnonzero(dones):
+            limit[index] = bool(infos[index].get("TimeLimit.truncated", False))
+        self.rewards.append(rewards.copy())  # SB3 adds to them
+        self.terminated.append(dones & ~limit)
+        self.truncated.append(limit)
 
     def pop(self) -> dict[str, Array]:
         """Return the steps so far [T, B], and forget them."""
@@ -90,7 +96,7 @@ class _OnPolicy:
         self.ear.rollout(
             obs=buffer.observations,
             actions=_actions(buffer.actions, self.model),
-            mask=_masks(getattr(buffer, "action_masks", None), rewards.shape),
+            mask=_masks(vars(buffer).get("action_masks"), rewards.shape),
             values=buffer.values,
             log_probs=buffer.log_probs,
             advantages=buffer.advantages,
@@ -111,30 +117,36 @@ class _OnPolicy:
         if samples is None or not self.ear.attends():
             return
         values, log_probs, entropy = result
-        mask = getattr(samples, "action_masks", None)
         count = len(samples.advantages)
-        self.ear.batch(
-            obs=samples.observations,
-            actions=_actions(samples.actions, self.model),
-            mask=_masks(mask, (count,)),
-            log_probs=samples.old_log_prob,
-            new_log_probs=log_probs,
-            logits=_logits(self.distribution),
-            entropy=entropy,
-            values=values.flatten(),
-            advantages=samples.advantages,
-            returns=samples.returns,
-        )
+        data = {
+            "obs": samples.observations,
+            "actions": _actions(samples.actions, self.model),
+            "mask": _masks(samples._asdict().get("action_masks"), (count,)),
+            "log_probs": samples.old_log_prob,
+            "new_log_probs": log_probs,
+            "logits": _logits(self.distribution),
+            "entropy": entropy,
+            "values": values.flatten(),
+            "advantages": samples.advantages,
+            "returns": samples.returns,
+        }
+        if "lstm_states" in samples._fields:  # sequences with padding: their gradients are not heard
+            rows = samples.mask > 1e-8
+            data = {
+                name: None if part is None or isinstance(part, dict) else part[rows].detach()
+                for name, part in data.items()
+            }
+        self.ear.batch(**data)
 
 
 class _OffPolicy:
     """Hears the env steps of an algorithm with a replay buffer."""
 
-    def __init__(self, model: Any, ear: Ear) -> None:
+    def __init__(self, model: OffPolicyAlgorithm, ear: Ear) -> None:
         self.model, self.ear, self.steps = model, ear, _Steps(model, ear)
         self.obs: list[Any] = []
         self.actions: list[Array] = []
-        if getattr(model, "replay_buffer", None) is not None:
+        if model.replay_buffer is not None:
             ear.on_call(model.replay_buffer, "add", self.added)
 
     def added(self, args: Any, kwargs: Any, result: Any) -> None:
@@ -168,6 +180,5 @@ def _masks(masks: Any, lead: tuple[int, ...]) -> Any:
 
 def _logits(distribution: Any) -> Any:
     """Return the logits [R, A] of one categorical distribution, with the mask applied."""
-    inner = getattr(distribution, "distribution", None)
-    logits = getattr(inner, "logits", None)
-    return logits if getattr(logits, "ndim", 0) == 2 else None
+    inner = vars(distribution).get("distribution") if distribution is not None else None
+    return inner.logits if isinstance(inner, Categorical) and inner.logits.ndim == 2 else None

@@ -1,0 +1,416 @@
+"""Rules about recorded actions, masks, log-probabilities and values."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from corral.envs.core import Array
+from corral.lab.doctor.findings import signals
+from corral.lab.doctor.findings.finding import Finding
+from corral.lab.doctor.findings.texts import finding_of
+from corral.lab.listening.fed import Seen, by_doctor
+from corral.lab.listening.heard import Heard, Minibatch
+from corral.lab.listening.rules_obs import WIDE, parts_of
+
+__all__ = [
+    "always_greedy",
+    "idle",
+    "illegal",
+    "log_probs_of_others",
+    "misleading_values",
+    "never_allowed",
+    "no_action",
+    "one_action",
+    "shifted_codes",
+    "values_flat",
+    "wrong_log_probs",
+]
+
+
+# --- Masks ---------------------------------------------------------------------------------------
+
+
+def illegal(heard: Heard) -> Finding | None:
+    """Report played actions that the recorded mask forbids."""
+    wrong, played, before, after, checked = 0, 0, 0, 0, 0
+    for part in parts_of(heard):
+        actions, mask = part.actions, part.mask
+        if actions is None or mask is None:
+            continue
+        ok = _allowed(mask, actions)
+        bad = ~ok & part.valid
+        wrong, played = wrong + int(bad.sum()), played + int(part.valid.sum())
+        # A mask of another step: it allows all of these actions.
+        inside = bad[1:-1] & part.within[:-1] & part.within[1:]
+        checked += int(inside.sum())
+        before += int((_allowed(mask[:-2], actions[1:-1]) & inside).sum())
+        after += int((_allowed(mask[2:], actions[1:-1]) & inside).sum())
+    if not wrong:
+        return None
+    measured = f"{wrong} of {played} decisions in training are illegal"
+    for allowed, text in ((before, "previous"), (after, "next")):
+        if checked >= 8 and allowed == checked:
+            return Finding(
+                "mask-lost-in-rollout",
+                "The rollout does not contain the masks of its decisions.",
+                f"{measured}, and the mask of the {text} step allows all of them",
+                "every mask exactly as the environment returned it for the decision",
+                "store the mask together with the observation of the decision, and copy arrays "
+                "that the environment reuses",
+                3,
+                heard.policy,
+            )
+    return Finding(
+        "mask-ignored-in-play",
+        "The policy plays actions that the mask forbids.",
+        measured,
+        "no illegal action",
+        "sample from the masked distribution: logits of illegal actions are -inf before the "
+        "softmax (corral.adapters.masked_distribution)",
+        3,
+        heard.policy,
+    )
+
+
+def _allowed(mask: Array, actions: Array) -> Array:
+    inside = (actions >= 0) & (actions < mask.shape[-1])
+    at = np.clip(actions, 0, mask.shape[-1] - 1)
+    ok: Array = np.take_along_axis(mask.astype(bool), at[..., None], axis=-1)[..., 0] & inside
+    return ok
+
+
+def no_action(heard: Heard) -> Finding | None:
+    """Report masks that forbid every action."""
+    empty = total = 0
+    for part in parts_of(heard):
+        if part.mask is not None:
+            empty += int((~part.mask.any(axis=-1) & part.valid).sum())
+            total += int(part.valid.sum())
+    if not empty:
+        return None
+    return Finding(
+        "mask-empty",
+        "Masks forbid every action.",
+        f"{empty} of {total} decisions",
+        "at least one legal action in each decision",
+        "check the mask in the environment; mark steps without a decision as not valid, or leave "
+        "them out",
+        3 if empty < 0.9 * total else 2,
+        heard.policy,
+    )
+
+
+def never_allowed(heard: Heard) -> Finding | None:
+    """Report actions that no mask allows."""
+    return by_doctor(signals.never_allowed, heard)
+
+
+def shifted_codes(heard: Heard) -> Finding | None:
+    """Report a first or last action that does nothing."""
+    return by_doctor(signals.shifted_codes, heard)
+
+
+# --- Actions -------------------------------------------------------------------------------------
+
+DECISIONS = 256
+"""Minimum number of decisions of rules about actions."""
+
+
+def one_action(heard: Heard) -> Finding | None:
+    """Report play with one and the same action from the start."""
+    part = next(parts_of(heard), None)
+    if part is None or part.actions is None:
+        return None
+    free = part.valid if part.mask is None else part.valid & (part.mask.sum(axis=-1) > 1)
+    played = part.actions[free]
+    if len(played) < DECISIONS or np.ptp(played) > 0:
+        return None
+    allowed = part.mask is None or part.mask[free].any(axis=0).sum() > 1
+    if not allowed or not _chooses(heard):
+        return None
+    return Finding(
+        "action-constant",
+        "The policy plays one action only, from the first rollout on.",
+        f"action {int(played[0])} in all of {len(played):,} decisions of the first rollout",
+        "different actions: an untrained policy is nearly random",
+        "sample actions in training (not argmax); look for large inputs or weights, which make a "
+        "policy sure of one action, and for actions that are stored as 0",
+        2,
+        heard.policy,
+    )
+
+
+def _chooses(heard: Heard) -> bool:
+    """Return False if the logits show that there is one action only."""
+    logits = next((item.logits for item in heard.minibatches if item.logits is not None), None)
+    return logits is None or logits.shape[-1] > 1
+
+
+def always_greedy(heard: Heard) -> Finding | None:
+    """Report play of the most probable action in every decision, though others are probable."""
+    for batch in heard.minibatches:
+        parts = _discrete(batch)
+        if not batch.first or parts is None or len(parts[0]) < 32:
+            continue
+        actions, log_table = parts
+        table = np.exp(log_table)
+        # Chance of the most probable action in all rows if actions were sampled.
+        chance = float(log_table.max(axis=-1).sum())
+        greedy = table[np.arange(len(actions)), actions] >= table.max(axis=-1) - 1e-6
+        if greedy.all() and chance < -20:
+            return Finding(
+                "play-greedy",
+                "Training plays the most probable action instead of sampling: it never explores.",
+                f"{len(actions)} decisions; sampled actions would all be the most probable ones "
+                f"with a probability of {np.exp(chance):.1g}",
+                "actions sampled from the policy",
+                "use sample(), not argmax or mode, in training (TorchRL: ExplorationType.RANDOM; "
+                "Stable-Baselines3: deterministic=False)",
+                3,
+                heard.policy,
+            )
+    return None
+
+
+def _discrete(batch: Minibatch) -> tuple[Array, Array] | None:
+    """Return actions [R] and log-probabilities of all actions [R, A]; None if not discrete."""
+    actions, logits = batch.actions, batch.logits
+    if actions is None or logits is None or logits.ndim != 2 or logits.shape[1] < 2:
+        return None
+    actions = actions.reshape(len(actions), -1)
+    if len(actions) != len(logits) or actions.shape[1] != 1:
+        return None
+    chosen = actions[:, 0].astype(int)
+    if (chosen != actions[:, 0]).any() or chosen.min() < 0 or chosen.max() >= logits.shape[1]:
+        return None
+    table = logits.astype(np.float64)
+    if batch.mask is not None and batch.mask.shape == table.shape:
+        table = np.where(batch.mask.astype(bool), table, -np.inf)
+    largest = table.max(axis=1, keepdims=True)
+    if not np.isfinite(largest).all():
+        return None
+    with np.errstate(divide="ignore"):
+        total = np.log(np.exp(table - largest).sum(axis=1, keepdims=True))
+    return chosen, table - largest - total
+
+
+# --- Log-probabilities ---------------------------------------------------------------------------
+
+
+def wrong_log_probs(heard: Heard) -> Finding | None:
+    """Report log-probabilities of discrete actions that are positive or all 0."""
+    for part in parts_of(heard):
+        log_probs, actions = part.rollout.log_probs, part.actions
+        if log_probs is None or actions is None or log_probs.shape != part.shape:
+            continue
+        free = part.valid if part.mask is None else part.valid & (part.mask.sum(axis=-1) > 1)
+        numbers = log_probs[free]
+        if len(numbers) < 32 or np.ptp(actions[free]) == 0:
+            continue
+        positive = float((numbers > 1e-4).mean())
+        if positive:
+            kind = "probabilities" if ((numbers >= 0) & (numbers <= 1)).all() else "numbers above 0"
+            return _wrong(f"{positive:.0%} are positive: they look like {kind}", 3, heard)
+        if not numbers.any():
+            return _wrong(f"all {len(numbers):,} are 0, for different actions", 3, heard)
+        if np.ptp(numbers) == 0 and len(numbers) >= DECISIONS and heard.updates > 4:
+            uniform = np.isclose(np.exp(-numbers[0]), round(float(np.exp(-numbers[0]))), atol=1e-3)
+            if not uniform:
+                return _wrong(f"all {len(numbers):,} are {numbers[0]:.4g}", 2, heard)
+    return None
+
+
+def _wrong(measured: str, certainty: int, heard: Heard) -> Finding:
+    return Finding(
+        "log-probs-wrong",
+        "Stored log-probabilities are no logarithms of probabilities.",
+        measured,
+        "log pi(action | observation), at most 0 for discrete actions",
+        "store distribution.log_prob(action) of the distribution that played",
+        certainty,
+        heard.policy,
+    )
+
+
+def log_probs_of_others(heard: Heard) -> Finding | None:
+    """Compare stored log-probabilities with the logits of an update's first minibatch."""
+    for batch in heard.minibatches:
+        parts = _discrete(batch)
+        if not batch.first or parts is None or batch.log_probs is None:
+            continue
+        actions, table = parts
+        stored = batch.log_probs.reshape(-1).astype(np.float64)
+        if len(stored) != len(actions) or len(stored) < 32:
+            continue
+        own = table[np.arange(len(actions)), actions]
+        wrong = ~(np.abs(own - stored) <= 1e-3)
+        if wrong.mean() < 0.2:
+            continue
+        # The same table has them: the policy is the one that played, its actions are others.
+        other = (np.abs(table - stored[:, None]) <= 1e-4).any(axis=1)
+        apart = np.ptp(np.where(np.isfinite(table), table, np.nan)[wrong], axis=1) > 1e-2
+        if other[wrong].mean() > 0.98 and apart.mean() > 0.5:
+            measured = (
+                f"{wrong.mean():.0%} of the stored log-probabilities are those of other actions at "
+                "the same observations"
+            )
+            return finding_of("probability-of-another", measured, 3, heard.policy)
+        same = np.abs(np.sort(own) - np.sort(stored)).max() <= 1e-3
+        if same and np.ptp(own) > 1e-2:
+            measured = f"{wrong.mean():.0%} of the stored log-probabilities are of other rows"
+            return finding_of("probability-of-another", measured, 3, heard.policy)
+    return None
+
+
+# --- Values --------------------------------------------------------------------------------------
+
+
+def values_flat(heard: Heard) -> Finding | None:
+    """Report values that are not finite, or equal for all observations after training began."""
+    parts = list(parts_of(heard))
+    for part in parts:
+        values = part.rollout.values
+        if values is not None and not np.isfinite(values[part.valid]).all():
+            return finding_of("diverged", "values in a rollout are not finite", 3, heard.policy)
+    for part in parts[-1:]:
+        values, obs = part.rollout.values, part.obs
+        if values is None or obs is None or heard.updates < EARLY or part.valid.sum() < DECISIONS:
+            continue
+        numbers, rows = values[part.valid], obs[part.valid]
+        if np.ptp(numbers) > 1e-6 * max(1.0, float(np.abs(numbers).max())) or not np.ptp(rows):
+            continue
+        if len(np.unique(rows[:256], axis=0)) < 32:
+            continue
+        return Finding(
+            "values-constant",
+            "The critic gives all observations the same value.",
+            f"value {numbers[0]:.4g} in {len(numbers):,} decisions, after {heard.updates} updates",
+            "values that differ between observations",
+            "check that the critic gets observations and gradients; look for dead units and for "
+            "values that are stored as 0",
+            2,
+            heard.policy,
+        )
+    return None
+
+
+EARLY = 8
+"""Updates before values can be judged."""
+
+
+def misleading_values(heard: Heard) -> Finding | None:
+    """Report values that explain less than a constant, late in training."""
+    if heard.updates < 2 * EARLY:
+        return None
+    shares = []
+    for part in list(parts_of(heard))[-3:]:
+        values, targets = part.rollout.values, part.rollout.returns
+        if values is None or targets is None or values.shape != targets.shape:
+            continue
+        target, value = targets[part.valid], values[part.valid]
+        if np.std(target) > 1e-6 * max(1.0, float(np.abs(target).max())):
+            shares.append(1.0 - float(np.var(target - value) / np.var(target)))
+    if len(shares) < 2 or not max(shares) < -0.5:
+        return None
+    measured = f"explained variance {min(shares):.2f} to {max(shares):.2f} in the latest rollouts"
+    return finding_of("critic-misleads", measured, 2 if max(shares) < -2 else 1, heard.policy)
+
+
+# --- Effects of actions --------------------------------------------------------------------------
+
+RESAMPLES, ENOUGH = 99, 19
+"""Permutations; after ``ENOUGH`` of them without a larger effect, actions have one."""
+
+FEWEST = 1000
+"""Minimum number of decisions of this test."""
+
+
+def idle(heard: Heard) -> Finding | None:
+    """Report actions that neither rewards nor next observations depend on.
+
+    A permutation test: actions are exchanged between decisions with similar observations.
+    """
+    measured = []
+    for part in list(parts_of(heard))[:2]:
+        tested = _independent(part)
+        if tested is None:
+            return None
+        measured.append(tested)
+    if not measured:
+        return None
+    return Finding(
+        "actions-idle",
+        "Neither rewards nor next observations depend on the actions.",
+        "; ".join(measured),
+        "actions that change something",
+        "look for code that replaces actions before step(), and for actions of another agent or "
+        "copy; effects after several steps, or on a part that is not observed, do not show here",
+        1,
+        heard.policy,
+    )
+
+
+def _independent(part: Seen) -> str | None:
+    """Describe the test of one rollout if actions show no effect; None otherwise."""
+    actions, obs, rewards = part.actions, part.obs, part.rollout.rewards
+    if actions is None or obs is None or rewards is None or obs.shape[-1] > WIDE:
+        return None
+    if len(obs) < 3 or part.mask is not None:
+        return None
+    if part.ended is None or rewards.shape != part.shape:
+        return None
+    rows = part.valid[:-1]
+    played = actions[:-1][rows]
+    counts = np.unique(played, return_counts=True)[1]
+    if len(played) < FEWEST or not 2 <= len(counts) <= 16 or counts.min() < 32:
+        return None
+    within = part.within
+    outcome = np.concatenate(
+        [
+            np.where(within[..., None], np.diff(obs, axis=0), 0.0),
+            rewards[:-1, :, None],
+            np.where(within, rewards[1:], 0.0)[..., None],
+            part.ended[:-1, :, None],
+            (part.ended[1:] & within)[..., None],
+        ],
+        axis=-1,
+    )[rows]
+    spread = outcome.std(axis=0)
+    if not np.isfinite(spread).all() or not (spread > 1e-9).any():
+        return None
+    outcome = (outcome - outcome.mean(axis=0))[:, spread > 1e-9] / spread[spread > 1e-9]
+    cells = _cells(obs[:-1][rows])
+    rng = np.random.default_rng(0)
+    observed = _effect(outcome, played, cells)
+    order = np.argsort(cells, kind="stable")
+    beyond, mixed = 0, np.empty_like(played)
+    for count in range(1, RESAMPLES + 1):
+        mixed[order] = played[np.argsort(cells + rng.random(len(cells)))]
+        beyond += _effect(outcome, mixed, cells) >= observed
+        if count >= ENOUGH and beyond == 0:
+            return None
+    p_value = (1 + beyond) / (1 + RESAMPLES)
+    if p_value < 0.1:
+        return None
+    return f"permuted actions predict them as well (p = {p_value:.2f}, {len(played):,} decisions)"
+
+
+def _cells(obs: Array) -> Array:
+    """Return a group of similar observations for each row: int [R], at most 16 groups."""
+    centered = obs - np.median(obs, axis=0)
+    spread = obs.std(axis=0)
+    by_spread = np.argsort(-1 * (spread > 1e-9) * np.arange(len(spread), 0, -1))[:4]
+    bits = (centered[:, by_spread] > 0).astype(int)
+    cells: Array = bits @ (2 ** np.arange(bits.shape[1]))
+    return cells
+
+
+def _effect(outcome: Array, actions: Array, cells: Array) -> float:
+    """Return the largest share of variance of an outcome that actions explain within cells."""
+    groups = np.unique(cells * (int(actions.max()) + 1) + actions, return_inverse=True)[1]
+    counts = np.bincount(groups).astype(float)
+    between = np.zeros(outcome.shape[1])
+    for column in range(outcome.shape[1]):
+        sums = np.bincount(groups, outcome[:, column])
+        between[column] = float((sums**2 / counts).sum())
+    return float(between.max() / len(outcome))

@@ -1,0 +1,45 @@
+"""Rules about rollouts and episodes: what the environment gave, and what was computed from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from corral.lab.doctor.findings.finding import Finding
+from corral.lab.listening import formula, rules_obs, rules_play, rules_rewards
+from corral.lab.listening.heard import Heard
+
+__all__ = ["RULES"]
+
+RULES: tuple[Callable[[Heard], Finding | None], ...] = (
+    rules_obs.not_finite,
+    rules_play.no_action,
+    rules_play.illegal,
+    rules_obs.copies_alike,
+    rules_obs.constant,
+    rules_obs.late,
+    rules_rewards.ends_each_step,
+    rules_rewards.ends_unmarked,
+    rules_rewards.same_rewards,
+    rules_rewards.tiny_rewards,
+    rules_rewards.running_total,
+    rules_play.one_action,
+    rules_play.always_greedy,
+    rules_play.wrong_log_probs,
+    rules_play.log_probs_of_others,
+    *formula.RULES,
+    rules_obs.unscaled,
+    rules_rewards.huge_targets,
+    rules_play.values_flat,
+    rules_play.misleading_values,
+    rules_rewards.short_horizon,
+    rules_rewards.few_updates,
+    rules_play.idle,
+    rules_play.never_allowed,
+    rules_play.shifted_codes,
+    rules_obs.wraps,
+    rules_obs.blank,
+    rules_obs.drifting,
+    rules_rewards.goal_avoided,
+    rules_rewards.returns_fell,
+)
+"""From the root cause outwards: an early fault causes the later ones."""

@@ -1,0 +1,196 @@
+"""``corral.listen`` in scripts with a planted fault, and in sound ones.
+
+    python benchmarks/lab/listening.py run plain sb3      the scripts of these frameworks; resumable
+    python benchmarks/lab/listening.py run rllib --only NAME
+    python benchmarks/lab/listening.py cost plain sb3     CPU seconds and weights, with and without
+    python benchmarks/lab/listening.py report             writes results/listening.md
+
+The scripts (``benchmarks/lab/listening/``) are by authors who had seen no rule. Each framework
+needs its own environment. ``listening/judged.json`` says for each faulty script which causes name
+its fault; it was written by hand from the descriptions of the scripts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import io
+import json
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import corral
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE.parent / "results"
+ROWS = RESULTS / "listening.jsonl"
+HARM = 1 / 3
+"""Share of the return above random play that a harmful fault costs."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["run", "cost", "report"])
+    parser.add_argument("frameworks", nargs="*")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    sys.path.insert(0, str(HERE / "listening"))
+    if options.what == "report":
+        report()
+        return
+    for framework in options.frameworks:
+        planted = importlib.import_module(framework).RUNS
+        for name, script in planted.items():
+            if options.only and options.only not in name:
+                continue
+            if options.what == "run":
+                run(script, options.seed, again=bool(options.only))
+            elif script.sound:
+                cost(script, options.seed)
+
+
+# --- Running -------------------------------------------------------------------------------------
+
+
+def rows() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in ROWS.read_text().splitlines()] if ROWS.exists() else []
+
+
+def run(script: Any, seed: int, *, again: bool) -> None:
+    """Train with ``corral.listen`` and store what the ear reports."""
+    if not again and any(row["name"] == script.name for row in rows()):
+        return
+    ears: list[Any] = []
+
+    def listen(*args: Any, **kwargs: Any) -> Any:
+        ears.append(corral.listen(*args, **kwargs))
+        return ears[-1]
+
+    said, error, score = io.StringIO(), "", None
+    began = time.process_time()
+    try:
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+            score = float(script.train(listen, seed))
+    except Exception as exception:  # the fault may stop the training
+        error = f"{type(exception).__name__}: {exception}"
+    reports = [ear.report() for ear in ears]
+    for ear in ears:
+        ear.stop()
+    row = {
+        "name": script.name,
+        "framework": script.framework,
+        "sound": script.sound,
+        "score": score,
+        "error": error,
+        "verdicts": [item.verdict for item in reports],
+        "findings": [
+            [finding.cause, finding.certainty, finding.measured, finding.place]
+            for item in reports
+            for finding in item.findings
+            if not finding.follows
+        ],
+        "early": said.getvalue().count("corral hears"),
+        "listening": [item.error for item in reports if item.error],
+        "cpu": round(time.process_time() - began, 1),
+    }
+    kept = [item for item in rows() if item["name"] != script.name]
+    ROWS.write_text("".join(f"{json.dumps(item)}\n" for item in [*kept, row]))
+    causes = ", ".join(f"{cause} ({certainty})" for cause, certainty, *_ in row["findings"])
+    print(f"{script.name}: {score} {row['verdicts']} {causes} {error}", flush=True)
+
+
+def cost(script: Any, seed: int) -> None:
+    """Print CPU seconds with and without listening, alternating, and if the scores are equal."""
+    seconds: tuple[list[float], list[float]] = ([], [])
+    scores: list[float] = []
+    silent = importlib.import_module("planted").silent
+    for _ in range(3):
+        for spent, listen in zip(seconds, (silent, corral.listen), strict=True):
+            began = time.process_time()
+            with contextlib.redirect_stderr(io.StringIO()):
+                scores.append(float(script.train(listen, seed)))
+            spent.append(time.process_time() - began)
+    without, listened = (min(spent) for spent in seconds)
+    print(
+        f"{script.name}: {without:.2f} s, {listened:.2f} s with listening "
+        f"({listened / without - 1:+.1%}); scores {'equal' if len(set(scores)) == 1 else scores}",
+        flush=True,
+    )
+
+
+# --- Report --------------------------------------------------------------------------------------
+
+
+def harms() -> dict[str, float]:
+    """Return name -> share of the return above random play that the fault costs."""
+    shares: dict[str, float] = {}
+    for path in sorted(RESULTS.glob("listening_harm*.json")):
+        for name, row in json.loads(path.read_text()).items():
+            if row.get("share") is not None:
+                shares[name] = float(row["share"])
+    return shares
+
+
+def report() -> None:
+    judged = json.loads((HERE / "listening" / "judged.json").read_text())
+    lost = harms()
+    lines = ["# corral.listen in scripts with a planted fault, and in sound ones", ""]
+    table: dict[str, list[dict[str, Any]]] = {}
+    for row in rows():
+        table.setdefault(row["framework"], []).append(row)
+    lines += [
+        "| framework | harmful | first cause right | among the causes | symptom, third verdict | "
+        "silent | certain and wrong | sound | alarms |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    details = []
+    for framework, group in table.items():
+        faulty = [row for row in group if not row["sound"] and lost.get(row["name"], 1.0) > HARM]
+        kinds = {row["name"]: kind_of(row, judged.get(row["name"], [])) for row in faulty}
+        sound = [row for row in group if row["sound"]]
+        alarms = [row["name"] for row in sound if any(item[1] >= 2 for item in row["findings"])]
+        counts = [sum(kind == name for kind, _ in kinds.values()) for name in KINDS]
+        wrong = sum(certain for _, certain in kinds.values())
+        cells = [len(faulty), *counts, wrong, len(sound), len(alarms)]
+        lines.append(f"| {framework} | {' | '.join(map(str, cells))} |")
+        for row in faulty:
+            kind, certain = kinds[row["name"]]
+            causes = ", ".join(f"{item[0]} ({item[1]})" for item in row["findings"][:3]) or "-"
+            verdict = ", ".join(dict.fromkeys(row["verdicts"]))
+            wrongly = ", certain and wrong" * certain
+            details.append(f"| {row['name']} | {kind}{wrongly} | {verdict} | {causes} |")
+        details += [f"| {name} | alarm in a sound run | | |" for name in alarms]
+    lines += ["", "| script | result | verdict | first causes (certainty) |", "|---|---|---|---|"]
+    (RESULTS / "listening.md").write_text("\n".join([*lines, *details, ""]))
+    print("\n".join(lines))
+
+
+KINDS = ("first", "among", "symptom", "silent")
+
+
+def kind_of(row: dict[str, Any], right: list[str]) -> tuple[str, bool]:
+    """Return how a fault was reported, and if a wrong cause was certain before a right one."""
+    causes = [cause for cause, certainty, *_ in row["findings"] if certainty >= 1]
+    certain = [cause for cause, certainty, *_ in row["findings"] if certainty >= 3]
+    wrong = bool(certain) and not set(certain) & set(right)
+    if causes[:1] and causes[0] in right:
+        return "first", wrong
+    if set(causes) & set(right):
+        return "among", wrong
+    alarmed = any(item[1] >= 2 for item in row["findings"]) or row["error"]
+    if alarmed or "no fault" in row["verdicts"]:
+        return "symptom", wrong
+    return "silent", wrong
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,533 @@
+"""Each rule about updates: a small faulty training names its cause, and sound ones are silent."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from corral.lab.listening.heard import Heard, Step
+from corral.lab.listening.rules_updates import RULES
+from support.updates import (
+    ACTIONS,
+    FEATURES,
+    ActorCritic,
+    Loop,
+    Rows,
+    masked,
+    network,
+    policy_loss,
+    value_loss,
+)
+
+Loss = Callable[[torch.Tensor, Rows], torch.Tensor]
+
+
+def found(**parts: Any) -> dict[str, int]:
+    """Return the certainty of each cause that was found in a training."""
+    return Loop(parts.pop("network", None) or network(), **parts).run().findings()
+
+
+def plain(new: torch.Tensor, rows: Rows) -> torch.Tensor:
+    return -(new * rows.advantages).mean()
+
+
+# --- Sound trainings -----------------------------------------------------------------------------
+
+
+def clipped_values(values: torch.Tensor, rows: Rows) -> torch.Tensor:
+    near = rows.values + (values - rows.values).clamp(-0.2, 0.2)
+    worse = torch.maximum((values - rows.returns) ** 2, (near - rows.returns) ** 2)
+    return 0.5 * worse.mean()
+
+
+def huber(values: torch.Tensor, rows: Rows) -> torch.Tensor:
+    return nn.functional.smooth_l1_loss(values, rows.returns)
+
+
+def dual_clip(new: torch.Tensor, rows: Rows) -> torch.Tensor:
+    ratio = (new - rows.log_probs).exp()
+    usual = torch.minimum(ratio * rows.advantages, ratio.clamp(0.8, 1.2) * rows.advantages)
+    return -torch.where(
+        rows.advantages < 0, torch.maximum(usual, 3.0 * rows.advantages), usual
+    ).mean()
+
+
+def kl_penalty(new: torch.Tensor, rows: Rows) -> torch.Tensor:
+    ratio = (new - rows.log_probs).exp()
+    return (-ratio * rows.advantages + 0.2 * (ratio - 1 - (new - rows.log_probs))).mean()
+
+
+def weighted(new: torch.Tensor, rows: Rows) -> torch.Tensor:
+    """Return a loss with positive weights of rows, such as those of V-trace."""
+    weights = rows.log_probs.exp().clamp(max=0.5)
+    return -(weights * new * rows.advantages).mean()
+
+
+def clamped_advantages(new: torch.Tensor, rows: Rows) -> torch.Tensor:
+    return plain(new, dataclasses.replace(rows, advantages=rows.advantages.clamp(-1, 1)))
+
+
+def scaled(loss: Loss) -> Loss:
+    return lambda outputs, rows: 65536.0 * loss(outputs, rows)
+
+
+def unscale(net: nn.Module) -> None:
+    for parameter in net.parameters():
+        if parameter.grad is not None:
+            parameter.grad /= 65536.0
+
+
+class SharedTrunk(ActorCritic):
+    """Actor and critic share the first layers; units are rectified."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trunk = nn.Sequential(nn.Linear(FEATURES, 32), nn.ReLU())
+        self.actor, self.critic = nn.Linear(32, ACTIONS), nn.Linear(32, 1)
+
+    def forward(self, obs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        hidden = self.trunk(obs)
+        return self.actor(hidden), self.critic(hidden)[:, 0]
+
+
+class ZeroHead(ActorCritic):
+    """The policy is uniform at first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        nn.init.zeros_(self.actor[2].weight)
+
+
+class WithTarget(ActorCritic):
+    """Holds a copy of the critic that no optimizer trains."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.target = copy.deepcopy(self.critic).requires_grad_(False)
+
+
+class Recurrent(ActorCritic):
+    """The memory of a single step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.memory = nn.GRU(FEATURES, 16, batch_first=True)
+        self.actor, self.critic = nn.Linear(16, ACTIONS), nn.Linear(16, 1)
+
+    def forward(self, obs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        hidden = self.memory(obs[:, None])[0][:, 0]
+        return self.actor(hidden), self.critic(hidden)[:, 0]
+
+
+SOUND: dict[str, dict[str, Any]] = {
+    "ppo": {},
+    "values clipped": {"value_loss": clipped_values},
+    "huber": {"value_loss": huber},
+    "dual clip": {"policy_loss": dual_clip},
+    "kl penalty": {"policy_loss": kl_penalty},
+    "a2c": {"policy_loss": plain, "epochs": 1},
+    "weighted rows": {"policy_loss": weighted},
+    "clamped advantages": {"policy_loss": clamped_advantages},
+    "no entropy": {"entropy_weight": 0.0},
+    "scaled loss": {
+        "policy_loss": scaled(policy_loss),
+        "value_loss": scaled(value_loss),
+        "entropy_weight": 655.36,
+        "before_step": unscale,
+    },
+    "shared trunk": {"network": SharedTrunk},
+    "zero head": {"network": ZeroHead},
+    "recurrent": {"network": Recurrent},
+    "target copy": {"network": WithTarget},
+    "sgd": {"optimizer": lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9)},
+}
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_a_sound_training_is_silent(name: str) -> None:
+    parts = dict(SOUND[name])
+    torch.manual_seed(0)
+    made = parts.pop("network", ActorCritic)()
+    assert found(network=made, **parts) == {}
+
+
+def test_a_frozen_part_is_a_note() -> None:
+    net = SharedTrunk()
+    net.trunk.requires_grad_(False)
+    assert found(network=net) == {"frozen-weights": 1}
+
+
+# --- The policy loss -----------------------------------------------------------------------------
+
+
+def instead(make: Callable[[torch.Tensor], torch.Tensor], loss: Loss = policy_loss) -> Loss:
+    """Return a loss that gets other advantages than the stored ones."""
+    return lambda new, rows: loss(new, dataclasses.replace(rows, advantages=make(rows.advantages)))
+
+
+def broadcast(new: torch.Tensor, rows: Rows) -> torch.Tensor:
+    return -((new - rows.log_probs).exp() * rows.advantages[:, None]).mean()
+
+
+def upside_down(new: torch.Tensor, rows: Rows) -> torch.Tensor:
+    return -((rows.log_probs - new).exp() * rows.advantages).mean()
+
+
+def some_rows(new: torch.Tensor, rows: Rows) -> torch.Tensor:
+    return policy_loss(new[::2], rows[torch.arange(0, len(new), 2)])
+
+
+def ratio_of_another(new: torch.Tensor, rows: Rows) -> torch.Tensor:
+    return policy_loss(new, dataclasses.replace(rows, log_probs=rows.log_probs.flip(0)))
+
+
+@pytest.mark.parametrize(
+    ("loss", "cause", "certainty"),
+    [
+        (lambda new, rows: -policy_loss(new, rows), "advantage-sign", 3),
+        (lambda new, rows: -plain(new, rows), "advantage-sign", 3),
+        (upside_down, "advantage-sign", 3),
+        (instead(torch.abs, plain), "advantage-unsigned", 3),
+        (instead(torch.square), "advantage-unsigned", 3),
+        (instead(lambda a: a.flip(0)), "advantage-shuffled", 3),
+        (broadcast, "advantage-shuffled", 3),
+        (instead(lambda a: (a - a.mean())[:, None] / a.std(), plain), "advantage-shuffled", 3),
+        (lambda new, rows: 0.0 * policy_loss(new, rows), "policy-loss-cut", 3),
+        (lambda new, rows: -new.mean(), "policy-loss-cut", 3),
+        (some_rows, "decisions-left-out", 2),
+        (ratio_of_another, "ratio-wrong-in-loss", 2),
+    ],
+)
+def test_faults_of_the_policy_loss(loss: Loss, cause: str, certainty: int) -> None:
+    assert found(policy_loss=loss).get(cause, 0) >= certainty
+
+
+def test_a_policy_loss_that_is_cut_off_is_certain_without_an_entropy_bonus() -> None:
+    def cut(new: torch.Tensor, rows: Rows) -> torch.Tensor:
+        return policy_loss(new.detach(), rows)
+
+    assert found(policy_loss=cut, entropy_weight=0.0)["policy-loss-cut"] == 3
+    assert found(policy_loss=cut)["policy-loss-cut"] == 2
+
+
+def test_another_tensor_of_the_same_network_in_the_loss_is_no_cut() -> None:
+    """The user may give a tensor that was computed again."""
+    net = network()
+
+    class Again(Loop):
+        def learn(self, rows: Rows, optimizer: Any, listener: Any) -> None:
+            give = listener.batch
+
+            def batch(**data: Any) -> None:
+                logits, values = self.network(rows.obs)
+                new = torch.log_softmax(masked(logits, rows.mask), dim=1)
+                new = new[torch.arange(len(rows.obs)), rows.actions]
+                give(new_log_probs=new, values=values, advantages=rows.advantages)
+
+            listener.batch = batch
+            super().learn(rows, optimizer, listener)
+            listener.batch = give
+
+    assert Again(net, entropy_weight=0.0).run().findings() == {}
+
+
+# --- Ratios --------------------------------------------------------------------------------------
+
+
+def test_stored_log_probabilities_of_another_policy() -> None:
+    def shifted(rows: Rows) -> Rows:
+        return dataclasses.replace(rows, log_probs=rows.log_probs + 0.3)
+
+    def as_chances(rows: Rows) -> Rows:
+        return dataclasses.replace(rows, log_probs=rows.log_probs.exp())
+
+    assert found(of_play=shifted)["ratio-not-one"] == 3
+    assert found(of_play=as_chances)["ratio-not-one"] == 3
+    assert "ratio-not-one" not in found(epochs=6)
+
+
+def test_stored_log_probabilities_in_another_order() -> None:
+    class Flipped(Loop):
+        def learn(self, rows: Rows, optimizer: Any, listener: Any) -> None:
+            flipped = dataclasses.replace(rows, log_probs=rows.log_probs.flip(0))
+            super().learn(flipped, optimizer, listener)
+
+    assert Flipped(network()).run().findings()["probability-of-another"] == 3
+
+
+def test_dropout_in_the_loss_makes_ratios_differ() -> None:
+    class Dropping(ActorCritic):
+        def __init__(self) -> None:
+            super().__init__()
+            self.actor.insert(2, nn.Dropout(0.5))
+
+    class Evaluated(Loop):
+        def rollout(self) -> Rows:
+            self.network.eval()
+            rows = super().rollout()
+            self.network.train()
+            return rows
+
+    causes = Evaluated(Dropping()).run().findings()
+    assert (causes["ratio-not-one"], causes["modes-differ"]) == (3, 2)
+
+
+def test_old_log_probabilities_that_are_computed_again() -> None:
+    class Again(Loop):
+        def learn(self, rows: Rows, optimizer: Any, listener: Any) -> None:
+            with torch.no_grad():
+                logits = torch.log_softmax(masked(self.network(rows.obs)[0], rows.mask), dim=1)
+            rows = dataclasses.replace(
+                rows, log_probs=logits[torch.arange(len(rows.obs)), rows.actions]
+            )
+            super().learn(rows, optimizer, listener)
+
+    assert Again(network()).run().findings() == {"old-log-prob-recomputed": 3}
+
+
+def test_a_clip_range_that_is_too_small() -> None:
+    def tight(new: torch.Tensor, rows: Rows) -> torch.Tensor:
+        ratio = (new - rows.log_probs).exp()
+        near = ratio.clamp(1 - 1e-4, 1 + 1e-4)
+        return -torch.minimum(ratio * rows.advantages, near * rows.advantages).mean()
+
+    parts: dict[str, Any] = {"optimizer": lambda p: torch.optim.Adam(p, lr=3e-4)}
+    assert found(policy_loss=tight, **parts) == {"clip-too-tight": 2}
+    assert found(**parts) == {}
+
+
+def test_updates_that_are_too_large() -> None:
+    causes = found(optimizer=lambda p: torch.optim.Adam(p, lr=1.0), epochs=4)
+    assert causes["updates-too-large"] == 2
+
+
+# --- The value loss ------------------------------------------------------------------------------
+
+
+def to_targets(make: Callable[[torch.Tensor], torch.Tensor]) -> Loss:
+    return lambda values, rows: value_loss(
+        values, dataclasses.replace(rows, returns=make(rows.returns))
+    )
+
+
+@pytest.mark.parametrize(
+    ("loss", "cause", "certainty"),
+    [
+        (lambda values, rows: -value_loss(values, rows), "critic-sign", 3),
+        (lambda values, rows: value_loss(values.detach(), rows), "critic-untaught", 3),
+        (lambda values, rows: 0.0 * value_loss(values, rows), "critic-untaught", 3),
+        (to_targets(lambda t: t[:, None]), "targets-shuffled", 3),
+        (to_targets(lambda t: t.flip(0)), "targets-shuffled", 3),
+        (to_targets(lambda t: 10.0 - 3.0 * t), "targets-changed", 2),
+        (
+            lambda values, rows: (values - rows.returns).square().clamp(max=0.5).mean(),
+            "value-clipped",
+            3,
+        ),
+    ],
+)
+def test_faults_of_the_value_loss(loss: Loss, cause: str, certainty: int) -> None:
+    assert found(value_loss=loss).get(cause) == certainty
+
+
+# --- Entropy and masks ---------------------------------------------------------------------------
+
+
+def test_the_weight_of_the_entropy() -> None:
+    assert found(entropy_weight=-0.05)["entropy-sign"] == 2
+    causes = found(entropy_weight=50.0, optimizer=lambda p: torch.optim.Adam(p, lr=1e-4))
+    assert causes == {"entropy-too-large": 2}
+
+
+def no_mask(logits: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    return logits
+
+
+def test_masks_that_the_loss_lost() -> None:
+    assert found(in_loss=no_mask)["mask-lost-in-ratio"] == 3
+    assert found(entropy_logits=no_mask) == {"mask-lost-in-entropy": 3}
+
+
+def test_actions_that_the_mask_forbids() -> None:
+    assert found(in_play=no_mask, in_loss=no_mask)["mask-ignored-in-play"] == 3
+
+
+class SoftmaxLast(ActorCritic):
+    def __init__(self) -> None:
+        super().__init__()
+        self.actor.append(nn.Softmax(dim=-1))
+
+
+def test_a_softmax_of_probabilities() -> None:
+    parts: dict[str, Any] = {"in_loss": no_mask, "in_play": no_mask, "entropy_logits": no_mask}
+    assert found(network=SoftmaxLast(), **parts)["softmax-twice"] == 3
+
+    def logarithm(net: nn.Module, obs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        chances, values = net(obs)
+        return chances.log(), values
+
+    assert "softmax-twice" not in found(network=SoftmaxLast(), forward=logarithm, **parts)
+
+
+# --- Steps ---------------------------------------------------------------------------------------
+
+
+def test_an_optimizer_without_the_actor() -> None:
+    assert found(parameters=lambda net: net.critic.parameters()) == {"weights-fixed": 3}
+
+
+def test_an_optimizer_of_another_network() -> None:
+    other = network(1)
+    assert found(parameters=lambda _: other.parameters())["weights-fixed"] == 3
+
+
+def test_optimizers_of_actor_and_critic() -> None:
+    class Both(torch.optim.Adam):
+        def __init__(self, net: ActorCritic) -> None:
+            super().__init__(net.actor.parameters(), lr=3e-3)
+            self.critic = torch.optim.Adam(net.critic.parameters(), lr=3e-3)
+
+        def zero_grad(self, set_to_none: bool = True) -> None:
+            super().zero_grad(set_to_none)
+            self.critic.zero_grad(set_to_none)
+
+        def step(self, closure: Any = None) -> Any:
+            self.critic.step()
+            return super().step(closure)
+
+    assert found(optimizer=Both, parameters=lambda net: net) == {}
+
+
+def test_learning_rates() -> None:
+    assert found(optimizer=lambda p: torch.optim.Adam(p, lr=0.0))["learning-rate-zero"] == 3
+    assert found(optimizer=lambda p: torch.optim.Adam(p, lr=1e-12))["weights-fixed"] == 3
+    assert found(optimizer=lambda p: torch.optim.SGD(p, lr=1e-6))["policy-unchanged"] == 2
+
+
+def test_gradients_that_are_clipped_away() -> None:
+    causes = found(before_step=lambda net: nn.utils.clip_grad_norm_(net.parameters(), 1e-8))
+    assert causes["gradient-clipped-away"] == 3
+
+
+def test_gradients_that_pile_up() -> None:
+    assert found(zero_grad=False)["gradients-kept"] == 3
+
+
+def test_accumulated_gradients_do_not_pile_up() -> None:
+    class Accumulating(Loop):
+        calls = 0
+
+        def learn(self, rows: Rows, optimizer: Any, listener: Any) -> None:
+            class Second:
+                """Steps at every second call."""
+
+                def zero_grad(self, calls: int = self.calls) -> None:
+                    if calls % 2 == 0:
+                        optimizer.zero_grad()
+
+                def step(self, calls: int = self.calls) -> None:
+                    if calls % 2 == 1:
+                        optimizer.step()
+
+            super().learn(rows, Second(), listener)  # type: ignore[arg-type]
+            self.calls += 1
+
+    assert Accumulating(network()).run().findings() == {}
+
+
+def test_weights_that_are_put_back() -> None:
+    net = network()
+    before = copy.deepcopy(net.state_dict())
+    causes = found(network=net, after_update=lambda loop: loop.network.load_state_dict(before))
+    assert causes["weights-put-back"] == 3
+
+
+def test_part_of_the_network_without_a_gradient() -> None:
+    def detached(net: nn.Module, obs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        hidden = net.trunk(obs).detach()
+        return net.actor(hidden), net.critic(hidden)[:, 0]
+
+    def pretrained(net: nn.Module, obs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        with torch.no_grad():
+            hidden = net.trunk(obs)
+        return net.actor(hidden), net.critic(hidden)[:, 0]
+
+    assert found(network=SharedTrunk(), forward=detached) == {"no-gradient": 2}
+    assert found(network=SharedTrunk(), forward=pretrained) == {"no-gradient": 1}
+
+
+def test_numbers_that_are_not_finite() -> None:
+    def undefined(new: torch.Tensor, rows: Rows) -> torch.Tensor:
+        return plain(new, rows) + (rows.advantages - rows.advantages).sum().sqrt() * new.sum() / 0
+
+    assert found(policy_loss=undefined)["diverged"] == 3
+
+
+def test_weight_decay() -> None:
+    causes = found(optimizer=lambda p: torch.optim.AdamW(p, lr=3e-3, weight_decay=30.0))
+    assert causes["weights-decay"] == 2
+
+
+# --- The network ---------------------------------------------------------------------------------
+
+
+def test_a_dead_layer() -> None:
+    net = ActorCritic(nn.ReLU)
+    nn.init.constant_(net.actor[0].bias, -100.0)
+    assert found(network=net)["dead-layer"] == 3
+
+
+def test_a_dead_layer_with_a_function() -> None:
+    def forward(net: nn.Module, obs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return net.actor[2](torch.relu(net.actor[0](obs))), net.critic(obs)[:, 0]
+
+    net = ActorCritic()
+    nn.init.constant_(net.actor[0].bias, -100.0)
+    assert found(network=net, forward=forward)["dead-layer"] == 3
+
+
+def test_units_that_are_alike() -> None:
+    net = ActorCritic()
+    for parameter in net.actor[0].parameters():
+        nn.init.constant_(parameter, 0.1)
+    nn.init.constant_(net.actor[2].weight, 0.1)
+    assert found(network=net)["units-alike"] == 3
+
+
+def test_saturated_layers_and_unscaled_inputs() -> None:
+    def large(rows: Rows) -> Rows:
+        return dataclasses.replace(rows, obs=1000.0 * rows.obs)
+
+    def forward(net: nn.Module, obs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return net(1000.0 * obs)
+
+    causes = found(forward=forward)
+    assert (causes["observation-unscaled"], causes["layer-saturated"]) == (2, 2)
+
+
+def test_other_algorithms_without_log_probabilities_are_silent() -> None:
+    """A DQN has no log-probabilities and no rollout."""
+    heard = Heard("policy", network=nn.Linear(3, 2))
+    for _ in range(20):
+        step = Step(1e-3, {"weight": 0.1, "bias": 0.1}, 0.2, 0.2, 0.0, {"weight": 1e-3})
+        heard.steps.append(step)
+    assert [rule(heard) for rule in RULES] == [None] * len(RULES)
+
+
+def test_nothing_heard_is_silent() -> None:
+    assert [rule(Heard("policy")) for rule in RULES] == [None] * len(RULES)
+
+
+def test_places_are_in_the_users_network() -> None:
+    listener = Loop(network(), parameters=lambda net: net.critic.parameters()).run()
+    listener.findings()
+    place = listener.heard.places["weights-fixed"]
+    assert (place.module, place.name.partition(".")[0]) == ("Linear", "actor")
+    assert np.isfinite(listener.heard.steps[0].norm)

@@ -1,0 +1,125 @@
+"""Listening to models of Stable-Baselines3 and sb3-contrib."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("stable_baselines3", reason="needs the extra sb3")
+
+from sb3_contrib import MaskablePPO, RecurrentPPO
+from sb3_contrib.common.envs import InvalidActionEnvDiscrete
+from stable_baselines3 import A2C, DQN, PPO
+from stable_baselines3.common.env_util import make_vec_env
+
+import corral
+from corral.lab.listening.ear import Ear
+
+SMALL: dict[Any, dict[str, Any]] = {
+    PPO: {"n_steps": 64, "batch_size": 64, "n_epochs": 2},
+    A2C: {"n_steps": 64},
+    DQN: {"learning_starts": 128, "train_freq": 16},
+    MaskablePPO: {"n_steps": 64, "batch_size": 64, "n_epochs": 2},
+    RecurrentPPO: {"n_steps": 64, "batch_size": 64, "n_epochs": 1},
+}
+
+
+def model_of(kind: Any, seed: int = 0) -> Any:
+    env: Any = "CartPole-v1"
+    if kind is MaskablePPO:
+        env = lambda: InvalidActionEnvDiscrete(dim=6, n_invalid_actions=3)  # noqa: E731
+    policy_kwargs = {"net_arch": [8]}
+    envs = make_vec_env(env, n_envs=4, seed=seed)
+    policy = "MlpLstmPolicy" if kind is RecurrentPPO else "MlpPolicy"
+    return kind(policy, envs, seed=seed, policy_kwargs=policy_kwargs, **SMALL[kind])
+
+
+def trained(kind: Any, *, heard: bool) -> tuple[torch.Tensor, Ear | None]:
+    model = model_of(kind)
+    ear = corral.listen(model) if heard else None
+    model.learn(1024)
+    if ear is not None:
+        ear.stop()
+    return torch.cat([item.detach().flatten() for item in model.policy.parameters()]), ear
+
+
+@pytest.mark.parametrize("kind", list(SMALL))
+def test_training_is_the_same_bit_by_bit(kind: Any) -> None:
+    (plain, _), (listened, ear) = trained(kind, heard=False), trained(kind, heard=True)
+    assert torch.equal(plain, listened)
+    assert ear is not None and ear.error == ""
+
+
+@pytest.mark.parametrize("kind", [PPO, A2C, MaskablePPO])
+def test_rollouts_and_losses_are_heard(kind: Any) -> None:
+    _, ear = trained(kind, heard=True)
+    assert ear is not None
+    heard = ear.policies["policy"]
+    assert heard.updates == 4
+    assert heard.missing == ([] if kind is MaskablePPO else ["mask"])
+    rollout = heard.rollouts[0]
+    assert rollout.rewards.shape == rollout.advantages.shape == (64, 4)
+    batch = heard.minibatches[0]
+    assert batch.first and batch.gradients is not None and batch.gradients.done
+    assert np.abs(batch.new_log_probs - batch.log_probs).max() < 1e-5
+    assert len(heard.returns) >= 8
+
+
+def test_padding_of_sequences_is_left_out() -> None:
+    _, ear = trained(RecurrentPPO, heard=True)
+    assert ear is not None and ear.error == ""
+    batch = ear.policies["policy"].minibatches[0]
+    assert len(batch.advantages) == 64
+    assert np.abs(batch.new_log_probs - batch.log_probs).max() < 1e-4
+
+
+def test_env_steps_of_off_policy_models_are_heard() -> None:
+    _, ear = trained(DQN, heard=True)
+    assert ear is not None
+    heard = ear.policies["policy"]
+    assert sum(len(rollout.rewards) for rollout in heard.rollouts) * 4 == 1024
+    assert {"values", "advantages", "log_probs"} <= set(heard.missing)
+
+
+class Limited(gym.Wrapper[Any, Any, Any, Any]):
+    """Ends every second episode by a time limit."""
+
+    def reset(self, **options: Any) -> Any:
+        self.steps = 0
+        return super().reset(**options)
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        obs, reward, terminated, _, info = super().step(action)
+        return obs, reward, terminated, self.steps >= 8 and not terminated, info
+
+
+def test_rewards_are_heard_without_the_value_added_at_time_limits() -> None:
+    envs = make_vec_env(lambda: Limited(gym.make("CartPole-v1").unwrapped), n_envs=2, seed=0)
+    model = PPO("MlpPolicy", envs, n_steps=64, batch_size=64, n_epochs=1, seed=0)
+    ear = corral.listen(model)
+    model.learn(128)
+    ear.stop()
+    rollout = ear.policies["policy"].rollouts[0]
+    assert np.allclose(rollout.rewards, 1.0)
+    assert rollout.truncated.any() and not (rollout.truncated & rollout.terminated).any()
+    assert np.abs(rollout.final_values[rollout.truncated]).min() > 0
+    assert not rollout.final_values[~rollout.truncated].any()
+
+
+def test_a_model_that_is_heard_can_be_saved_and_loaded(tmp_path: Path) -> None:
+    model = model_of(PPO)
+    ear = corral.listen(model)
+    model.learn(256)
+    model.save(tmp_path / "model.zip")
+    loaded = PPO.load(tmp_path / "model.zip")
+    assert ear.policies["policy"].updates == 1
+    for before, after in zip(model.policy.parameters(), loaded.policy.parameters(), strict=True):
+        assert torch.equal(before, after)
+    ear.stop()
+    assert "evaluate_actions" not in vars(model.policy)
