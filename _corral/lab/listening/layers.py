@@ -106,6 +106,8 @@ class Layers:
                 given.reshape(-1, given.shape[-1]) if given.ndim == 2 else given.reshape(-1, 1)
             )
             layer.inputs = as_array(columns.abs().amax(dim=0))
+        if not torch.isfinite(given).all() or not torch.isfinite(made).all():
+            return  # masked logits, or training that diverges
         empty = hidden and not given.any()  # such as after a function relu() that no unit passes
         rows = _different(given)
         if rows < DIFFERENT and not empty:

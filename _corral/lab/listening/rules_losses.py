@@ -28,6 +28,7 @@ __all__ = [
     "policy_in_loss",
     "ratio_of",
     "recomputed",
+    "reversed_clip",
     "size_of_updates",
     "softmax_of_probabilities",
     "values_in_loss",
@@ -229,7 +230,7 @@ def recomputed(heard: Heard) -> Finding | None:
         )
         if change <= 1e-4:
             continue
-        if np.abs(np.log(ratio)).max() > 1e-6:
+        if not np.abs(np.log(ratio)).max() <= 1e-6:
             return None
         still, moved = still + 1, max(moved, change)
     if not still:
@@ -263,6 +264,38 @@ def clip_range(heard: Heard) -> Finding | None:
         "gradient although their probability changed by less than 2 %"
     )
     return finding_of("clip-too-tight", measured, 2, heard.policy)
+
+
+def reversed_clip(heard: Heard) -> Finding | None:
+    """Report clipping that removes the gradients of decisions that should return to a ratio of 1.
+
+    A clipped decision has moved in the direction of its advantage.
+    """
+    against, clipped = 0, 0
+    for minibatch in heard.minibatches:
+        ratio, advantage = ratio_of(minibatch), flat(minibatch.advantages)
+        gradient = flat(minibatch.gradients.log_probs) if minibatch.gradients else None
+        if minibatch.first or ratio is None or advantage is None or gradient is None:
+            continue
+        if not len(gradient) == len(ratio) == len(advantage) or not gradient.any():
+            continue
+        good = np.sign(advantage)
+        sure = good == np.sign(advantage - advantage.mean())  # with and without normalization
+        left = sure & (gradient == 0) & (np.abs(ratio - 1) > DIFFERS)
+        against += int((good * (ratio - 1) < 0)[left].sum())
+        clipped += int(left.sum())
+    if clipped < 2 * ROWS or against < 0.9 * clipped:
+        return None
+    return Finding(
+        "clip-reversed",
+        "Clipping works in reverse: it removes the gradients that it should keep.",
+        f"{against} of {clipped} decisions without a gradient have moved against their advantage",
+        "no gradient for decisions that have moved with their advantage, beyond the clip range",
+        "the loss is minimized: -torch.min(ratio * advantage, clipped_ratio * advantage), or "
+        "torch.max of both with a minus sign before each",
+        3,
+        heard.policy,
+    )
 
 
 def size_of_updates(heard: Heard) -> Finding | None:
@@ -320,10 +353,12 @@ def _value_verdict(minibatch: Minibatch) -> Verdict | None:
         if farther:
             measured += f": those farther than {np.abs(gap[used]).max():.3g} from it"
         return Verdict("value-clipped", measured, 3 if farther else 2)
-    right = float(np.mean(gradient[used] * gap[used] > 0))
-    if right >= 0.95 or used.sum() < ROWS:
+    if used.sum() < ROWS:
         return None
+    right = float(np.mean(gradient[used] * gap[used] > 0))
     measured = f"{1 - right:.0%} of gradients {says} lead away from the target"
+    if right >= 0.95:
+        return _limited(gradient, value, target, measured)
     if right <= 0.05:
         return Verdict("critic-sign", measured, 3)
     return _other_targets(gradient, value, target, measured, clear=right < 0.8)
@@ -333,24 +368,17 @@ def _other_targets(
     gradient: Array, value: Array, target: Array, measured: str, *, clear: bool
 ) -> Verdict | None:
     """Return the verdict about values that the loss leads to other numbers than their targets."""
-    terms = np.stack([value, target, np.ones_like(value)], axis=1)
-    (of_value, of_target, rest), *_ = np.linalg.lstsq(terms, gradient, rcond=None)
-    unexplained = float(np.var(gradient - terms @ (of_value, of_target, rest)))
     spread = float(target.std())
-    if unexplained < 1e-3 * float(gradient.var()) and of_value > 0:
-        if abs(of_target) < 0.02 * of_value:
-            at = -rest / of_value
-            measured += f"; they lead to {at:.3g} for all rows"
-            if abs(at - target.mean()) < 0.05 * spread + 1e-4 * abs(at):
-                measured += ", the mean of the targets, as if [R, 1] were broadcast with [R]"
-                return Verdict("targets-shuffled", measured, 3)
-            return _elsewhere(measured)
-        slope, shift = -of_target / of_value, -rest / of_value
-        made = slope * target + shift
-        normalized = slope > 0 and abs(made.mean()) < 0.5 and 0.3 < made.std() < 3
-        measured += f"; they lead to {slope:.3g} x target + {shift:.3g}"
-        return Verdict("targets-changed", measured, 1 if normalized else 2)
-    scales = [of_value]
+    fit = _fitted(gradient, value, target)
+    if fit is not None and fit[0] == 0:
+        measured += f"; they lead to {fit[1]:.3g} for all rows"
+        if abs(fit[1] - target.mean()) < 0.05 * spread + 1e-4 * abs(fit[1]):
+            measured += ", the mean of the targets, as if [R, 1] were broadcast with [R]"
+            return Verdict("targets-shuffled", measured, 3)
+        return Verdict("targets-changed", measured, 2)
+    if fit is not None:
+        return _changed(fit, target, measured)
+    scales = [np.polyfit(value, gradient, 1)[0] if _vary(value) else 0.0]
     if abs(value.mean() - target.mean()) > 0.05 * spread:
         scales.append(gradient.mean() / (value.mean() - target.mean()))
     for scale in scales:
@@ -359,11 +387,52 @@ def _other_targets(
             if np.abs(led_to - np.sort(target)).max() < 0.02 * spread:
                 measured += "; they lead to the targets of other rows"
                 return Verdict("targets-shuffled", measured, 3)
-    return _elsewhere(measured) if clear else None
+    return Verdict("targets-changed", measured, 2) if clear else None
 
 
-def _elsewhere(measured: str) -> Verdict:
+def _limited(gradient: Array, value: Array, target: Array, measured: str) -> Verdict | None:
+    """Return the verdict about values with the right direction and scaled or limited targets."""
+    spread = float(target.std())
+    fit = _fitted(gradient, value, target)
+    if fit is not None:
+        near = abs(fit[0] - 1) < 0.05 and abs(fit[1] + (fit[0] - 1) * target.mean()) < 0.1 * spread
+        return None if near else _changed(fit, target, measured)
+    gap = value - target
+    scale = float(np.median(gradient[gap != 0] / gap[gap != 0]))
+    if not scale > 0:
+        return None
+    led_to = value - gradient / scale
+    other = np.abs(led_to - target) > 0.02 * spread
+    limits = np.unique((led_to[other] / (0.01 * spread)).round())
+    if not 0.05 < other.mean() < 0.5 or other.sum() < ROWS or len(limits) > 4:
+        return None
+    at = f"{led_to[other].min():.3g}" + (
+        f" or {led_to[other].max():.3g}" if np.ptp(led_to[other]) > 0.05 * spread else ""
+    )
+    measured = f"{other.mean():.0%} of the values lead to {at} instead of their targets"
     return Verdict("targets-changed", measured, 2)
+
+
+def _fitted(gradient: Array, value: Array, target: Array) -> tuple[float, float] | None:
+    """Return slope and shift of the targets that a squared loss has; None for another loss."""
+    if not _vary(value) or not _vary(target):
+        return None
+    terms = np.stack([value, target, np.ones_like(value)], axis=1)
+    (of_value, of_target, rest), *_ = np.linalg.lstsq(terms, gradient, rcond=None)
+    unexplained = float(np.var(gradient - terms @ (of_value, of_target, rest)))
+    if not unexplained < 1e-6 * float(gradient.var()) or not of_value > 0:
+        return None
+    slope = float(-of_target / of_value)
+    return (0.0 if abs(slope) < 0.02 else slope), float(-rest / of_value)
+
+
+def _changed(fit: tuple[float, float], target: Array, measured: str) -> Verdict:
+    """Return the verdict about scaled targets, which may be normalized on purpose."""
+    slope, shift = fit
+    made = slope * target + shift
+    normalized = slope > 0 and abs(made.mean()) < 0.5 and 0.3 < made.std() < 3
+    measured += f"; they lead to {slope:.3g} x target + {shift:.3g}"
+    return Verdict("targets-changed", measured, 1 if normalized else 2)
 
 
 # --- Entropy and masks ---------------------------------------------------------------------------
@@ -383,8 +452,8 @@ def entropy_in_loss(heard: Heard) -> Finding | None:
         shares.append(weights[-1] / float(np.std(pull) * len(pull)))
         if (share := _share_of_entropy(minibatch)) is not None:
             kept.append(share)
-    if not shares:
-        return None
+    if not shares or policy_in_loss(heard) is not None:
+        return None  # the gradients are not those of the advantages
     share = float(np.median(shares))
     measured = (
         f"weight of the entropy {np.median(weights):.3g}, {abs(share):.3g} times that of typical "

@@ -209,7 +209,7 @@ def not_moved(heard: Heard) -> Finding | None:
     """Report weights that no step changes: no optimizer has them, or its steps are too small."""
     if heard.outside:
         return _outside(heard)
-    if len(heard.steps) < STEPS:
+    if len(heard.steps) < STEPS or next(_not_finite(heard), None) is not None:
         return None
     record = PolicyEvidence(heard.policy, ())
     record.moved = _largest(step.changes for step in heard.steps)

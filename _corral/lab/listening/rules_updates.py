@@ -21,6 +21,7 @@ RULES: tuple[Callable[[Heard], Finding | None], ...] = (
     rules_losses.masks_in_loss,
     rules_losses.first_ratio,
     rules_losses.recomputed,
+    rules_losses.reversed_clip,
     rules_steps.frozen,
     rules_steps.clipped_away,
     rules_steps.kept_gradients,

@@ -19,7 +19,7 @@ from corral.lab.listening.heard import Heard, Place, Step
 
 __all__ = ["Steps", "place_of"]
 
-STEPS = 32
+STEPS = 16
 """Recorded optimizer steps of an update."""
 
 Named = dict[str, torch.Tensor]

@@ -303,6 +303,16 @@ def test_a_clip_range_that_is_too_small() -> None:
     assert found(**parts) == {}
 
 
+def test_clipping_in_reverse() -> None:
+    def most(new: torch.Tensor, rows: Rows) -> torch.Tensor:
+        ratio = (new - rows.log_probs).exp()
+        near = ratio.clamp(0.8, 1.2)
+        return -torch.maximum(ratio * rows.advantages, near * rows.advantages).mean()
+
+    assert found(policy_loss=most, epochs=8)["clip-reversed"] == 3
+    assert "clip-reversed" not in found(epochs=8)
+
+
 def test_updates_that_are_too_large() -> None:
     causes = found(optimizer=lambda p: torch.optim.Adam(p, lr=1.0), epochs=4)
     assert causes["updates-too-large"] == 2
@@ -326,6 +336,10 @@ def to_targets(make: Callable[[torch.Tensor], torch.Tensor]) -> Loss:
         (to_targets(lambda t: t[:, None]), "targets-shuffled", 3),
         (to_targets(lambda t: t.flip(0)), "targets-shuffled", 3),
         (to_targets(lambda t: 10.0 - 3.0 * t), "targets-changed", 2),
+        (to_targets(lambda t: 5.0 * t), "targets-changed", 2),
+        (to_targets(lambda t: (t - t.mean()) / t.std()), "targets-changed", 1),
+        (to_targets(lambda t: t.clamp(-1.0, 2.0)), "targets-changed", 2),
+        (to_targets(torch.zeros_like), "targets-changed", 2),
         (
             lambda values, rows: (values - rows.returns).square().clamp(max=0.5).mean(),
             "value-clipped",
