@@ -85,7 +85,7 @@ class _Listener:
         self.outputs: dict[str, torch.Tensor] = {}  # of the distribution in that loss
         self.padded: list[tuple[Module, Minibatch, Array]] = []  # with the mask of valid rows
         self.kinds: set[type] = set()
-        for module_id in learner.module.keys():
+        for module_id in tuple(learner.module.keys()):
             self._add(module_id)
         self._on(learner, "_make_batch_if_necessary", self.batched, self.collected)
         self._on(learner, "compute_loss_for_module", self.loss_ends, self.loss_begins)
@@ -151,7 +151,7 @@ class _Listener:
     def batched(self, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """Hear the episodes, and what the learner's connectors made of them."""
         with self._costs():
-            for module_id in self.learner.module.keys():
+            for module_id in tuple(self.learner.module.keys()):
                 if module_id not in self.modules:  # added while training
                     self._add(module_id)
             batches = getattr(result, "policy_batches", {})
@@ -254,7 +254,7 @@ class _Listener:
                 values=self.values.pop(module_id, outputs.get(Columns.VF_PREDS)),
                 advantages=batch.get(Columns.ADVANTAGES),
                 returns=batch.get(Columns.VALUE_TARGETS),
-                loss=loss,
+                loss=loss.detach(),
             )
             self.outputs.clear()
             for minibatch in module.heard.minibatches[before:]:

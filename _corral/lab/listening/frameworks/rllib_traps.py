@@ -12,8 +12,8 @@ from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
 from ray.rllib.connectors.env_to_module import MeanStdFilter
 from ray.rllib.connectors.learner import GeneralAdvantageEstimation
-from ray.rllib.core import INPUT_ENV_SINGLE_SPACES
 from ray.rllib.core.learner.learner import Learner
+from ray.rllib.env import INPUT_ENV_SINGLE_SPACES
 
 from corral.lab.listening.ear import Ear
 from corral.lab.listening.frameworks.masks import mask_key
@@ -77,11 +77,14 @@ def check_module(module: Module) -> None:
     """Check what is known before training: classes, spaces and settings."""
     config, kind = module.learner.config, type(module.rl_module)
     heard = module.heard
-    heard.places.setdefault("logits", place_of(kind, *reversed(FORWARD)))
-    heard.places.setdefault("values", place_of(kind, "compute_values"))
-    heard.places.setdefault("loss", place_of(type(module.learner), "compute_loss_for_module"))
-    if env := _environment(module.algo):
-        heard.places.setdefault("rewards", place_of(type(env), "step"))
+    learner = type(module.learner)
+    own = "ray." not in f"{learner.compute_loss_for_module.__module__}."
+    heard.places["network"] = place_of(kind)
+    heard.places["batch"] = (
+        place_of(learner, "compute_loss_for_module") if own else place_of(kind, *FORWARD)
+    )
+    env = _environment(module.algo)
+    heard.places["rollout"] = place_of(type(env), "step") if env is not None else place_of(kind)
     if not module.trained:
         module.sprung(
             "untrained-module",
@@ -134,7 +137,8 @@ def check_batch(module: Module, minibatch: Minibatch) -> None:
     """Check a minibatch: masks, and the size of the values' loss."""
     _check_masks(module, minibatch)
     config = module.learner.config
-    own_loss = type(module.learner).compute_loss_for_module is not _PPO_LOSS
+    loss = type(module.learner).compute_loss_for_module
+    own_loss = loss.__module__ != PPOTorchLearner.__module__
     if own_loss or minibatch.values is None or minibatch.returns is None or not config.use_critic:
         return
     errors = np.square(minibatch.values.astype(np.float64) - minibatch.returns)
@@ -147,16 +151,13 @@ def check_batch(module: Module, minibatch: Minibatch) -> None:
             certainty=3 if clipped >= 0.9 else 2,
         )
     if minibatch.advantages is not None and _shares_layers(module.rl_module):
-        loss = config.vf_loss_coeff * float(np.mean(np.minimum(errors, config.vf_clip_param)))
+        of_values = config.vf_loss_coeff * float(np.mean(np.minimum(errors, config.vf_clip_param)))
         size = float(np.mean(np.abs(minibatch.advantages)))
-        if size > 0 and loss > DOMINATES * size:
+        if size > 0 and of_values > DOMINATES * size:
             module.sprung(
                 "shared-layers",
-                f"vf_share_layers=True; loss of the values {loss:.3g}, advantages {size:.3g}",
+                f"vf_share_layers=True; loss of the values {of_values:.3g}, advantages {size:.3g}",
             )
-
-
-_PPO_LOSS = PPOTorchLearner.compute_loss_for_module
 
 
 def _check_apis(module: Module) -> None:
@@ -167,21 +168,11 @@ def _check_apis(module: Module) -> None:
     if "ValueFunctionAPI" not in missing:
         return
     measured = f"{kind.__name__} is no ValueFunctionAPI"
-    place = place_of(kind)
     if hasattr(kind, "compute_values"):
         measured += "; compute_values alone is not enough"
-    for name in FORWARD:
-        for text in ("ADVANTAGES", '"advantages"', "'advantages'"):
-            found = place_of(kind, name, text=text)
-            if found.line != place_of(kind, name).line:
-                place = found
-                measured += (
-                    f"; {kind.__name__}.{name} returns Columns.ADVANTAGES, which RLlib keeps"
-                )
-                break
-        else:
-            continue
-        break
+    place = _returning_advantages(kind)
+    if place.name:
+        measured += f"; {kind.__name__}.{place.name} returns advantages, which RLlib keeps"
     bases = ", ".join(base.__name__ for base in kind.__bases__)
     found_trap = trap("rllib", "zero-advantages")
     module.sprung(
@@ -190,6 +181,16 @@ def _check_apis(module: Module) -> None:
         place,
         todo=f"class {kind.__name__}({bases}, ValueFunctionAPI): {found_trap.todo}",
     )
+
+
+def _returning_advantages(kind: type) -> Place:
+    """Return the line of a forward method that returns advantages, or the place of the class."""
+    for name in FORWARD:
+        for text in ("ADVANTAGES", '"advantages"', "'advantages'"):
+            found = place_of(kind, name, text=text)
+            if found.name and found.line != place_of(kind, name).line:
+                return found
+    return place_of(kind)
 
 
 def _check_connectors(module: Module) -> None:

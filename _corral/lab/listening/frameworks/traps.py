@@ -34,34 +34,27 @@ def trap(framework: str, cause: str) -> Trap:
     return TRAPS[framework, cause]
 
 
-def sprung(
-    found: Trap, measured: str, heard: Heard, place: Place | None = None, certainty: int = 0
-) -> Finding:
-    """Add a trap to what was heard of a policy, once, with its place in the user's code.
-
-    ``certainty`` replaces that of the trap, if it is not 0.
-    """
+def sprung(found: Trap, measured: str, heard: Heard, place: Place | None = None) -> Finding:
+    """Add a trap to what was heard of a policy, once, with its place in the user's code."""
     for finding in heard.traps:
         if finding.cause == found.cause:
             return finding
-    if place is not None:
-        heard.places.setdefault(found.cause, place)
-        measured = f"{measured}, in {place}"
     finding = Finding(
         found.cause,
         found.title,
         measured,
         found.expected,
         f"{found.todo} ({found.source_url})",
-        certainty or found.certainty,
+        found.certainty,
         heard.policy,
+        place="" if place is None else str(place),
     )
     heard.traps.append(finding)
     return finding
 
 
 def place_of(kind: type, *names: str, text: str = "") -> Place:
-    """Return the place of the first method that a class has, or else of the class.
+    """Return the place of the first method that the user wrote, or else of the class.
 
     With ``text``: the first line of the method that contains it.
     """
@@ -69,7 +62,8 @@ def place_of(kind: type, *names: str, text: str = "") -> Place:
         owner = next((base for base in kind.__mro__ if name in vars(base)), None)
         if owner is not None:
             file, line = _source(inspect.unwrap(vars(owner)[name]), text)
-            return Place(kind.__name__, name, file, line)
+            if "site-packages" not in file:
+                return Place(kind.__name__, name, file, line)
     return Place(kind.__name__, "", *_source(kind, text))
 
 

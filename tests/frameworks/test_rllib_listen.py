@@ -1,0 +1,315 @@
+"""Listening to RLlib: what is heard is what the learner uses, and known traps are named."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+pytest.importorskip("ray.rllib", reason="needs the extra rllib")
+
+import ray
+import torch
+from ray.rllib.algorithms.algorithm import Algorithm
+from ray.rllib.algorithms.ppo import PPOConfig
+from ray.rllib.connectors.env_to_module import FlattenObservations
+from ray.rllib.core.columns import Columns
+from ray.rllib.core.rl_module import RLModuleSpec
+from ray.rllib.env.multi_agent_env import MultiAgentEnv
+
+from corral.lab.listening.ear import Ear
+from corral.lab.listening.frameworks.rllib import listen_rllib
+from corral.lab.listening.frameworks.rllib_traps import check_algorithm
+from corral.lab.listening.heard import Heard, Rollout
+from support import rllib_posted
+from support.rllib_posted import Mended, Posted, config
+
+pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.timeout(900)]
+
+SCRIPT = Path(rllib_posted.__file__)
+
+
+@pytest.fixture(autouse=True)
+def left_as_it_was() -> Iterator[None]:
+    """The learner starts Ray in this process: other modules of tests start one of their own."""
+    yield
+    ray.shutdown()
+
+
+def heard(settings: PPOConfig, iterations: int = 2) -> Ear:
+    """Train and listen; the algorithm is stopped."""
+    algo, ear = settings.build_algo(), Ear("rllib")
+    listen_rllib(algo, ear)
+    for _ in range(iterations):
+        algo.train()
+    ear.stop()
+    algo.stop()
+    return ear
+
+
+def causes(ear: Ear, policy: str = "default_policy") -> dict[str, int]:
+    return {trap.cause: trap.certainty for trap in ear.policies[policy].traps}
+
+
+def gae(rollout: Rollout, gamma: float, gae_lambda: float) -> Any:
+    """Return value targets [T], from what was heard alone."""
+    rewards, values, final, terminated, truncated = (
+        getattr(rollout, name)[:, 0]
+        for name in ("rewards", "values", "final_values", "terminated", "truncated")
+    )
+    targets, advantage = np.zeros(len(rewards)), 0.0
+    for t in reversed(range(len(rewards))):
+        done = terminated[t] or truncated[t]
+        after = (0.0 if terminated[t] else final[t]) if done else values[t + 1]
+        delta = rewards[t] + gamma * after - values[t]
+        advantage = delta + (0.0 if done else gamma * gae_lambda * advantage)
+        targets[t] = advantage + values[t]
+    return targets
+
+
+# --- The forum's module, in its own script ------------------------------------------------------
+
+
+def run_script(kind: str, iterations: int, out: Path) -> dict[str, Any]:
+    command = [sys.executable, str(SCRIPT), kind, str(iterations), str(out)]
+    subprocess.run(command, check=True, capture_output=True, timeout=600)
+    report: dict[str, Any] = json.loads((out / "report.json").read_text())
+    return report
+
+
+def test_the_cause_is_named_with_its_class_and_line_in_the_posted_script(tmp_path: Path) -> None:
+    report = run_script("Posted", 4, tmp_path)
+    assert report["verdict"] == "fault"
+    finding = report["findings"][0]
+    assert (finding["cause"], finding["certainty"]) == ("zero-advantages", 3)
+    lines = SCRIPT.read_text().splitlines()
+    line = next(number for number, text in enumerate(lines, 1) if "Columns.ADVANTAGES" in text)
+    assert finding["place"].startswith("Posted._forward (")
+    assert finding["place"].endswith(f"{SCRIPT.name}:{line})")
+    assert "ValueFunctionAPI" in finding["todo"]
+
+
+def test_nothing_is_found_in_the_mended_script(tmp_path: Path) -> None:
+    report = run_script("Mended", 16, tmp_path)
+    assert report["findings"] == []
+    assert report["verdict"] == "learns"
+
+
+# --- Read-only ----------------------------------------------------------------------------------
+
+
+def test_the_weights_are_the_same_with_and_without_listening(tmp_path: Path) -> None:
+    states = []
+    for listening in (False, True):
+        algo, ear = config(Mended).build_algo(), Ear("rllib")
+        methods = dict(vars(Mended)), dict(vars(type(algo.learner_group._learner)))
+        if listening:
+            listen_rllib(algo, ear)
+        for _ in range(3):
+            algo.train()
+        assert algo.learner_group is not None
+        states.append(algo.learner_group.get_weights()["default_policy"])
+        path = algo.save_to_path(str(tmp_path / f"{listening}"))
+        ear.stop()
+        assert methods == (dict(vars(Mended)), dict(vars(type(algo.learner_group._learner))))
+        algo.stop()
+    assert states[0].keys() == states[1].keys()
+    for name, values in states[0].items():
+        assert np.array_equal(values, states[1][name]), name
+    restored = Algorithm.from_checkpoint(path)
+    again = restored.learner_group.get_weights()["default_policy"]
+    assert all(np.array_equal(values, again[name]) for name, values in states[1].items())
+    restored.stop()
+
+
+def test_listening_takes_at_most_a_twentieth_of_the_time() -> None:
+    settings = config(Mended).training(train_batch_size_per_learner=1024)
+    algo, ear = settings.build_algo(), Ear("rllib")
+    listen_rllib(algo, ear)
+    began = time.process_time()
+    for _ in range(12):
+        algo.train()
+    assert ear.cpu <= 0.05 * (time.process_time() - began)
+    algo.stop()
+
+
+# --- What is heard ------------------------------------------------------------------------------
+
+
+def test_rollouts_and_minibatches_are_what_the_learner_uses() -> None:
+    settings = (
+        PPOConfig()
+        .environment("CartPole-v1", env_config={"max_episode_steps": 30})
+        .env_runners(num_env_runners=0, num_envs_per_env_runner=2, rollout_fragment_length=50)
+        .training(train_batch_size_per_learner=200, minibatch_size=200, num_epochs=2)
+        .training(gamma=0.95, lambda_=0.9, use_kl_loss=False, clip_param=0.2)
+        .training(vf_clip_param=float("inf"))
+        .learners(num_learners=0)
+        .debugging(seed=0, log_level="ERROR")
+    )
+    ear = heard(settings, 3)
+    policy = ear.policies["default_policy"]
+    assert not policy.traps
+    assert policy.missing == ["mask"]
+    assert (policy.gamma, policy.gae_lambda, policy.updates) == (0.95, 0.9, 3)
+    assert policy.lengths
+    assert policy.returns == [float(length) for length in policy.lengths]
+    for rollout in policy.rollouts:
+        targets = gae(rollout, 0.95, 0.9)
+        assert rollout.returns is not None
+        assert rollout.advantages is not None
+        assert np.allclose(targets, rollout.returns[:, 0], atol=1e-3)
+        advantages = targets - rollout.values[:, 0]
+        assert np.corrcoef(advantages, rollout.advantages[:, 0])[0, 1] > 0.9999
+        assert rollout.truncated.any()
+        assert rollout.terminated.any()
+    first = policy.minibatches[0]
+    assert first.first
+    assert first.gradients is not None
+    assert first.gradients.log_probs is not None
+    assert np.allclose(first.new_log_probs, first.log_probs, atol=1e-5)
+    chances = torch.log_softmax(torch.as_tensor(first.logits), dim=-1).numpy()
+    assert np.allclose(
+        chances[np.arange(len(chances)), first.actions.astype(int)], first.new_log_probs, atol=1e-5
+    )
+    expected = -first.advantages / len(first.advantages)
+    assert np.allclose(first.gradients.log_probs, expected, atol=1e-6)
+
+
+def test_sequences_of_a_stateful_module_are_heard_without_their_padding() -> None:
+    settings = (
+        PPOConfig()
+        .environment("CartPole-v1")
+        .env_runners(num_env_runners=0)
+        .rl_module(model_config={"use_lstm": True, "max_seq_len": 7, "lstm_cell_size": 8})
+        .training(train_batch_size_per_learner=100, minibatch_size=50, num_epochs=1)
+        .training(gamma=0.9, lambda_=0.8, vf_clip_param=float("inf"))
+        .learners(num_learners=0)
+        .debugging(seed=0, log_level="ERROR")
+    )
+    policy = heard(settings, 1).policies["default_policy"]
+    rollout, minibatch = policy.rollouts[0], policy.minibatches[0]
+    assert rollout.returns is not None
+    assert (rollout.rewards == 1).all()
+    assert np.allclose(gae(rollout, 0.9, 0.8), rollout.returns[:, 0], atol=1e-3)
+    assert (minibatch.rewards == 1).all()
+    assert len(minibatch.rewards) == len(minibatch.new_log_probs) == len(minibatch.logits)
+
+
+# --- Traps --------------------------------------------------------------------------------------
+
+
+class LimitedEnv(MultiAgentEnv):
+    """Two agents; both are truncated after 4 steps."""
+
+    def __init__(self, config: Any = None) -> None:
+        super().__init__()
+        self.agents = self.possible_agents = ["a", "b"]
+        box = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+        self.observation_spaces = dict.fromkeys(self.agents, box)
+        self.action_spaces = dict.fromkeys(self.agents, gymnasium.spaces.Discrete(2))
+
+    def _each(self, value: Any) -> dict[str, Any]:
+        return dict.fromkeys(self.agents, value)
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        self.t = 0
+        return self._each(np.zeros(2, np.float32)), {}
+
+    def step(self, actions: Any) -> Any:
+        self.t += 1
+        over = self.t >= 4
+        obs = self._each(np.full(2, self.t / 4, np.float32))
+        ends = {**self._each(over), "__all__": over}
+        return obs, self._each(1.0), self._each(False) | {"__all__": False}, ends, {}
+
+
+def test_of_several_modules_each_is_heard_and_traps_are_named() -> None:
+    settings = (
+        PPOConfig()
+        .environment(LimitedEnv)
+        .env_runners(num_env_runners=0)
+        .multi_agent(
+            policies={"learner", "fixed", "unused"},
+            policy_mapping_fn=lambda agent, *_, **__: "learner" if agent == "a" else "fixed",
+            policies_to_train=["learner", "unused"],
+            algorithm_config_overrides_per_module={"learner": PPOConfig.overrides(gamma=0.5)},
+        )
+        .training(train_batch_size_per_learner=64, minibatch_size=32, num_epochs=1, gamma=0.9)
+        .learners(num_learners=0)
+        .debugging(seed=0, log_level="ERROR")
+    )
+    ear = heard(settings, 2)
+    assert causes(ear, "learner") == {"ignored-gamma": 3, "ignored-truncation": 3}
+    assert causes(ear, "fixed") == {"untrained-module": 1, "ignored-truncation": 3}
+    assert causes(ear, "unused") == {"unused-module": 2}
+    learner = ear.policies["learner"]
+    assert set(learner.lengths) == {4}
+    assert set(learner.returns) == {4.0}
+    assert learner.gamma == 0.9  # the one that RLlib uses
+    assert np.allclose(gae(learner.rollouts[0], 0.9, 1.0), learner.rollouts[0].returns[:, 0])
+    assert "LimitedEnv.step" in learner.traps[-1].place
+
+
+class Unmasked(Mended):
+    def logits(self, batch: dict[str, Any]) -> torch.Tensor:
+        logits: torch.Tensor = self.policy_head(self.features(batch[Columns.OBS]))
+        return logits
+
+
+@pytest.mark.parametrize(
+    ("settings", "found"),
+    [
+        (lambda: config(Unmasked), {"unmasked-logits": 3}),
+        (lambda: config(Mended).env_runners(explore=False), {"no-exploration": 3}),
+        (
+            lambda: (
+                config(Mended)
+                .rl_module(rl_module_spec=RLModuleSpec())
+                .env_runners(
+                    env_to_module_connector=lambda env, spaces, device: FlattenObservations()
+                )
+            ),
+            {"mask-lost": 3},
+        ),
+        (lambda: config(Mended).training(vf_clip_param=1e-6), {"clipped-value-loss": 3}),
+    ],
+)
+def test_traps_are_named(settings: Any, found: dict[str, int]) -> None:
+    assert causes(heard(settings(), 1)) == found
+
+
+def test_an_algorithm_that_cannot_be_heard_is_named() -> None:
+    ear = Ear("rllib")
+    old = SimpleNamespace(config=SimpleNamespace(enable_rl_module_and_learner=False))
+    remote = SimpleNamespace(
+        config=SimpleNamespace(enable_rl_module_and_learner=True, num_learners=2),
+        learner_group=SimpleNamespace(is_remote=True),
+    )
+    assert not check_algorithm(old, ear)
+    assert not check_algorithm(remote, ear)
+    assert causes(ear) == {"old-stack": 2}
+    assert causes(ear, "learners") == {"remote-learners": 1}
+
+
+def test_a_posted_module_that_returns_no_advantages_is_named_before_it_fails() -> None:
+    class Failing(Posted):
+        _forward = Mended._forward
+
+    algo, ear = config(Failing).build_algo(), Ear("rllib")
+    listen_rllib(algo, ear)
+    with pytest.raises(KeyError, match="advantages"):
+        algo.train()
+    policy: Heard = ear.policies["default_policy"]
+    assert [trap.cause for trap in policy.traps] == ["zero-advantages"]
+    ear.stop()
+    algo.stop()
