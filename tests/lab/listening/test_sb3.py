@@ -52,7 +52,8 @@ def trained(kind: Any, *, heard: bool) -> tuple[torch.Tensor, Ear | None]:
 def test_training_is_the_same_bit_by_bit(kind: Any) -> None:
     (plain, _), (listened, ear) = trained(kind, heard=False), trained(kind, heard=True)
     assert torch.equal(plain, listened)
-    assert ear is not None and ear.error == ""
+    assert ear is not None
+    assert ear.error == ""
 
 
 @pytest.mark.parametrize("kind", [PPO, A2C, MaskablePPO])
@@ -65,14 +66,17 @@ def test_rollouts_and_losses_are_heard(kind: Any) -> None:
     rollout = heard.rollouts[0]
     assert rollout.rewards.shape == rollout.advantages.shape == (64, 4)
     batch = heard.minibatches[0]
-    assert batch.first and batch.gradients is not None and batch.gradients.done
+    assert batch.first
+    assert batch.gradients is not None
+    assert batch.gradients.done
     assert np.abs(batch.new_log_probs - batch.log_probs).max() < 1e-5
     assert len(heard.returns) >= 8
 
 
 def test_padding_of_sequences_is_left_out() -> None:
     _, ear = trained(RecurrentPPO, heard=True)
-    assert ear is not None and ear.error == ""
+    assert ear is not None
+    assert ear.error == ""
     batch = ear.policies["policy"].minibatches[0]
     assert len(batch.advantages) == 64
     assert np.abs(batch.new_log_probs - batch.log_probs).max() < 1e-4
@@ -107,7 +111,8 @@ def test_rewards_are_heard_without_the_value_added_at_time_limits() -> None:
     ear.stop()
     rollout = ear.policies["policy"].rollouts[0]
     assert np.allclose(rollout.rewards, 1.0)
-    assert rollout.truncated.any() and not (rollout.truncated & rollout.terminated).any()
+    assert rollout.truncated.any()
+    assert not (rollout.truncated & rollout.terminated).any()
     assert np.abs(rollout.final_values[rollout.truncated]).min() > 0
     assert not rollout.final_values[~rollout.truncated].any()
 
@@ -154,7 +159,8 @@ def test_known_traps_are_named_before_training(masked: bool, cause: str) -> None
     policy = "MultiInputPolicy" if masked else "MlpPolicy"
     ear = corral.listen(PPO(policy, Pushing(masked), n_steps=64, seed=0))
     (finding,) = ear.policies["policy"].traps
-    assert finding.cause == cause and finding.certainty >= 2
+    assert finding.cause == cause
+    assert finding.certainty >= 2
     assert "https://" in finding.todo
     ear.stop()
 

@@ -32,9 +32,9 @@ def check_sb3(model: BaseAlgorithm, heard: Heard) -> None:
 
 def _mask_of(env: VecEnv) -> str:
     """Describe where the environment has an action mask; "" if it has none."""
-    if isinstance(env.observation_space, spaces.Dict):
-        if (key := mask_key(env.observation_space.spaces)) is not None:
-            return f"observation[{key!r}] is a mask"
+    views = env.observation_space
+    if isinstance(views, spaces.Dict) and (key := mask_key(views.spaces)) is not None:
+        return f"observation[{key!r}] is a mask"
     return "the environment has action_masks()" if env.has_attr("action_masks") else ""
 
 
