@@ -63,16 +63,14 @@ class Verdict(NamedTuple):
 
 def policy_in_loss(heard: Heard) -> Finding | None:
     """Compare the gradient of the loss for each log-probability with its advantage."""
-    return _most(heard, _policy_verdict) or _unreached(heard, "log_probs")
+    return _most(heard, "log_probs", _policy_verdict) or _unreached(heard, "log_probs")
 
 
-def _policy_verdict(minibatch: Minibatch) -> Verdict | None:
-    if minibatch.gradients is None:
-        return None
-    gradient, advantage = flat(minibatch.gradients.log_probs), flat(minibatch.advantages)
+def _policy_verdict(minibatch: Minibatch, gradient: Array, *, first: bool) -> Verdict | None:
+    advantage = flat(minibatch.advantages)
     ratio = ratio_of(minibatch)
     at_one = ratio is None or bool(np.all(np.abs(ratio - 1) < ONE))
-    if gradient is None or advantage is None or not (minibatch.first or at_one):
+    if advantage is None or not (first or at_one):
         return None
     if len(gradient) != len(advantage) or len(gradient) < ROWS or not _vary(advantage):
         return None
@@ -106,9 +104,8 @@ def _left_out(
     used = gradient != 0
     measured = f"{share:.0%} of the decisions in a minibatch have no gradient"
     if used.sum() >= ROWS and _correlation(-gradient[used], advantage[used]) < 0.98:
-        old = minibatch.log_probs is not None
         measured += ", although their ratio is 1; the others differ from their advantages"
-        return Verdict("ratio-wrong-in-loss", measured, 3 if old and share > 0.5 else 2)
+        return Verdict("ratio-wrong-in-loss", measured, 2)
     if (advantage[left] < 0).all() and (advantage[used] >= 0).all():
         measured += ": exactly those with negative advantages"
     return Verdict("decisions-left-out", measured, 2 if share > 0.3 else 1)
@@ -155,7 +152,7 @@ def _same_for_all(pull: float, advantage: Array) -> Verdict:
         f"their advantages are {_range(advantage)}"
     )
     of_mean = abs(pull - mean) < 1e-2 * abs(mean) + 1e-5 * spread
-    if of_mean or abs(pull) < 1e-4:  # the mean of normalized advantages is 0
+    if of_mean or abs(pull) < 1e-6:  # the mean of normalized advantages is 0
         says += "; that is the mean of the advantages, as if [R, 1] were broadcast with [R]"
         return Verdict("advantage-shuffled", says, 3)
     return Verdict("policy-loss-cut", says, 3 if abs(abs(pull) - 1) < 1e-3 else 2)
@@ -212,7 +209,7 @@ def first_ratio(heard: Heard) -> Finding | None:
 
 def recomputed(heard: Heard) -> Finding | None:
     """Report old log-probabilities that follow the policy within an update."""
-    still, moved = 0, 0.0
+    still, moved, known = 0, 0.0, True
     for minibatch in heard.minibatches:
         ratio = ratio_of(minibatch)
         if ratio is None or minibatch.first:
@@ -232,14 +229,16 @@ def recomputed(heard: Heard) -> Finding | None:
             continue
         if not np.abs(np.log(ratio)).max() <= 1e-6:
             return None
-        still, moved = still + 1, max(moved, change)
+        still, moved, known = still + 1, max(moved, change), known and bool(names)
     if not still:
         return None
     measured = (
         f"in {still} minibatches after steps that changed weights by up to {moved:.2g}, all ratios "
         "are exactly 1"
     )
-    return finding_of("old-log-prob-recomputed", measured, 3 if still > 1 else 2, heard.policy)
+    return finding_of(
+        "old-log-prob-recomputed", measured, 3 if still > 1 and known else 2, heard.policy
+    )
 
 
 def clip_range(heard: Heard) -> Finding | None:
@@ -325,15 +324,14 @@ def size_of_updates(heard: Heard) -> Finding | None:
 
 def values_in_loss(heard: Heard) -> Finding | None:
     """Compare the gradient of the loss for each value with its target."""
-    return _most(heard, _value_verdict) or _unreached(heard, "values")
+    return _most(heard, "values", _value_verdict) or _unreached(heard, "values")
 
 
-def _value_verdict(minibatch: Minibatch) -> Verdict | None:
-    if minibatch.gradients is None or not minibatch.first:  # clipped values follow later
-        return None
-    gradient = flat(minibatch.gradients.values)
+def _value_verdict(minibatch: Minibatch, gradient: Array, *, first: bool) -> Verdict | None:
     value, target = flat(minibatch.values), flat(minibatch.returns)
-    if gradient is None or value is None or target is None or len(value) < ROWS:
+    if not first:  # clipped values may have no gradient
+        return None
+    if value is None or target is None or len(value) < ROWS:
         return None
     if not len(gradient) == len(value) == len(target) or not np.isfinite(gradient).all():
         return None
@@ -530,8 +528,9 @@ def _mask_verdict(minibatch: Minibatch) -> Verdict | None:
             masked = None  # the logits are of another distribution
     if entropy is None:
         return None
-    most = float(np.mean(np.log(mask.sum(axis=1))))
-    legal, what = most, "at most"
+    if float(np.mean(entropy)) > np.log(mask.shape[1]) + ONE:
+        return None  # a sum
+    legal, what = float(np.mean(np.log(mask.sum(axis=1)))), "at most"
     if masked is not None:
         chances = np.exp(masked)
         legal = float(np.mean(-np.sum(chances * np.where(mask, masked, 0.0), axis=1)))
@@ -580,9 +579,10 @@ def softmax_of_probabilities(heard: Heard) -> Finding | None:
                 continue
             if len(np.unique(outputs.round(6), axis=0)) < 2 or outputs.max() > 1.0 + 1e-6:
                 continue
-            twice = _log_softmax(outputs)[np.arange(rows), choice[:rows]]
-            once = np.log(np.maximum(outputs, 1e-30))[np.arange(rows), choice[:rows]]
-            if not _close(new[:rows], twice) or _close(new[:rows], once):
+            if not any(
+                _close(new[:rows], _log_softmax(logits)[np.arange(rows), choice[:rows]])
+                for logits in (outputs, _masked(outputs, minibatch.mask))
+            ):
                 continue
             if name:
                 heard.places["softmax-twice"] = place_of(heard, name)
@@ -598,6 +598,13 @@ def softmax_of_probabilities(heard: Heard) -> Finding | None:
                 heard.policy,
             )
     return None
+
+
+def _masked(logits: Array, mask: Array | None) -> Array:
+    """Return logits that are -inf if the mask [R or more, A] forbids the action."""
+    if mask is None or mask.shape[1:] != logits.shape[1:] or len(mask) < len(logits):
+        return logits
+    return np.where(mask[: len(logits)], logits, -np.inf)
 
 
 def _candidates(heard: Heard, minibatch: Minibatch) -> Iterator[tuple[str, Array]]:
@@ -629,27 +636,31 @@ def ratio_of(minibatch: Minibatch) -> Array | None:
         return np.asarray(np.exp(np.clip(new - old, -50, 50)))
 
 
-def _most(heard: Heard, judge: Callable[[Minibatch], Verdict | None]) -> Finding | None:
-    """Return the most frequent verdict about minibatches, if at least half have one."""
-    judged = [judge(item) for item in heard.minibatches if item.gradients and item.gradients.done]
-    verdicts = [verdict for verdict in judged if verdict is not None]
-    causes = Counter(verdict.cause for verdict in verdicts)
-    for cause, count in causes.most_common(1):
+def _most(heard: Heard, field: str, judge: Callable[..., Verdict | None]) -> Finding | None:
+    """Return the most frequent verdict about minibatches, if half of the updates have one.
+
+    An optimizer that maximizes turns the meaning of all gradients around.
+    """
+    verdicts: list[Verdict] = []
+    updates: set[int] = set()
+    for minibatch in heard.minibatches:
+        gradient = flat(getattr(minibatch.gradients, field, None))
+        if gradient is None:
+            continue
+        uphill = any(step.uphill for step in heard.steps[minibatch.step : minibatch.step + 1])
+        first = minibatch.update not in updates
+        updates.add(minibatch.update)
+        verdict = judge(minibatch, -gradient if uphill else gradient, first=first)
+        if verdict is not None and uphill:
+            verdict = verdict._replace(measured=f"{verdict.measured}; the optimizer maximizes")
+        if verdict is not None:
+            verdicts.append(verdict)
+    for cause, count in Counter(verdict.cause for verdict in verdicts).most_common(1):
         same = [verdict for verdict in verdicts if verdict.cause == cause]
-        first = max(same, key=lambda verdict: verdict.certainty)
-        if 2 * count >= _comparable(heard, cause):
-            return finding_of(cause, first.measured, first.certainty, heard.policy)
+        surest = max(same, key=lambda verdict: verdict.certainty)
+        if 2 * count >= len(updates):
+            return finding_of(cause, surest.measured, surest.certainty, heard.policy)
     return None
-
-
-def _comparable(heard: Heard, cause: str) -> int:
-    """Return the number of first minibatches with gradients of the values or the actor."""
-    field = "values" if cause.startswith(("critic", "target", "value")) else "log_probs"
-    return sum(
-        item.first and getattr(item.gradients, field) is not None
-        for item in heard.minibatches
-        if item.gradients
-    )
 
 
 def _unreached(heard: Heard, field: str) -> Finding | None:

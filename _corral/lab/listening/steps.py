@@ -153,6 +153,10 @@ class Steps:
                     float(group.get("weight_decay") or 0.0) for group in optimizer.param_groups
                 ),
                 weights=_total(_norm(weight) for weight in weights.values()),
+                uphill=any(
+                    bool(group.get("maximize")) != (float(group.get("lr", 0.0)) < 0)
+                    for group in optimizer.param_groups
+                ),
             )
             if not _has_closure(args, kwargs):
                 self._note_gradients(step, owned)
@@ -196,9 +200,11 @@ class Steps:
         sizes = _numbers(_largest(grad) for grad in grads.values())
         step.gradients = dict.fromkeys(owned, 0.0) | dict(zip(grads, sizes, strict=True))
         step.norm = _total(_norm(grad) for grad in grads.values())
-        fresh = [self._fresh[name] for name in grads if name in self._fresh]
-        if fresh:
-            step.fresh_norm = _total(fresh)
+        if self._fresh.keys() & grads.keys():
+            step.fresh_norm = _total(
+                self._fresh[name] if name in self._fresh else _norm(grad)
+                for name, grad in grads.items()
+            )
             kept = [self._kept[name] for name in grads if name in self._kept]
             step.left_over = _total(kept)
         if self.heard.minibatches and (last := self.heard.minibatches[-1].gradients):
