@@ -89,9 +89,10 @@ class Steps:
         self._names = {id(p): name for name, p in self.heard.network.named_parameters()}
         for name, parameter in self.heard.network.named_parameters():
             if parameter.requires_grad and parameter.is_leaf and not is_lazy(parameter):
+                before, after = self._before_gradient(name, parameter), self._after_gradient(name)
                 self._on_parameters += [
-                    parameter.register_hook(self._before_gradient(name, parameter)),
-                    parameter.register_post_accumulate_grad_hook(self._after_gradient(name)),
+                    parameter.register_hook(before),  # type: ignore[no-untyped-call]
+                    parameter.register_post_accumulate_grad_hook(after),  # type: ignore[no-untyped-call]
                 ]
 
     def _detach(self) -> None:
@@ -256,7 +257,8 @@ def _dense(values: torch.Tensor) -> torch.Tensor:
 
 
 def _norm(values: torch.Tensor) -> torch.Tensor:
-    return torch.linalg.vector_norm(_dense(values))
+    norm: torch.Tensor = torch.linalg.vector_norm(_dense(values))
+    return norm
 
 
 def _largest(values: torch.Tensor) -> torch.Tensor:
