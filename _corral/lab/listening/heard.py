@@ -90,6 +90,7 @@ class Step:
     update: int = 0  # number of the update, from 1
     weight_decay: float = 0.0  # largest of the groups
     weights: float | None = None  # norm of the optimizer's weights before the step
+    uphill: bool = False  # the optimizer maximizes: maximize=True or a negative learning rate
 
 
 @dataclass

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from torch.utils.hooks import RemovableHandle
 
 from corral.envs.core import Array
 from corral.lab.listening.heard import Gradients, Minibatch, as_array
@@ -63,13 +64,13 @@ def _watch(tensor: torch.Tensor, add: Callable[[torch.Tensor], None]) -> None:
     """Call ``add`` with the gradient of a tensor, or of the tensor of which it is another shape."""
     node, output = tensor.grad_fn, tensor.output_nr
     if node is None:  # a parameter: the hook must not stay on it
-        handles = []
+        handles: list[RemovableHandle] = []
 
         def once(gradient: torch.Tensor) -> None:
             add(gradient)
             handles.pop().remove()
 
-        handles.append(tensor.register_hook(once))
+        handles.append(tensor.register_hook(once))  # type: ignore[no-untyped-call]
         return
     while type(node).__name__.rstrip("0123456789").removesuffix("Backward") in SHAPES:
         before, index = node.next_functions[0]
@@ -86,7 +87,9 @@ def _watch(tensor: torch.Tensor, add: Callable[[torch.Tensor], None]) -> None:
 
 def _parameters_of(tensor: torch.Tensor) -> frozenset[int]:
     """Return the ids of the parameters that a tensor depends on."""
-    found, todo, visited = set(), [tensor.grad_fn], set()
+    found: set[int] = set()
+    visited: set[Any] = set()
+    todo: list[Any] = [tensor.grad_fn]
     if tensor.is_leaf:
         found.add(id(tensor))
     while todo and len(visited) < NODES:

@@ -1,4 +1,4 @@
-"""Rules about optimizer steps and the network: gradients, learning rates, weights and layers."""
+"""Rules about optimizer steps: gradients, learning rates and weights."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import torch
 
-from corral.envs.core import Array
-from corral.lab.doctor.evidence.inputs import equal_units
 from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
-from corral.lab.doctor.findings import networks, steps, updates
+from corral.lab.doctor.findings import steps, updates
 from corral.lab.doctor.findings.finding import Finding
 from corral.lab.doctor.findings.steps import some
 from corral.lab.doctor.findings.texts import finding_of
@@ -19,20 +16,18 @@ from corral.lab.listening.heard import Heard, Minibatch, Step
 from corral.lab.listening.steps import place_of
 
 __all__ = [
+    "NOTHING",
+    "STEPS",
     "clipped_away",
-    "dead_layers",
     "frozen",
     "kept_gradients",
     "larger_gradients",
-    "modes_differ",
+    "largest",
     "no_gradient",
     "not_finite",
     "not_moved",
     "put_back",
-    "saturated",
     "still_policy",
-    "units_alike",
-    "unscaled_inputs",
     "weights_decay",
     "without_rate",
 ]
@@ -87,7 +82,7 @@ def no_gradient(heard: Heard) -> Finding | None:
     recorded = heard.steps
     if len(recorded) < STEPS or not _learnable(heard.minibatches):
         return None
-    sizes = _largest(step.gradients for step in recorded)
+    sizes = largest(step.gradients for step in recorded)
     named = dict(heard.network.named_parameters()) if heard.network is not None else {}
     idle = [
         name
@@ -212,8 +207,8 @@ def not_moved(heard: Heard) -> Finding | None:
     if len(heard.steps) < STEPS or next(_not_finite(heard), None) is not None:
         return None
     record = PolicyEvidence(heard.policy, ())
-    record.moved = _largest(step.changes for step in heard.steps)
-    record.gradients = _largest(step.gradients for step in heard.steps)
+    record.moved = largest(step.changes for step in heard.steps)
+    record.gradients = largest(step.gradients for step in heard.steps)
     record.learning_rates = [step.learning_rate for step in heard.steps]
     if (found := updates.not_moved(record, NOTHING)) is not None:
         return found
@@ -317,111 +312,7 @@ def weights_decay(heard: Heard) -> Finding | None:
     return None
 
 
-# --- The network ---------------------------------------------------------------------------------
-
-
-def dead_layers(heard: Heard) -> Finding | None:
-    """Report layers with one output for all different inputs."""
-    if not heard.dead:
-        return None
-    rows = min((heard.layers[name].rows for name in heard.dead if name in heard.layers), default=0)
-    record = PolicyEvidence(heard.policy, ())
-    record.acted = [np.ones(rows, dtype=bool)]
-    record.playing.dead = [_titled(heard, name) for name in heard.dead]
-    heard.places["dead-layer"] = place_of(heard, heard.dead[0])
-    return networks.dead_layers(record, NOTHING)
-
-
-def units_alike(heard: Heard) -> Finding | None:
-    """Report layers in which all units have the same weights after several steps."""
-    if heard.network is None or len(heard.steps) < STEPS:
-        return None
-    record = PolicyEvidence(heard.policy, ())
-    moved = _largest(step.changes for step in heard.steps)
-    names = equal_units(heard.network)
-    record.playing.equal_units = [name for name in names if moved.get(f"{name}.weight", 0.0) > 0]
-    record.learning_rates = [0.0] * heard.updates
-    if record.playing.equal_units:
-        heard.places["units-alike"] = place_of(heard, record.playing.equal_units[0])
-    return networks.equal_units(record, NOTHING)
-
-
-def saturated(heard: Heard) -> Finding | None:
-    """Report tanh and sigmoid layers at the ends of their range."""
-    names = [name for name, layer in heard.layers.items() if layer.saturated > 0.95]
-    if not names:
-        return None
-    heard.places["layer-saturated"] = place_of(heard, names[0])
-    share = min(heard.layers[name].saturated for name in names)
-    return Finding(
-        "layer-saturated",
-        "A layer is saturated: its outputs are at the ends of their range, without a gradient.",
-        f"{some([_titled(heard, name) for name in names])}: {share:.0%} of the outputs are within "
-        "0.01 of an end",
-        "outputs between the ends for most inputs",
-        "scale the observations, lower learning_rate, or start with smaller weights",
-        2,
-        heard.policy,
-    )
-
-
-def unscaled_inputs(heard: Heard) -> Finding | None:
-    """Report large numbers in the network's inputs."""
-    found: list[tuple[float, str, Array]] = []
-    for name, layer in heard.layers.items():
-        if layer.inputs is not None and layer.inputs.size and layer.inputs.max() > 30:
-            found.append((float(layer.inputs.max()), name, layer.inputs))
-    if not found:
-        return None
-    largest, name, columns = max(found, key=lambda item: item[0])
-    heard.places["observation-unscaled"] = place_of(heard, name)
-    return Finding(
-        "observation-unscaled",
-        "Observations contain large numbers, which hide the small ones.",
-        f"largest input of {_titled(heard, name)} {largest:.4g}; {int((columns > 30).sum())} of "
-        f"{len(columns)} columns exceed 30",
-        "values of about -1 to 1",
-        "divide large entries by their typical size, or normalize them with running statistics",
-        2 if largest > 100 else 1,
-        heard.policy,
-    )
-
-
-def modes_differ(heard: Heard) -> Finding | None:
-    """Report Dropout and BatchNorm layers in training mode in the loss, and not in play."""
-    names = [
-        name
-        for name, layer in heard.layers.items()
-        if layer.kind.startswith(("Dropout", "BatchNorm", "AlphaDropout", "FeatureAlphaDropout"))
-        and (layer.playing, layer.learning) == ({False}, {True})
-        and not _idle(heard, name)
-    ]
-    if not names:
-        return None
-    heard.places["modes-differ"] = place_of(heard, names[0])
-    return Finding(
-        "modes-differ",
-        "Layers act differently in play and in the loss.",
-        f"eval mode in play, training mode in the loss: {some([_titled(heard, n) for n in names])}",
-        "the same outputs for the same inputs in play and in the loss",
-        "call eval() for both, or use LayerNorm instead of BatchNorm and no Dropout",
-        2,
-        heard.policy,
-    )
-
-
-def _idle(heard: Heard, name: str) -> bool:
-    """Return True for a Dropout that drops nothing."""
-    module: Any = dict(heard.network.named_modules()).get(name) if heard.network else None
-    return isinstance(module, torch.nn.modules.dropout._DropoutNd) and module.p == 0
-
-
-def _titled(heard: Heard, name: str) -> str:
-    layer = heard.layers.get(name)
-    return f"{name} ({layer.kind})" if layer is not None else name
-
-
-def _largest(items: Any) -> dict[str, float]:
+def largest(items: Any) -> dict[str, float]:
     """Return the largest number of each name."""
     found: dict[str, float] = {}
     for item in items:

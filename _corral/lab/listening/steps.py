@@ -89,9 +89,10 @@ class Steps:
         self._names = {id(p): name for name, p in self.heard.network.named_parameters()}
         for name, parameter in self.heard.network.named_parameters():
             if parameter.requires_grad and parameter.is_leaf and not is_lazy(parameter):
+                before, after = self._before_gradient(name, parameter), self._after_gradient(name)
                 self._on_parameters += [
-                    parameter.register_hook(self._before_gradient(name, parameter)),
-                    parameter.register_post_accumulate_grad_hook(self._after_gradient(name)),
+                    parameter.register_hook(before),  # type: ignore[no-untyped-call]
+                    parameter.register_post_accumulate_grad_hook(after),  # type: ignore[no-untyped-call]
                 ]
 
     def _detach(self) -> None:
@@ -153,6 +154,10 @@ class Steps:
                     float(group.get("weight_decay") or 0.0) for group in optimizer.param_groups
                 ),
                 weights=_total(_norm(weight) for weight in weights.values()),
+                uphill=any(
+                    bool(group.get("maximize")) != (float(group.get("lr", 0.0)) < 0)
+                    for group in optimizer.param_groups
+                ),
             )
             if not _has_closure(args, kwargs):
                 self._note_gradients(step, owned)
@@ -196,9 +201,11 @@ class Steps:
         sizes = _numbers(_largest(grad) for grad in grads.values())
         step.gradients = dict.fromkeys(owned, 0.0) | dict(zip(grads, sizes, strict=True))
         step.norm = _total(_norm(grad) for grad in grads.values())
-        fresh = [self._fresh[name] for name in grads if name in self._fresh]
-        if fresh:
-            step.fresh_norm = _total(fresh)
+        if self._fresh.keys() & grads.keys():
+            step.fresh_norm = _total(
+                self._fresh[name] if name in self._fresh else _norm(grad)
+                for name, grad in grads.items()
+            )
             kept = [self._kept[name] for name in grads if name in self._kept]
             step.left_over = _total(kept)
         if self.heard.minibatches and (last := self.heard.minibatches[-1].gradients):
@@ -250,7 +257,8 @@ def _dense(values: torch.Tensor) -> torch.Tensor:
 
 
 def _norm(values: torch.Tensor) -> torch.Tensor:
-    return torch.linalg.vector_norm(_dense(values))
+    norm: torch.Tensor = torch.linalg.vector_norm(_dense(values))
+    return norm
 
 
 def _largest(values: torch.Tensor) -> torch.Tensor:

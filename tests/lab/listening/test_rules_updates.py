@@ -164,6 +164,41 @@ def test_a_frozen_part_is_a_note() -> None:
     assert found(network=net) == {"frozen-weights": 1}
 
 
+class Separate(Loop):
+    """Trains the actor and the critic with their own minibatches and optimizers."""
+
+    def learn(self, rows: Rows, optimizer: Any, listener: Any) -> None:
+        optimizers = [
+            torch.optim.SGD(part.parameters(), lr=0.01)
+            for part in (self.network.actor, self.network.critic)
+        ]
+        logits = torch.log_softmax(masked(self.network.actor(rows.obs), rows.mask), dim=1)
+        new = logits[torch.arange(len(rows.obs)), rows.actions]
+        listener.batch(
+            new_log_probs=new,
+            log_probs=rows.log_probs,
+            advantages=rows.advantages,
+            actions=rows.actions,
+        )
+        optimizers[0].zero_grad()
+        self.policy_loss(new, rows).backward()
+        optimizers[0].step()
+        for _ in range(2):
+            values = self.network.critic(rows.obs)
+            listener.batch(values=values, returns=rows.returns)
+            optimizers[1].zero_grad()
+            self.value_loss(values[:, 0], rows).backward()
+            optimizers[1].step()
+
+
+def test_separate_updates_of_actor_and_critic() -> None:
+    assert Separate(network()).run().findings() == {}
+    causes = Separate(network(), value_loss=lambda v, rows: -value_loss(v, rows)).run().findings()
+    assert causes == {"critic-sign": 3}
+    causes = Separate(network(), policy_loss=lambda n, rows: plain(-n, rows)).run().findings()
+    assert causes == {"advantage-sign": 3}
+
+
 # --- The policy loss -----------------------------------------------------------------------------
 
 
@@ -309,8 +344,9 @@ def test_clipping_in_reverse() -> None:
         near = ratio.clamp(0.8, 1.2)
         return -torch.maximum(ratio * rows.advantages, near * rows.advantages).mean()
 
-    assert found(policy_loss=most, epochs=8)["clip-reversed"] == 3
-    assert "clip-reversed" not in found(epochs=8)
+    parts: dict[str, Any] = {"epochs": 8, "optimizer": lambda p: torch.optim.Adam(p, lr=1e-2)}
+    assert found(policy_loss=most, **parts) == {"clip-reversed": 3}
+    assert found(**parts) == {}
 
 
 def test_updates_that_are_too_large() -> None:
@@ -417,6 +453,19 @@ def test_optimizers_of_actor_and_critic() -> None:
             return super().step(closure)
 
     assert found(optimizer=Both, parameters=lambda net: net) == {}
+
+
+def test_an_optimizer_that_maximizes() -> None:
+    parts: dict[str, Any] = {
+        "optimizer": lambda p: torch.optim.Adam(p, lr=3e-3, maximize=True),
+        "entropy_weight": 0.0,
+    }
+    assert found(**parts) == {"advantage-sign": 3, "critic-sign": 3}
+    turned = {
+        "policy_loss": lambda new, rows: -policy_loss(new, rows),
+        "value_loss": lambda values, rows: -value_loss(values, rows),
+    }
+    assert found(**turned, **parts) == {}
 
 
 def test_learning_rates() -> None:
