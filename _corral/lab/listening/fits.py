@@ -139,7 +139,7 @@ WIDE = 512
 def flat_obs(obs: Any, shape: tuple[int, ...]) -> Array | None:
     """Return observations [T, B, F] as float64, parts of dicts and tuples side by side.
 
-    Of wide observations, such as images, every n-th column is returned.
+    Pixels are divided by 255. Of wide observations, every n-th column is returned.
     """
     if obs is None:
         return None
@@ -160,7 +160,9 @@ def flat_obs(obs: Any, shape: tuple[int, ...]) -> Array | None:
         elif not isinstance(part, np.ndarray) or part.dtype.kind not in "biuf":
             return None
         elif part.shape[:2] == shape or (part.shape[:1] == shape[:1] and shape[1] == 1):
-            flat.append(part.reshape(*shape, -1))
+            columns = part.reshape(*shape, -1)
+            columns = columns[..., :: 1 + columns.shape[-1] // WIDE]
+            flat.append(columns / 255 if part.dtype == np.uint8 else columns)
         else:
             return None
     return np.concatenate(flat, axis=-1).astype(np.float64) if flat else None

@@ -297,7 +297,7 @@ def copies_alike(heard: Heard) -> Finding | None:
     if not varied or not (begins == begins[:1]).all():
         return None
     measured = f"the first {count + 1} episodes of all {part.shape[1]} columns begin alike"
-    return _alike(measured, 3, heard)
+    return _alike(measured, 2, heard)
 
 
 def _alike(measured: str, certainty: int, heard: Heard) -> Finding:

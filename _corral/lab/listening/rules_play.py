@@ -95,7 +95,7 @@ def no_action(heard: Heard) -> Finding | None:
         "at least one legal action in each decision",
         "check the mask in the environment; mark steps without a decision as not valid, or leave "
         "them out",
-        3 if empty < 0.9 * total else 2,
+        3 if empty < 0.05 * total else 1,  # agents may wait for their turn
         heard.policy,
     )
 
@@ -154,9 +154,11 @@ def always_greedy(heard: Heard) -> Finding | None:
             continue
         actions, log_table = parts
         table = np.exp(log_table)
-        # Chance of the most probable action in all rows if actions were sampled.
-        chance = float(log_table.max(axis=-1).sum())
-        greedy = table[np.arange(len(actions)), actions] >= table.max(axis=-1) - 1e-6
+        # Chance of the most probable action in all rows, if actions were sampled.
+        ordered = np.sort(table, axis=1)
+        clear = ordered[:, -1] > ordered[:, -2] + 1e-4
+        chance = float(log_table.max(axis=-1)[clear].sum())
+        greedy = table[np.arange(len(actions)), actions] >= ordered[:, -1] - 1e-6
         if greedy.all() and chance < -20:
             return Finding(
                 "play-greedy",
@@ -302,18 +304,20 @@ def misleading_values(heard: Heard) -> Finding | None:
     """Report values that explain less than a constant, late in training."""
     if heard.updates < 2 * EARLY:
         return None
-    shares = []
+    shares, clear = [], True
     for part in list(parts_of(heard))[-3:]:
         values, targets = part.rollout.values, part.rollout.returns
         if values is None or targets is None or values.shape != targets.shape:
             continue
         target, value = targets[part.valid], values[part.valid]
         if np.std(target) > 1e-6 * max(1.0, float(np.abs(target).max())):
+            clear &= bool(np.std(target) > 0.1 * np.sqrt(np.square(target).mean()))
             shares.append(1.0 - float(np.var(target - value) / np.var(target)))
     if len(shares) < 2 or not max(shares) < -0.5:
         return None
     measured = f"explained variance {min(shares):.2f} to {max(shares):.2f} in the latest rollouts"
-    return finding_of("critic-misleads", measured, 2 if max(shares) < -2 else 1, heard.policy)
+    certainty = 2 if clear and max(shares) < -2 else 1
+    return finding_of("critic-misleads", measured, certainty, heard.policy)
 
 
 # --- Effects of actions --------------------------------------------------------------------------

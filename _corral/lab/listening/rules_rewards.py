@@ -8,7 +8,7 @@ from corral.envs.core import Array
 from corral.lab.doctor.findings import scales, signals
 from corral.lab.doctor.findings.finding import Finding
 from corral.lab.doctor.findings.texts import finding_of
-from corral.lab.listening.fed import Seen, by_doctor, fed, seen
+from corral.lab.listening.fed import Seen, by_doctor, fed, is_image, seen
 from corral.lab.listening.heard import Heard
 from corral.lab.listening.rules_obs import parts_of
 from corral.trainers.runs.trends import change_of
@@ -130,29 +130,31 @@ def _steps(part: Seen) -> tuple[Array, Array] | None:
 
 def ends_unmarked(heard: Heard) -> Finding | None:
     """Report observations that jump back to the first one again and again, without a mark."""
-    jumps = decisions = 0
+    decisions, landed = 0, []
     for part in parts_of(heard):
         measured = _steps(part)
-        if part.ended is None or measured is None:
-            return None
-        if part.ended.any():
+        if part.ended is None or measured is None or part.ended.any() or is_image(part.rollout):
             return None
         scaled, steps = measured
         inside = part.valid[:-1] & part.valid[1:]
         # The first row of the first rollout is a reset; jumps back to it look the same.
-        first = scaled[0]
-        home = np.linalg.norm(scaled[1:] - first.mean(axis=0), axis=-1)
+        home = np.linalg.norm(scaled[1:] - scaled[0].mean(axis=0), axis=-1)
         usual = np.median(steps[inside])
-        far = np.median(home)
-        jumped = inside & (steps > 8 * usual) & (home < NEAR * far) & (usual > 0)
-        jumps, decisions = jumps + int(jumped.sum()), decisions + int(part.valid.sum())
-    if jumps < JUMPS:
+        jumped = inside & (steps > 8 * usual) & (home < NEAR * np.median(home)) & (usual > 0)
+        landed.append(scaled[1:][jumped])
+        decisions += int(part.valid.sum())
+    if not landed or len({rows.shape[1] for rows in landed}) > 1:
+        return None
+    places = np.concatenate(landed)
+    if len(places) < JUMPS:
         return None
     measured_text = (
-        f"no end is marked in {decisions:,} decisions; {jumps} times, the observation jumps back "
-        "near the first one of the training"
+        f"no end is marked in {decisions:,} decisions; {len(places)} times, the observation jumps "
+        "back near the first one of the training"
     )
-    return finding_of("end-ignored", measured_text, 2, heard.policy)
+    # A game may send the agent back to a fixed start; random first states come from resets.
+    random = len(np.unique(places.round(6), axis=0)) > 0.5 * len(places)
+    return finding_of("end-ignored", measured_text, 2 if random else 1, heard.policy)
 
 
 def ends_each_step(heard: Heard) -> Finding | None:

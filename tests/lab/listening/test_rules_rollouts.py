@@ -88,6 +88,9 @@ SOUND: dict[str, dict[str, Any]] = {
     "codes of states": {"obs": 100 * CELL},
     "huge rewards": {"rewards": 1e5 * ROLLOUT.rewards},
     "dicts": {"obs": {"a": LINE[..., :2], "b": (LINE[..., 2:],)}},
+    "an image in a dict": {
+        "obs": {"a": LINE, "b": (255 * one_hot(CELL, 16)).astype(np.uint8).reshape(256, 8, 4, 4)}
+    },
     "continuous actions": {
         "actions": np.random.default_rng(0).normal(size=(STEPS, COPIES, 2)),
         "log_probs": np.full((STEPS, COPIES), 0.3),
@@ -182,7 +185,7 @@ FAULTS: dict[str, tuple[str, int, Callable[[], Heard]]] = {
     "empty masks": (
         "mask-empty",
         3,
-        lambda: heard(replace(ROLLOUT, mask=MASK & (np.arange(STEPS) % 9 > 0)[:, None, None])),
+        lambda: heard(replace(ROLLOUT, mask=MASK & (np.arange(STEPS) % 64 > 0)[:, None, None])),
     ),
     "copies with the same episodes": ("copies-alike", 3, lambda: heard(repeated(walked(copies=1)))),
     "stuck observations": (
@@ -227,8 +230,7 @@ FAULTS: dict[str, tuple[str, int, Callable[[], Heard]]] = {
         lambda: heard(
             Rollout(
                 rewards=NOISE.normal(size=(STEPS, COPIES)),
-                obs=(np.arange(STEPS)[:, None, None] % 20)
-                * (1 + 0.1 * NOISE.random((STEPS, COPIES, 2))),
+                obs=(np.arange(STEPS)[:, None, None] % 20) + 0.3 * NOISE.random((STEPS, COPIES, 2)),
                 terminated=NEVER,
             )
         ),
@@ -354,6 +356,18 @@ def test_greedy_play() -> None:
     assert findings(heard(minibatches=[batch()])) == {}
     found = findings(heard(minibatches=[batch(greedy=True)]))
     assert {item.cause: item.certainty for item in found.values()} == {"play-greedy": 3}
+
+
+def test_uniform_play_is_not_greedy() -> None:
+    even = replace(batch(), logits=np.zeros((128, 4)), log_probs=np.full(128, -np.log(4)))
+    assert findings(heard(minibatches=[even])) == {}
+
+
+def test_a_game_that_sends_the_agent_back_to_a_fixed_start() -> None:
+    obs = (np.arange(STEPS)[:, None, None] % 20) * np.ones((1, COPIES, 2))
+    rewards = NOISE.normal(size=(STEPS, COPIES))
+    found = findings(heard(Rollout(obs=obs, rewards=rewards, terminated=NEVER)))
+    assert all(item.certainty == 1 for item in found.values())
 
 
 @pytest.mark.parametrize("by", ["action", "row"])

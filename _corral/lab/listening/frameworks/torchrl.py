@@ -8,7 +8,7 @@ estimator (``GAE`` and the like) that fills in the advantages, wherever it is ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from torchrl.objectives.common import LossModule
 from torchrl.objectives.value import ValueEstimatorBase
 
 from corral.envs.core import Array
+from corral.lab.doctor.findings.finding import Finding
 from corral.lab.listening.ear import Ear
 from corral.lab.listening.frameworks import torchrl_traps as traps
 from corral.lab.listening.heard import as_array
@@ -54,6 +55,14 @@ def _guarded(ear: Ear, heard: Callable[..., None]) -> Callable[..., None]:
                 ear.fail(error)
 
     return hook
+
+
+def _note(ear: Ear, found: Iterable[Finding]) -> None:
+    """Keep findings of new causes."""
+    heard = ear.policy("policy")
+    for item in found:
+        if item.cause not in {known.cause for known in heard.traps}:
+            heard.traps.append(item)
 
 
 # --- Rollouts ------------------------------------------------------------------------------------
@@ -99,11 +108,8 @@ class _Rollouts:
         if self.last is not None and _same(self.last, (rewards, played)):
             return  # advantages of the same rollout, estimated again in the next epoch
         self.last = rewards, played
-        heard.traps += [
-            item
-            for item in traps.of_rollout(data, estimator, axes.time, _obs_key(self.loss), "policy")
-            if item.cause not in {known.cause for known in heard.traps}
-        ]
+        obs_key = _obs_key(self.loss)
+        _note(self.ear, traps.of_rollout(data, estimator, axes.time, obs_key, "policy"))
         done = data.get(("next", keys.done))
         terminated = data.get(("next", keys.terminated), None)
         truncated = data.get(("next", "truncated"), None)
@@ -130,7 +136,7 @@ class _Rollouts:
             "actions": axes.per_column(actions),
             "mask": axes.per_column(data.get("action_mask", None)),
             "valid": None if mask is None else axes.flags(mask),
-            "obs": axes.per_column(data.get(_obs_key(self.loss), None)),
+            "obs": axes.per_column(data.get(obs_key, None)),
         }
         self.ear.rollout(**{name: part for name, part in parts.items() if part is not None})
 
@@ -269,15 +275,13 @@ class _Losses:
     def begins(self, loss: Any, args: Any) -> None:
         self.inside = self.ear.attends()
         self.parts = {}
-        heard = self.ear.policy("policy")
         if args and isinstance(args[0], TensorDictBase):
-            known = {item.cause for item in heard.traps}
-            found = traps.of_batch(args[0], loss, _obs_key(loss), "policy")
-            heard.traps += [item for item in found if item.cause not in known]
-            if (fixed := self.targets.seen(loss, "policy")) is not None and (
-                fixed.cause not in known
-            ):
-                heard.traps.append(fixed)
+            if self.inside:
+                self.note(traps.of_batch(args[0], loss, _obs_key(loss), "policy"))
+            self.note(self.targets.seen(loss, "policy"))
+
+    def note(self, found: Iterable[Finding]) -> None:
+        _note(self.ear, found)
 
     def distributed(self, args: Any, kwargs: Any, result: Any) -> None:
         """Watch the distribution in the loss: it is used once, and for its own tensors."""
@@ -348,6 +352,7 @@ class _Losses:
             else rows(data.get(("next", reward_key), None)),
             "loss": sum(losses) if losses else None,
         }
+        self.note(traps.plays_mode(actions, parts.get("distribution"), "policy"))
         taken = {name: part for name, part in batch.items() if part is not None}
         others = {name: float(part) for name, part in terms.items() if name not in batch}
         self.ear.batch(**taken, **others)

@@ -11,7 +11,7 @@ from tensordict import TensorDictBase
 
 from corral.lab.doctor.findings.finding import Finding
 
-__all__ = ["TRAPS", "Targets", "Trap", "of_batch", "of_rollout"]
+__all__ = ["TRAPS", "Targets", "Trap", "of_batch", "of_rollout", "plays_mode"]
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ TRAPS: dict[str, Trap] = {
         "advantage-elsewhere",
         "The value estimator takes the copies of the environment for steps in time.",
         "a tensordict [copies, time], or time_dim of the estimator",
-        "transpose the tensordict, or pass time_dim to the estimator; its default is the axis named "
-        "'time', else the last one",
+        "transpose the tensordict, or pass time_dim to the estimator; its default is the axis "
+        "named 'time', else the last one",
         "https://docs.pytorch.org/rl/0.14/reference/generated/torchrl.objectives.value.GAE.html",
     ),
     "rows-apart": Trap(
@@ -149,16 +149,15 @@ def of_batch(data: TensorDictBase, loss: Any, obs_key: Any, policy: str) -> Iter
         follows = _follows(data, obs_key, 0)
         if follows is not None and follows < 0.5:
             measured = (
-                f"no {keys['advantage']!r} in the tensordict; {1 - follows:.0%} of its rows are not "
-                "followed by their next observation"
+                f"no {keys['advantage']!r} in the tensordict; {1 - follows:.0%} of its rows are "
+                "not followed by their next observation"
             )
             yield _finding("estimated-in-loss", measured, 3, policy)
 
 
-def plays_mode(data: TensorDictBase, distribution: Any, policy: str) -> Iterator[Finding]:
+def plays_mode(actions: Any, distribution: Any, policy: str) -> Iterator[Finding]:
     """Yield the trap of continuous actions that are all the mode of their distribution."""
     mode = getattr(distribution, "deterministic_sample", None)
-    actions = data.get("action", None)
     if not isinstance(mode, torch.Tensor) or not isinstance(actions, torch.Tensor):
         return
     if not actions.is_floating_point() or mode.shape != actions.shape or len(actions) < ROWS:
@@ -180,17 +179,17 @@ class Targets:
         self.calls = 0
         self.trained, self.target = _sums(loss, target=False), _sums(loss, target=True)
 
-    def seen(self, loss: Any, policy: str) -> Finding | None:
-        """Count a call; report target parameters that are still those of the beginning."""
+    def seen(self, loss: Any, policy: str) -> Iterator[Finding]:
+        """Count a call; yield target parameters that are still those of the beginning."""
         self.calls += 1
         if self.calls != CALLS or not self.target:
-            return None
+            return
         trained, target = _sums(loss, target=False), _sums(loss, target=True)
         # Without a delay, the targets are the trained parameters themselves.
         if trained == self.trained or target != self.target:
-            return None
+            return
         measured = f"{len(target)} target parameters, unchanged in {CALLS} calls of the loss"
-        return _finding("target-fixed", measured, 3, policy)
+        yield _finding("target-fixed", measured, 3, policy)
 
 
 def _sums(loss: Any, target: bool) -> list[float]:
@@ -200,5 +199,5 @@ def _sums(loss: Any, target: bool) -> list[float]:
     for name in names:
         params = getattr(loss, f"target_{name}_params" if target else f"{name}_params", None)
         if params is not None:
-            sums += [float(item.double().sum()) for item in params.values(True, True)]
+            sums += [float(item.detach().double().sum()) for item in params.values(True, True)]
     return sums
