@@ -30,6 +30,15 @@ class Seen:
     ended: Array | None  # bool [T, B]
     obs: Array | None  # float64 [T, B, F]
 
+    def wrong(self) -> dict[str, Array]:
+        """Return which rewards and observations are not finite: bool [T, B]."""
+        parts = {"reward": self.rollout.rewards, "observation": self.obs}
+        return {
+            name: ~np.isfinite(values.reshape(*self.shape, -1)).all(axis=-1) & self.valid
+            for name, values in parts.items()
+            if values is not None and values.shape[:2] == self.shape
+        }
+
     @property
     def actions(self) -> Array | None:
         """Discrete actions [T, B]; None for other actions."""
@@ -93,7 +102,9 @@ def by_doctor(rule: Rule, heard: Heard) -> Finding | None:
     for rollout in dict.fromkeys(map(id, heard.rollouts[:1] + heard.rollouts[-1:])):
         item = next(part for part in heard.rollouts if id(part) == rollout)
         part = seen(item)
-        if part is not None and (finding := rule(*fed(part, heard.policy))) is not None:
+        if part is None or any(wrong.any() for wrong in part.wrong().values()):
+            continue
+        if (finding := rule(*fed(part, heard.policy))) is not None:
             return finding
     return None
 

@@ -182,8 +182,12 @@ def jump_offset(rollout: Rollout, ended: Array) -> int | None:
         return None
     steps = np.full(ended.shape, np.nan)
     steps[1:] = np.linalg.norm(np.diff(obs, axis=0), axis=-1)  # to this row from the one before
-    usual = np.nanmedian(steps[~(ended | shifted(ended, 1, False) | shifted(ended, -1, False))])
-    jumps = [np.nan_to_num(np.nanmean(shifted(steps, k)[ended])) for k in (0, 1, 2)]
+    inner = ~(ended | shifted(ended, 1, False) | shifted(ended, -1, False)) & np.isfinite(steps)
+    at_ends = [shifted(steps, k)[ended] for k in (0, 1, 2)]
+    if not inner.any() or not all(np.isfinite(item).any() for item in at_ends):
+        return None
+    usual = np.median(steps[inner])
+    jumps = [np.nanmean(item) for item in at_ends]
     best = int(np.argmax(jumps))
     others = max(jump for k, jump in enumerate(jumps) if k != best)
     return best if jumps[best] > 3 * max(others, usual) else None

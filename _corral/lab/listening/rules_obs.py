@@ -17,25 +17,23 @@ __all__ = ["blank", "constant", "copies_alike", "drifting", "late", "not_finite"
 
 
 def parts_of(heard: Heard) -> Iterator[Seen]:
-    """Yield the recorded rollouts, in order."""
+    """Yield the recorded rollouts of finite numbers, in order."""
     for rollout in heard.rollouts:
         part = seen(rollout)
-        if part is not None:
+        if part is not None and not any(wrong.any() for wrong in part.wrong().values()):
             yield part
 
 
 def not_finite(heard: Heard) -> Finding | None:
     """Report observations or rewards that are not finite."""
-    for part in parts_of(heard):
-        for quantity, values in (("reward", part.rollout.rewards), ("observation", part.obs)):
-            if values is None:
-                continue
-            wrong = ~np.isfinite(values.reshape(*part.shape, -1)).all(axis=-1) & part.valid
+    for rollout in heard.rollouts:
+        part = seen(rollout)
+        for quantity, wrong in (part.wrong() if part is not None else {}).items():
             if wrong.any():
                 return Finding(
                     f"{quantity}-not-finite",
                     f"The environment returns {quantity}s that are not finite.",
-                    f"{quantity}s of {int(wrong.sum())} of {int(part.valid.sum())} decisions",
+                    f"{quantity}s of {int(wrong.sum())} of {wrong.size} decisions",
                     "only finite numbers",
                     "look for a division by 0, a logarithm of 0 or an empty mean in the "
                     "environment or in a wrapper",

@@ -38,7 +38,7 @@ def illegal(heard: Heard) -> Finding | None:
         if actions is None or mask is None:
             continue
         ok = _allowed(mask, actions)
-        bad = ~ok & part.valid
+        bad = ~ok & part.valid & mask.any(axis=-1)
         wrong, played = wrong + int(bad.sum()), played + int(part.valid.sum())
         # A mask of another step: it allows all of these actions.
         inside = bad[1:-1] & part.within[:-1] & part.within[1:]
@@ -378,39 +378,63 @@ def _independent(part: Seen) -> str | None:
     spread = outcome.std(axis=0)
     if not np.isfinite(spread).all() or not (spread > 1e-9).any():
         return None
-    outcome = (outcome - outcome.mean(axis=0))[:, spread > 1e-9] / spread[spread > 1e-9]
     cells = _cells(obs[:-1][rows])
+    outcome = _without(outcome[:, spread > 1e-9], cells)
+    if not outcome.shape[1]:
+        return None
     rng = np.random.default_rng(0)
     observed = _effect(outcome, played, cells)
     order = np.argsort(cells, kind="stable")
-    beyond, mixed = 0, np.empty_like(played)
+    mixed, effects = np.empty_like(played), []
     for count in range(1, RESAMPLES + 1):
         mixed[order] = played[np.argsort(cells + rng.random(len(cells)))]
-        beyond += _effect(outcome, mixed, cells) >= observed
-        if count >= ENOUGH and beyond == 0:
-            return None
-    p_value = (1 + beyond) / (1 + RESAMPLES)
-    if p_value < 0.1:
-        return None
+        effects.append(_effect(outcome, mixed, cells))
+        if count in (ENOUGH, RESAMPLES):
+            p_value = _p_value(observed, np.array(effects))
+            if p_value < 0.1:
+                return None
     return f"permuted actions predict them as well (p = {p_value:.2f}, {len(played):,} decisions)"
 
 
+def _p_value(observed: Array, permuted: Array) -> float:
+    """Return the share of permutations [P, F] with an effect as large as the observed one [F].
+
+    Each column counts in units of its own spread: rare events have large effects by chance.
+    """
+    both = np.concatenate([observed[None], permuted])
+    largest = ((both - both.mean(axis=0)) / np.maximum(both.std(axis=0), 1e-12)).max(axis=1)
+    return float((largest >= largest[0]).mean())
+
+
 def _cells(obs: Array) -> Array:
-    """Return a group of similar observations for each row: int [R], at most 16 groups."""
-    centered = obs - np.median(obs, axis=0)
-    spread = obs.std(axis=0)
-    by_spread = np.argsort(-1 * (spread > 1e-9) * np.arange(len(spread), 0, -1))[:4]
-    bits = (centered[:, by_spread] > 0).astype(int)
-    cells: Array = bits @ (2 ** np.arange(bits.shape[1]))
+    """Return a group of similar observations for each row: int [R], at most 64 groups."""
+    different, groups = np.unique(obs, axis=0, return_inverse=True)
+    if len(different) <= 64:
+        return groups.reshape(-1)
+    varied = np.flatnonzero(obs.std(axis=0) > 1e-9)[:4]
+    above = (obs[:, varied] > np.median(obs[:, varied], axis=0)).astype(int)
+    cells: Array = above @ (2 ** np.arange(len(varied)))
     return cells
 
 
-def _effect(outcome: Array, actions: Array, cells: Array) -> float:
-    """Return the largest share of variance of an outcome that actions explain within cells."""
+def _without(outcome: Array, cells: Array) -> Array:
+    """Return outcomes [R, F] minus their means in each group, in units of their spread."""
+    counts = np.bincount(cells).astype(float)
+    result = outcome.astype(np.float64)
+    for column in range(outcome.shape[1]):
+        means = np.bincount(cells, result[:, column]) / np.maximum(counts, 1)
+        result[:, column] -= means[cells]
+    spread = result.std(axis=0)
+    kept: Array = result[:, spread > 1e-9] / spread[spread > 1e-9]
+    return kept
+
+
+def _effect(outcome: Array, actions: Array, cells: Array) -> Array:
+    """Return the share of variance of each outcome [F] that actions explain within cells."""
     groups = np.unique(cells * (int(actions.max()) + 1) + actions, return_inverse=True)[1]
     counts = np.bincount(groups).astype(float)
     between = np.zeros(outcome.shape[1])
     for column in range(outcome.shape[1]):
         sums = np.bincount(groups, outcome[:, column])
         between[column] = float((sums**2 / counts).sum())
-    return float(between.max() / len(outcome))
+    return between / len(outcome)

@@ -61,13 +61,11 @@ def same_rewards(heard: Heard) -> Finding | None:
 
 def tiny_rewards(heard: Heard) -> Finding | None:
     """Report rewards that are too small for floats and optimizers."""
-    parts = [seen(rollout) for rollout in heard.rollouts]
     rewards = [
         part.rollout.rewards[part.valid]
-        for part in parts
-        if part is not None and part.rollout.rewards is not None
-        and part.rollout.rewards.shape == part.shape
-    ]  # fmt: skip
+        for part in parts_of(heard)
+        if part.rollout.rewards is not None and part.rollout.rewards.shape == part.shape
+    ]
     if not rewards or np.abs(np.concatenate(rewards)).max(initial=0.0) >= 1e-4:
         return None
     # Normalized advantages do not depend on the scale of rewards, but values do.
@@ -159,7 +157,8 @@ def ends_unmarked(heard: Heard) -> Finding | None:
 
 def ends_each_step(heard: Heard) -> Finding | None:
     """Report episodes that end in every step while observations continue."""
-    for part in parts_of(heard):
+    parts = list(parts_of(heard))
+    for part in parts:
         measured = _steps(part)
         if part.ended is None or measured is None or not part.ended[part.valid].all():
             return None
@@ -169,7 +168,7 @@ def ends_each_step(heard: Heard) -> Finding | None:
         apart = np.linalg.norm(flat - flat[rng.permutation(len(flat))], axis=-1)
         if not np.median(steps) < NEAR * np.median(apart) or steps.size < 128:
             return None
-    if not heard.rollouts:
+    if not parts:
         return None
     return Finding(
         "ends-each-step",

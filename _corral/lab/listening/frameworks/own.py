@@ -56,7 +56,9 @@ class _Listener(Observer):
         action = buffer.action[:steps]
         self.ear.rollout(
             policy=group.policy,
-            obs=buffer.vector[:steps, ..., :width].reshape(steps, columns, width) if width else None,
+            obs=buffer.vector[:steps, ..., :width].reshape(steps, columns, width)
+            if width
+            else None,
             actions=action.reshape(steps, columns, *action.shape[3:]),
             mask=buffer.mask[:steps].reshape(steps, columns, masks) if masks else None,
             rewards=trajectories.reward,

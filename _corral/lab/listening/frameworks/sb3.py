@@ -130,7 +130,9 @@ class _OnPolicy:
             "advantages": samples.advantages,
             "returns": samples.returns,
         }
-        if "lstm_states" in samples._fields:  # sequences with padding: their gradients are not heard
+        if (
+            "lstm_states" in samples._fields
+        ):  # sequences with padding: their gradients are not heard
             rows = samples.mask > 1e-8
             data = {
                 name: None if part is None or isinstance(part, dict) else part[rows].detach()
