@@ -81,9 +81,7 @@ def finding_lines(
     labeled = [("", f"{SURE[finding.certainty]}{policies}"), ("measured", finding.measured)]
     labeled += [("place", finding.place)] * bool(finding.place)
     labeled += [("expected", finding.expected), ("to do", finding.todo)]
-    labeled += [
-        ("effect", other.title) for other in findings if other.follows == finding.cause
-    ]
+    labeled += [("effect", other.title) for other in findings if other.follows == finding.cause]
     for label, text in labeled:
         for line in wrapped(text, width, f"   {label:<9}" if label else "   "):
             yield line, ""

@@ -10,6 +10,7 @@ Listeners of frameworks (``listening.frameworks``) call the same methods.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -328,7 +329,10 @@ def _caller() -> Place:
         frame = frame.f_back
     if frame is None or "site-packages" in frame.f_code.co_filename:
         return Place()
-    return Place(name=frame.f_code.co_name, file=frame.f_code.co_filename, line=frame.f_lineno)
+    file = frame.f_code.co_filename
+    if file.startswith(os.getcwd()):
+        file = os.path.relpath(file)
+    return Place(name=frame.f_code.co_name, file=file, line=frame.f_lineno)
 
 
 def _power_of_two(number: int) -> bool:

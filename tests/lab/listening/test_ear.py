@@ -56,7 +56,8 @@ def test_first_updates_and_powers_of_two_are_recorded() -> None:
     for _ in range(40):
         ear.rollout(**rollout())
     heard = ear.policies["policy"]
-    assert heard.updates == 40 and len(heard.returns) == 40 * 16
+    assert heard.updates == 40
+    assert len(heard.returns) == 40 * 16
     assert len(heard.rollouts) == CLOSE + 3  # 8, 16 and 32
     heard.updates = 2 * LAST
     assert not ear.attends()
@@ -84,7 +85,8 @@ def test_one_environment_may_leave_out_its_axis() -> None:
         obs=np.zeros((T, 5)), rewards=np.ones(T), terminated=np.arange(T) % 4 == 3, last_values=0.5
     )
     recorded = ear.policies["policy"].rollouts[0]
-    assert recorded.rewards.shape == (T, 1) and recorded.obs.shape == (T, 1, 5)
+    assert recorded.rewards.shape == (T, 1)
+    assert recorded.obs.shape == (T, 1, 5)
     assert recorded.last_values.shape == (1,)
 
 
@@ -94,7 +96,8 @@ def test_records_are_copies() -> None:
     data["rewards"][...] = np.nan
     data["obs"][...] = np.nan
     recorded = ear.policies["policy"].rollouts[0]
-    assert np.isfinite(recorded.rewards).all() and np.isfinite(recorded.obs).all()
+    assert np.isfinite(recorded.rewards).all()
+    assert np.isfinite(recorded.obs).all()
 
 
 def test_what_was_never_given_is_named() -> None:
@@ -143,9 +146,11 @@ def test_a_failing_listener_ends_the_listening_alone() -> None:
     loop, ear = Loop(), Ear()
     ear.on_call(loop, "step", heard)
     assert loop.step() == loop.step() == 1
-    assert not ear.listening and ear.error == "KeyError: 'advantages'"
+    assert not ear.listening
+    assert ear.error == "KeyError: 'advantages'"
     assert len(ear.report().errors) == 1
-    assert Loop.step.__qualname__.endswith("Loop.step") and "step" in vars(Loop)
+    assert Loop.step.__qualname__.endswith("Loop.step")
+    assert "step" in vars(Loop)
 
 
 def test_certain_findings_are_said_once_while_training(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +162,8 @@ def test_certain_findings_are_said_once_while_training(monkeypatch: pytest.Monke
     ear = Ear(say=said.append)
     for _ in range(4):
         ear.rollout(**rollout())
-    assert len(said) == 1 and "All equal." in said[0]
+    assert len(said) == 1
+    assert "All equal." in said[0]
 
 
 def test_the_report_is_written(tmp_path: Path) -> None:

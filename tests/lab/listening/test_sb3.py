@@ -52,7 +52,8 @@ def trained(kind: Any, *, heard: bool) -> tuple[torch.Tensor, Ear | None]:
 def test_training_is_the_same_bit_by_bit(kind: Any) -> None:
     (plain, _), (listened, ear) = trained(kind, heard=False), trained(kind, heard=True)
     assert torch.equal(plain, listened)
-    assert ear is not None and ear.error == ""
+    assert ear is not None
+    assert ear.error == ""
 
 
 @pytest.mark.parametrize("kind", [PPO, A2C, MaskablePPO])
@@ -65,14 +66,17 @@ def test_rollouts_and_losses_are_heard(kind: Any) -> None:
     rollout = heard.rollouts[0]
     assert rollout.rewards.shape == rollout.advantages.shape == (64, 4)
     batch = heard.minibatches[0]
-    assert batch.first and batch.gradients is not None and batch.gradients.done
+    assert batch.first
+    assert batch.gradients is not None
+    assert batch.gradients.done
     assert np.abs(batch.new_log_probs - batch.log_probs).max() < 1e-5
     assert len(heard.returns) >= 8
 
 
 def test_padding_of_sequences_is_left_out() -> None:
     _, ear = trained(RecurrentPPO, heard=True)
-    assert ear is not None and ear.error == ""
+    assert ear is not None
+    assert ear.error == ""
     batch = ear.policies["policy"].minibatches[0]
     assert len(batch.advantages) == 64
     assert np.abs(batch.new_log_probs - batch.log_probs).max() < 1e-4
@@ -107,7 +111,8 @@ def test_rewards_are_heard_without_the_value_added_at_time_limits() -> None:
     ear.stop()
     rollout = ear.policies["policy"].rollouts[0]
     assert np.allclose(rollout.rewards, 1.0)
-    assert rollout.truncated.any() and not (rollout.truncated & rollout.terminated).any()
+    assert rollout.truncated.any()
+    assert not (rollout.truncated & rollout.terminated).any()
     assert np.abs(rollout.final_values[rollout.truncated]).min() > 0
     assert not rollout.final_values[~rollout.truncated].any()
 
@@ -123,3 +128,53 @@ def test_a_model_that_is_heard_can_be_saved_and_loaded(tmp_path: Path) -> None:
         assert torch.equal(before, after)
     ear.stop()
     assert "evaluate_actions" not in vars(model.policy)
+
+
+class Pushing(gym.Env[Any, Any]):
+    """Continuous actions from 0 to 500; or two actions, with a mask in the observation."""
+
+    def __init__(self, masked: bool) -> None:
+        view = gym.spaces.Box(-1, 1, (2,), np.float32)
+        if masked:
+            self.observation_space = gym.spaces.Dict(
+                {"observation": view, "action_mask": gym.spaces.MultiBinary(2)}
+            )
+            self.action_space = gym.spaces.Discrete(2)
+        else:
+            self.observation_space = view
+            self.action_space = gym.spaces.Box(0, 500, (1,), np.float32)
+        self.steps = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.steps = 0
+        return self.observation_space.sample(), {}
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        return self.observation_space.sample(), 0.0, self.steps == 60, False, {}
+
+
+@pytest.mark.parametrize(("masked", "cause"), [(True, "mask-lost"), (False, "unscaled-actions")])
+def test_known_traps_are_named_before_training(masked: bool, cause: str) -> None:
+    policy = "MultiInputPolicy" if masked else "MlpPolicy"
+    ear = corral.listen(PPO(policy, Pushing(masked), n_steps=64, seed=0))
+    (finding,) = ear.policies["policy"].traps
+    assert finding.cause == cause
+    assert finding.certainty >= 2
+    assert "https://" in finding.todo
+    ear.stop()
+
+
+def test_time_limits_told_as_terminations_are_named() -> None:
+    model = PPO("MlpPolicy", Pushing(False), n_steps=64, batch_size=64, n_epochs=1, seed=0)
+    ear = corral.listen(model)
+    model.learn(640)
+    ear.stop()
+    assert "ignored-truncation" in {finding.cause for finding in ear.policies["policy"].traps}
+
+
+@pytest.mark.parametrize("kind", [PPO, DQN, MaskablePPO])
+def test_sound_models_have_no_traps(kind: Any) -> None:
+    ear = corral.listen(model_of(kind))
+    assert ear.policies["policy"].traps == []
+    ear.stop()

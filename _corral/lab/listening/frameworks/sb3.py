@@ -17,6 +17,8 @@ from torch.distributions import Categorical
 
 from corral.envs.core import Array
 from corral.lab.listening.ear import Ear
+from corral.lab.listening.frameworks.sb3_traps import check_sb3, check_time_limits
+from corral.lab.listening.frameworks.traps import place_of
 
 __all__ = ["listen_sb3"]
 
@@ -34,6 +36,9 @@ def listen_sb3(model: BaseAlgorithm, ear: Ear) -> None:
         _OffPolicy(model, ear)
     else:
         raise TypeError(f"{type(model).__name__}: neither an on-policy nor an off-policy algorithm")
+    heard = ear.policies["policy"]
+    heard.places["network"] = place_of(type(model.policy), "forward")
+    check_sb3(model, heard)
 
 
 class _Steps:
@@ -104,6 +109,7 @@ class _OnPolicy:
             last_values=None if last is None else last.detach().flatten(),
             **heard,
         )
+        check_time_limits(self.ear.policies["policy"])
 
     def sampled(self, args: Any, kwargs: Any, result: Any) -> None:
         self.samples = result

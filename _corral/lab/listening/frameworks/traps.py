@@ -164,7 +164,7 @@ _ALL = (
         "data of at least one agent",
         "check config.multi_agent(policy_mapping_fn=...): its return values must be the names in "
         "policies",
-        2,
+        1,
         f"{RAY_DOCS}/package_ref/algorithm-config.html",
     ),
     Trap(
