@@ -53,6 +53,7 @@ def heard(settings: PPOConfig, iterations: int = 2) -> Ear:
         algo.train()
     ear.stop()
     algo.stop()
+    assert not ear.error
     return ear
 
 
@@ -305,11 +306,14 @@ def test_a_posted_module_that_returns_no_advantages_is_named_before_it_fails() -
     class Failing(Posted):
         _forward = Mended._forward
 
-    algo, ear = config(Failing).build_algo(), Ear("rllib")
+    said: list[str] = []
+    algo, ear = config(Failing).build_algo(), Ear("rllib", say=said.append)
     listen_rllib(algo, ear)
+    assert len(said) == 1
     with pytest.raises(KeyError, match="advantages"):
         algo.train()
     policy: Heard = ear.policies["default_policy"]
     assert [trap.cause for trap in policy.traps] == ["zero-advantages"]
+    assert not ear.error
     ear.stop()
     algo.stop()

@@ -94,6 +94,7 @@ def heard(algorithm: Any, make: Any, updates: int = 3, *, samples: bool = True) 
     listen_tianshou(algorithm, ear)
     train(algorithm, make, updates, samples=samples)
     ear.stop()
+    assert not ear.error
     return ear.policies["policy"]
 
 

@@ -24,7 +24,7 @@ import torch
 
 from corral.envs.core import Array
 from corral.lab.doctor.findings.finding import Finding
-from corral.lab.listening.frameworks.calls import on_call
+from corral.lab.listening.frameworks.calls import on_call, on_call_of_any
 from corral.lab.listening.heard import Heard, Minibatch, Place, Rollout, as_array
 from corral.lab.listening.outputs import watch_outputs
 from corral.lab.listening.report import Report, report_of
@@ -191,20 +191,34 @@ class Ear:
         """Call a function when listening ends, to remove a hook."""
         self._undo.append(undo)
 
-    def on_call(self, instance: Any, name: str, heard: Callable[..., None]) -> None:
+    def on_call(
+        self,
+        instance: Any,
+        name: str,
+        heard: Callable[..., None],
+        before: Callable[..., None] | None = None,
+    ) -> None:
         """Call ``heard(args, kwargs, result)`` after each call of a method of ``instance``.
 
-        An exception of ``heard`` ends the listening, not the training.
+        ``before(args, kwargs)`` is called before it. An exception of one of them ends the
+        listening, not the training.
         """
+        first = None if before is None else self._guarded(before)
+        self.on_stop(on_call(instance, name, self._guarded(heard), first))
 
-        def guarded(args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+    def on_call_of_any(self, kind: type, name: str, heard: Callable[..., None]) -> None:
+        """Call ``heard`` likewise, after each call of a method of any instance of a class."""
+        self.on_stop(on_call_of_any(kind, name, self._guarded(heard)))
+
+    def _guarded(self, heard: Callable[..., None]) -> Callable[..., None]:
+        def guarded(*call: Any) -> None:
             if self.listening:
                 try:
-                    heard(args, kwargs, result)
+                    heard(*call)
                 except Exception as error:  # such as a buffer or batch of an unknown form
                     self.fail(error)
 
-        self.on_stop(on_call(instance, name, guarded))
+        return guarded
 
     def fail(self, error: Exception) -> None:
         """End the listening, because of an exception of a listener; the report says so."""
@@ -224,6 +238,12 @@ class Ear:
             report.write(self.out)
         return report
 
+    def tell_traps(self) -> None:
+        """Say the certain traps found so far at once: some of them end a training with an error."""
+        for heard in self.policies.values():
+            for finding in heard.traps:
+                self._tell_finding(finding, heard)
+
     def stop(self) -> None:
         """Remove all hooks. What was heard stays."""
         self.listening = False
@@ -240,16 +260,20 @@ class Ear:
         if not self.attends(heard.policy) or self.cpu + self._told_in > allowed:
             return
         for finding in findings_of([heard]):
-            key = finding.cause, finding.policy
-            if finding.certainty >= 3 and not finding.follows and key not in self._told:
-                self._told.add(key)
-                of = f", policy {finding.policy}" if finding.policy else ""
-                self._say(
-                    f"corral hears, update {heard.updates}{of}: {finding.title} "
-                    f"Measured: {finding.measured}. To do: {finding.todo}"
-                )
+            self._tell_finding(finding, heard)
         self._told_in = time.process_time() - began
         self.cpu += self._told_in
+
+    def _tell_finding(self, finding: Finding, heard: Heard) -> None:
+        key = finding.cause, heard.policy
+        if finding.certainty < 3 or finding.follows or key in self._told:
+            return
+        self._told.add(key)
+        of = f", policy {heard.policy}" if len(self.policies) > 1 else ""
+        self._say(
+            f"corral hears, update {heard.updates}{of}: {finding.title} "
+            f"Measured: {finding.measured}. To do: {finding.todo}"
+        )
 
     def _count_episodes(self, heard: Heard, arrays: Mapping[str, Array]) -> None:
         """Add up rewards until episodes end. The first episode of a column may lack its begin."""

@@ -7,7 +7,7 @@ that its connectors compute, and each minibatch between the forward pass and ``b
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +23,6 @@ from ray.rllib.core.learner.learner import Learner
 
 from corral.envs.core import Array
 from corral.lab.listening.ear import Ear
-from corral.lab.listening.frameworks.calls import on_call, on_call_of_any
 from corral.lab.listening.frameworks.masks import mask_in
 from corral.lab.listening.frameworks.rllib_traps import (
     Module,
@@ -46,10 +45,10 @@ def listen_rllib(algo: Algorithm, ear: Ear) -> None:
     Each RLModule that learns is a policy. Learners in other processes are not heard, and a finding
     says so.
     """
-    if not check_algorithm(algo, ear):
-        return
-    for result in algo.learner_group.foreach_learner(lambda learner: learner):
-        _Listener(algo, result.get(), ear)
+    if check_algorithm(algo, ear):
+        for result in algo.learner_group.foreach_learner(lambda learner: learner):
+            _Listener(algo, result.get(), ear)
+    ear.tell_traps()
 
 
 @dataclass(frozen=True)
@@ -87,18 +86,9 @@ class _Listener:
         self.kinds: set[type] = set()
         for module_id in tuple(learner.module.keys()):
             self._add(module_id)
-        self._on(learner, "_make_batch_if_necessary", self.batched, self.collected)
-        self._on(learner, "compute_loss_for_module", self.loss_ends, self.loss_begins)
-        self._on(learner, "compute_gradients", self.backward_ends)
-
-    def _on(
-        self,
-        instance: Any,
-        name: str,
-        heard: Callable[..., None],
-        before: Callable[..., None] | None = None,
-    ) -> None:
-        self.ear.on_stop(on_call(instance, name, heard, before))
+        self.ear.on_call(learner, "_make_batch_if_necessary", self.batched, self.collected)
+        self.ear.on_call(learner, "compute_loss_for_module", self.loss_ends, self.loss_begins)
+        self.ear.on_call(learner, "compute_gradients", self.backward_ends)
 
     def _add(self, module_id: str) -> None:
         """Listen to one RLModule."""
@@ -117,7 +107,7 @@ class _Listener:
         if not trained:
             return
         if hasattr(rl_module, "compute_values"):
-            self._on(rl_module, "compute_values", partial(self.valued, module_id))
+            self.ear.on_call(rl_module, "compute_values", partial(self.valued, module_id))
         try:
             kind = rl_module.get_train_action_dist_cls()
         except (AttributeError, NotImplementedError, ValueError):  # it has no distribution
@@ -125,7 +115,7 @@ class _Listener:
         if kind not in self.kinds:
             self.kinds.add(kind)
             for name in ("logp", "entropy"):
-                self.ear.on_stop(on_call_of_any(kind, name, partial(self.distributed, name)))
+                self.ear.on_call_of_any(kind, name, partial(self.distributed, name))
 
     # --- Before the update -----------------------------------------------------------------------
 

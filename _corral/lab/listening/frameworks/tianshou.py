@@ -25,7 +25,6 @@ from tianshou.data import Batch
 
 from corral.envs.core import Array
 from corral.lab.listening.ear import Ear
-from corral.lab.listening.frameworks.calls import on_call, on_call_of_any
 from corral.lab.listening.frameworks.masks import mask_in
 from corral.lab.listening.frameworks.traps import place_of, sprung, trap
 from corral.lab.listening.heard import Minibatch
@@ -55,7 +54,7 @@ def listen_tianshou(algorithm: Algorithm, ear: Ear) -> None:
         return
     listener = _Listener(algorithm, ear, "policy")
     if not isinstance(algorithm, OnPolicyAlgorithm):
-        ear.on_stop(on_call(algorithm, "update", listener.updated))
+        ear.on_call(algorithm, "update", listener.updated)
 
 
 class _Listener:
@@ -100,9 +99,9 @@ class _Listener:
             (critics.get("critic"), "forward", self.valued, None),
         ):
             if instance is not None:
-                ear.on_stop(on_call(instance, method, heard, before))
+                ear.on_call(instance, method, heard, before)
         for optimizer in algorithm._optimizers:
-            ear.on_stop(on_call(optimizer, "step", self.stepped, self.steps))
+            ear.on_call(optimizer, "step", self.stepped, self.steps)
 
     # --- Before the update -----------------------------------------------------------------------
 
@@ -226,7 +225,7 @@ class _Listener:
         if kind not in self.kinds and hasattr(kind, "log_prob"):
             self.kinds.add(kind)
             for method, name in (("log_prob", "new_log_probs"), ("entropy", "entropy")):
-                self.ear.on_stop(on_call_of_any(kind, method, partial(self.distributed, name)))
+                self.ear.on_call_of_any(kind, method, partial(self.distributed, name))
 
     def distributed(self, name: str, args: Any, kwargs: Any, output: Any) -> None:
         if self.minibatch is not None and output.requires_grad:
