@@ -25,6 +25,9 @@ GAMMAS = (0.9, 0.95, 0.97, 0.98, 0.99, 0.995, 0.999, 1.0)
 LAMBDAS = (0.0, 0.5, 0.8, 0.9, 0.95, 0.97, 0.98, 1.0)
 """Candidates if gamma and lambda are unknown and a fit cannot show them."""
 
+SHORT = 0.45
+"""Discount below which a decision hardly counts what follows its own step."""
+
 MOST = 2**18
 """Largest number of estimates over all candidates."""
 
@@ -166,7 +169,7 @@ def _interpreted(
     if not seen and later > 1e-3:
         measured = f"rewards are summed with factor {later:.4g}, but V of the next step is missing"
         return Formula("next values missing", "values-missing", measured, 2)
-    if horizon < 0.5:
+    if horizon < SHORT:
         return _myopic(table, horizon, gamma)
     if horizon > 1.01 or later < -1e-3 or later > 1.01 * horizon:
         return Formula("unclear")
@@ -183,7 +186,7 @@ def _myopic(table: Table, horizon: float, gamma: float | None) -> Formula:
         measured += "" if gamma is None else f"; gamma is {gamma:g}"
     rewards = table.rewards[table.inner]
     late = float(np.unique(rewards, return_counts=True)[1].max() / len(rewards))
-    certainty = 2 if late > 0.5 else 1
+    certainty = 2 if late > 0.5 and horizon < 0.2 else 1  # a short discount may be on purpose
     if gamma is not None and gamma > 0.5:
         certainty = 3
     return Formula("myopic", "myopic", measured, certainty, horizon)

@@ -60,14 +60,8 @@ def _other_targets(
     """Return the verdict about values that the loss leads to other numbers than their targets."""
     spread = float(target.std())
     fit = _fitted(gradient, value, target)
-    if fit is not None and fit[0] == 0:
-        measured += f"; they lead to {fit[1]:.3g} for all rows"
-        if abs(fit[1] - target.mean()) < 0.05 * spread + 1e-4 * abs(fit[1]):
-            measured += ", the mean of the targets, as if [R, 1] were broadcast with [R]"
-            return Verdict("targets-shuffled", measured, 3)
-        return Verdict("targets-changed", measured, 2)
     if fit is not None:
-        return _changed(fit, target, measured)
+        return _one_target(fit, target) or _changed(fit, target, measured)
     scales = [np.polyfit(value, gradient, 1)[0] if vary(value) else 0.0]
     if abs(value.mean() - target.mean()) > 0.05 * spread:
         scales.append(gradient.mean() / (value.mean() - target.mean()))
@@ -86,7 +80,7 @@ def _limited(gradient: Array, value: Array, target: Array, measured: str) -> Ver
     fit = _fitted(gradient, value, target)
     if fit is not None:
         near = abs(fit[0] - 1) < 0.05 and abs(fit[1] + (fit[0] - 1) * target.mean()) < 0.1 * spread
-        return None if near else _changed(fit, target, measured)
+        return None if near else _one_target(fit, target) or _changed(fit, target, measured)
     gap = value - target
     scale = float(np.median(gradient[gap != 0] / gap[gap != 0]))
     if not scale > 0:
@@ -114,6 +108,17 @@ def _fitted(gradient: Array, value: Array, target: Array) -> tuple[float, float]
         return None
     slope = float(-of_target / of_value)
     return (0.0 if abs(slope) < 0.02 else slope), float(-rest / of_value)
+
+
+def _one_target(fit: tuple[float, float], target: Array) -> Verdict | None:
+    """Return the verdict about a loss that leads all values to one number."""
+    if fit[0] != 0:
+        return None
+    measured = f"the gradients of all {len(target)} values lead to {fit[1]:.3g}"
+    if abs(fit[1] - target.mean()) < 0.05 * float(target.std()) + 1e-4 * abs(fit[1]):
+        measured += ", the mean of the targets, as if [R, 1] were broadcast with [R]"
+        return Verdict("targets-shuffled", measured, 3)
+    return Verdict("targets-changed", measured, 2)
 
 
 def _changed(fit: tuple[float, float], target: Array, measured: str) -> Verdict:
