@@ -164,5 +164,6 @@ class Heard:
 def as_array(values: Any, dtype: Any = None) -> Array:
     """Return a copy of a tensor or sequence as an array."""
     if isinstance(values, torch.Tensor):
-        values = values.detach().cpu().numpy()
+        values = values.detach().cpu()
+        values = (values.float() if values.dtype == torch.bfloat16 else values).numpy()
     return np.array(values, dtype=dtype)

@@ -97,8 +97,8 @@ def _parameters_of(tensor: torch.Tensor) -> frozenset[int]:
         if node is None or node in visited:
             continue
         visited.add(node)
-        if (variable := getattr(node, "variable", None)) is not None:
-            found.add(id(variable))
+        if type(node).__name__ == "AccumulateGrad":
+            found.add(id(node.variable))
         todo += [before for before, _ in node.next_functions]
     return frozenset(found)
 

@@ -71,7 +71,7 @@ def _policy_verdict(minibatch: Minibatch, gradient: Array, *, first: bool) -> Ve
 def _left_out(
     minibatch: Minibatch, gradient: Array, advantage: Array, *, at_one: bool
 ) -> Verdict | None:
-    """Return the verdict about rows without a gradient, if they are no padding."""
+    """Return the verdict about rows without a gradient, unless they are padding."""
     padding = advantage == 0
     if (log_probs := flat(minibatch.log_probs)) is not None and len(log_probs) == len(padding):
         padding &= log_probs == 0

@@ -59,7 +59,7 @@ def _not_finite(heard: Heard) -> Iterator[str]:
                 share = float(np.mean(~np.isfinite(numbers.astype(np.float64))))
                 yield f"{share:.0%} of {name} in a minibatch of update {minibatch.update}"
         for name, loss in minibatch.losses.items():
-            if not np.isfinite(loss):
+            if "loss" in name and not np.isfinite(loss):  # others may be undefined
                 yield f"{name} = {loss:g} in update {minibatch.update}"
     yield from _bad_steps(heard, heard.steps[at:], at)
 
@@ -103,9 +103,9 @@ def no_gradient(heard: Heard) -> Finding | None:
     uncalled = sorted(name for name in layers if (to := heard.layers.get(name)) and not to.calls)
     if uncalled:
         measured += f"; never called: {some(uncalled)}"
-    # A pretrained part is called without a graph on purpose; a detached one has its graph cut.
+    # A pretrained part has no graph on purpose, and an auxiliary head is called in other phases.
     known = [heard.layers[name] for name in layers if name in heard.layers]
-    fixed = known and all(layer.calls and not layer.graph for layer in known)
+    fixed = known and not any(layer.graph for layer in known)
     certainty = 3 if len(idle) == len(sizes) else 1 if fixed else 2
     return finding_of("no-gradient", measured, certainty, heard.policy)
 

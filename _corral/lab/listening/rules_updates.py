@@ -1,6 +1,6 @@
 """All rules about updates: gradients, steps, losses and the network, nearest to the root first.
 
-A rule is a function from what was heard of a policy to a finding, or None. It is certain only about
+A rule is a function from the record of a policy to a finding, or None. It is certain only about
 numbers that have no other explanation.
 """
 

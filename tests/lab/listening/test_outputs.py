@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from corral.lab.listening.heard import Minibatch
+from corral.lab.listening.heard import Minibatch, as_array
 from corral.lab.listening.outputs import watch_outputs
 from support.updates import Listener, network
 
@@ -82,6 +82,14 @@ def test_a_parameter_keeps_no_hook() -> None:
     assert minibatch.gradients is not None
     assert minibatch.gradients.logits is not None
     assert not logits._backward_hooks
+
+
+def test_half_precision() -> None:
+    values = torch.zeros(3, dtype=torch.bfloat16, requires_grad=True)
+    minibatch = watched(values=values * 1.0)
+    (values * 2.0).sum().backward()
+    assert minibatch.gradients is not None
+    assert as_array(values).dtype == np.float32
 
 
 def test_a_minibatch_is_complete_when_the_optimizer_steps() -> None:

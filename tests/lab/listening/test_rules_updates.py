@@ -526,6 +526,12 @@ def test_part_of_the_network_without_a_gradient() -> None:
     assert found(network=SharedTrunk(), forward=pretrained) == {"no-gradient": 1}
 
 
+def test_an_auxiliary_head_is_a_note() -> None:
+    net = ActorCritic()
+    net.auxiliary = nn.Linear(FEATURES, 1)  # such as that of PPG, in the phase of the policy
+    assert found(network=net) == {"no-gradient": 1}
+
+
 def test_numbers_that_are_not_finite() -> None:
     def undefined(new: torch.Tensor, rows: Rows) -> torch.Tensor:
         return plain(new, rows) + (rows.advantages - rows.advantages).sum().sqrt() * new.sum() / 0

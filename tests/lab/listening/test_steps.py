@@ -89,7 +89,7 @@ def test_stop_removes_all_hooks() -> None:
     assert not optimizer._global_optimizer_pre_hooks
 
 
-def test_nothing_is_heard_while_nobody_attends() -> None:
+def test_updates_that_are_not_recorded_have_no_hooks() -> None:
     net = linear()
     heard = Heard("policy", network=net)
     steps = Steps(heard, lambda: False)
