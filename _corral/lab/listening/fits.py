@@ -17,7 +17,20 @@ import numpy as np
 from corral.envs.core import Array
 from corral.lab.listening.heard import Rollout
 
-__all__ = ["Fit", "Table", "fit", "flat_obs", "jump_offset", "shifted", "table_of"]
+__all__ = [
+    "Fit",
+    "Formula",
+    "Model",
+    "Table",
+    "begins_at_flag",
+    "fit",
+    "flat_obs",
+    "generalized",
+    "jump_offset",
+    "recursion",
+    "shifted",
+    "table_of",
+]
 
 EXACT = 1e-4
 """Largest error of an exact formula, as a share of the spread of its new part in each step."""
@@ -272,3 +285,81 @@ def fit(target: Array, features: Mapping[str, Array | None], rows: Array) -> Fit
         rank == len(names),
         different >= max(16, 4 * (len(names) + 1)),
     )
+
+
+# --- Formulas ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Formula:
+    """The formula of recorded numbers. ``cause`` is "" for a sound one."""
+
+    name: str
+    cause: str = ""
+    measured: str = ""
+    certainty: int = 3
+    gamma: float | None = None
+    gae_lambda: float | None = None
+    slope: float = 1.0  # of a normalization
+    shift: float | None = 0.0  # None: unknown
+
+
+@dataclass(frozen=True)
+class Model:
+    """Number_t = reward * r + value * V_t + after * V_{t+1} + trace * Number_{t+1} + shift."""
+
+    reward: float
+    value: float
+    after: float
+    trace: float
+    final: float  # factor of V(final observation)
+    shift: float
+    end: float | None  # constant at an end with V = 0; None: unknown
+    tolerance: float
+    spread: float
+
+
+def recursion(
+    table: Table, telling: bool = False, rows: Array | None = None, **other: Array | None
+) -> Fit | None:
+    """Fit the equation of generalized advantages within episodes; None if it is not exact.
+
+    ``other`` replaces rewards, values, after (next values), later (next advantages) or target.
+    """
+    target = other.get("target", table.advantages)
+    assert target is not None
+    features = {
+        "reward": other.get("rewards", table.rewards),
+        "value": other.get("values", table.values),
+        "after": other.get("after", table.next_values),
+        "later": other.get("later", shifted(target, 1)),
+    }
+    found = fit(target, features, table.inner if rows is None else rows)
+    if found is None or not found.exact or (telling and not found.telling):
+        return None
+    return found
+
+
+def generalized(table: Table, gamma: Array, gae_lambda: Array, bootstrap: bool = False) -> Array:
+    """Return generalized advantages [K, T, B]; NaN if they depend on unknown values.
+
+    ``gamma``, ``gae_lambda`` [K]. ``bootstrap``: use the value of the last row for unknown values
+    after the rollout.
+    """
+    gamma, trace = gamma[:, None], (gamma * gae_lambda)[:, None]  # [K, 1]
+    values = np.zeros_like(table.rewards) if table.values is None else table.values
+    unknown = 0.0 if table.values is None else values[-1] if bootstrap else np.nan
+    after = np.where(np.isfinite(table.last_values), table.last_values, unknown)
+    final = np.where(np.isfinite(table.final_values), table.final_values, values)
+    following = np.concatenate([values[1:], after[None]])
+    following = np.where(table.terminated, 0.0, np.where(table.truncated, final, following))
+    goes_on = (~table.ended).astype(np.float64)
+    rest = table.rewards - values
+    result = np.empty((len(gamma), *values.shape))
+    later: Array = np.zeros((len(gamma), values.shape[1]))
+    for t in range(len(values) - 1, -1, -1):
+        later = (
+            rest[t] + gamma * following[t] + trace * goes_on[t] * np.where(goes_on[t], later, 0.0)
+        )
+        result[:, t] = later
+    return result
