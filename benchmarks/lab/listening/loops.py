@@ -112,9 +112,9 @@ class PPO:
     """Proximal policy optimization for discrete actions with masks."""
 
     make: Make = staticmethod(of(CartPole))
-    copies, length, updates = 8, 128, 48
+    copies, length, updates = 8, 128, 44
     epochs, minibatch = 6, 256
-    rate, gamma, lam, clip = 1e-3, 0.99, 0.95, 0.2
+    rate, gamma, lam, clip = 2.5e-3, 0.99, 0.95, 0.2
     entropy_weight, value_weight, max_norm = 0.01, 0.5, 0.5
     hidden = 64
     copies_class: type[Copies] = Copies

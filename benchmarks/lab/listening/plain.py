@@ -185,7 +185,6 @@ def tictactoe() -> Any:
 class TicTacToePPO(PPO):
     make = staticmethod(of(tictactoe, Flat))  # type: ignore[arg-type]
     length, updates = 64, 20
-    rate = 2e-3
 
 
 class Columns24:
@@ -247,7 +246,7 @@ class ServersPPO(PPO):
     """corral's dfaas_v0 through make_batch: all agents share one policy."""
 
     length, updates, gamma = 48, 40, 0.5
-    minibatch, rate, entropy_weight = 288, 2e-3, 0.003
+    minibatch, entropy_weight = 288, 0.003
 
     def environments(self, seed: int) -> Any:
         return Columns24(seed)
@@ -918,12 +917,12 @@ class CriticLeftOutPPO(StockPPO):
 
 @fault(
     "plain_entropy_sign",
-    "plain_errands",
+    "plain_catch",
     "The entropy bonus has the wrong sign: the loss lowers the entropy.",
     "EntropySignPPO.total: entropy",
 )
-class EntropySignPPO(MaskedPPO):
-    entropy_weight = 0.05
+class EntropySignPPO(CatchPPO):
+    entropy_weight = 0.1
 
     def total(self, surrogate: Tensor, value_loss: Tensor, entropy: Tensor) -> Tensor:
         return -surrogate + self.value_weight * value_loss + self.entropy_weight * entropy
@@ -986,12 +985,12 @@ class SaturatedPPO(MaskedPPO):
 
 @fault(
     "plain_dropout",
-    "plain_errands",
+    "plain_cartpole",
     "The actor has dropout of 0.5, active in the rollout and in the update with different draws: "
     "stored and new log-probabilities are those of different networks.",
     "DropoutPPO.network: nn.Dropout, train mode",
 )
-class DropoutPPO(MaskedPPO):
+class DropoutPPO(PPO):
     def network(self) -> Any:
         net = super().network()
         net.actor.insert(3, nn.Dropout(0.5))
