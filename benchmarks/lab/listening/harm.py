@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import math
 import time
 from pathlib import Path
 from statistics import fmean
@@ -32,22 +31,18 @@ def measure(one: Planted, seed: int) -> dict[str, float]:
     return {"score": score, "cpu_seconds": round(time.process_time() - started, 1)}
 
 
-def mean(rows: dict[str, Any], key: str) -> float:
-    return fmean(row[key] for row in rows.values())
-
-
 def judge(results: dict[str, Any]) -> None:
-    """Add ``lost`` and ``harmful`` to the faults that are complete, as is their base."""
+    """Add ``lost`` and ``harmful`` to the faults, by the seeds that they and their base have."""
     for row in results.values():
-        base = results.get(row["base"], {"seeds": {}})
-        if row["sound"] or not len(row["seeds"]) == len(base["seeds"]) == len(SEEDS):
+        base = results.get(row["base"], {"seeds": {}})["seeds"]
+        seeds = sorted(set(row["seeds"]) & set(base))
+        if row["sound"] or not seeds:
             continue
-        random, sound = mean(base["seeds"], "random"), mean(base["seeds"], "score")
-        score = mean(row["seeds"], "score")
-        lost = 1 - (score - random) / (sound - random)
-        # No episode ended: no return at all.
-        row["lost"] = None if math.isnan(lost) else round(lost, 3)
-        row["harmful"] = math.isnan(lost) or lost > THIRD
+        random = fmean(base[seed]["random"] for seed in seeds)
+        sound = fmean(base[seed]["score"] for seed in seeds)
+        score = fmean(row["seeds"][seed]["score"] for seed in seeds)
+        row["lost"] = round(1 - (score - random) / (sound - random), 3)
+        row["harmful"] = row["lost"] > THIRD
 
 
 def read() -> dict[str, Any]:
@@ -58,8 +53,7 @@ def save(own: dict[str, Any]) -> None:
     """Write the results of this call beside those of other calls."""
     results = read() | own
     judge(results)
-    text = json.dumps(dict(sorted(results.items())), indent=1)
-    RESULTS.write_text(text.replace("NaN", "null") + "\n")
+    RESULTS.write_text(json.dumps(dict(sorted(results.items())), indent=1) + "\n")
 
 
 def main() -> None:
@@ -71,7 +65,7 @@ def main() -> None:
         runs |= importlib.import_module(file).RUNS
     kept = read()
     results: dict[str, Any] = {}
-    for name, one in sorted(runs.items(), key=lambda item: not item[1].sound):
+    for name, one in runs.items():
         about = {
             "framework": one.framework,
             "sound": one.sound,
@@ -81,10 +75,10 @@ def main() -> None:
             "cited": one.cited,
         }
         old = kept.get(name, {})
-        if any(old.get(key) != about[key] for key in ("base", "cause", "place")):
-            old = {"seeds": {}}
-        results[name] = {**about, "seeds": old["seeds"]}
-        for seed in SEEDS:
+        same = all(old.get(key) == about[key] for key in ("base", "cause", "place"))
+        results[name] = {**about, "seeds": old["seeds"] if same else {}}
+    for seed in SEEDS:
+        for name, one in sorted(runs.items(), key=lambda item: not item[1].sound):
             if str(seed) in results[name]["seeds"]:
                 continue
             row = measure(one, seed)

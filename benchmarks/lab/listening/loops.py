@@ -112,8 +112,8 @@ class PPO:
     """Proximal policy optimization for discrete actions with masks."""
 
     make: Make = staticmethod(of(CartPole))
-    copies, length, updates = 8, 128, 44
-    epochs, minibatch = 6, 256
+    copies, length, updates = 8, 128, 30
+    epochs, minibatch = 5, 128
     rate, gamma, lam, clip = 2.5e-3, 0.99, 0.95, 0.2
     entropy_weight, value_weight, max_norm = 0.01, 0.5, 0.5
     hidden = 64
@@ -273,14 +273,14 @@ class MaskedPPO(PPO):
     """PPO on the errands, with masks."""
 
     make = staticmethod(of(Errands))
-    updates = 40
+    updates, epochs, minibatch = 28, 6, 256
 
 
 class ContinuousPPO(PPO):
     """PPO with a Gaussian policy on the point mass."""
 
     make = staticmethod(of(Reach))
-    updates, entropy_weight = 50, 0.0
+    updates, entropy_weight, minibatch = 30, 0.0, 256
 
     def policy(self, obs: Tensor, mask: Tensor) -> Distribution:
         return Independent(Normal(self.net.actor(obs), self.net.log_std.exp()), 1)

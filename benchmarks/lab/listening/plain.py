@@ -77,7 +77,7 @@ sound("plain_dqn", "DQN with a target network on sparse rewards.")(DQN)
 @sound("plain_stock", "PPO on a game without an end, cut after 50 days; cuts bootstrap.")
 class StockPPO(PPO):
     make = staticmethod(of(Stock))
-    updates = 40
+    updates, minibatch = 24, 256
 
 
 class Counts(gym.ObservationWrapper[Any, Any, Any]):
@@ -114,7 +114,7 @@ class Scaled(gym.ObservationWrapper[Any, Any, Any]):
 @sound("plain_catch", "PPO on images, sparse rewards.")
 class CatchPPO(PPO):
     make = staticmethod(of(Catch, Scaled))
-    updates = 24
+    updates, epochs, minibatch = 20, 6, 256
 
 
 @sound("plain_tiny", "PPO on the errands with 6 hidden units: it learns, but less than others.")
@@ -134,7 +134,7 @@ class SingleUpdatePPO(PPO):
 
 @sound("plain_frozen", "The first layers are pretrained and frozen on purpose.")
 class FrozenEncoderPPO(PPO):
-    updates = 40
+    updates = 24
 
     def __init__(self, seed: int) -> None:
         taught = PPO(seed)
@@ -245,7 +245,7 @@ def random_servers(seed: int) -> float:
 class ServersPPO(PPO):
     """corral's dfaas_v0 through make_batch: all agents share one policy."""
 
-    length, updates, gamma = 48, 40, 0.5
+    length, updates, gamma = 48, 24, 0.5
     minibatch, entropy_weight = 288, 0.003
 
     def environments(self, seed: int) -> Any:
@@ -1181,7 +1181,7 @@ class RecurrentA2C:
     """Actor-critic with a memory: one update from B whole episodes of the same length."""
 
     make: Make = staticmethod(of(Recall))
-    copies, updates, rate, gamma = 16, 250, 5e-3, 0.95
+    copies, updates, rate, gamma = 16, 200, 5e-3, 0.95
 
     def __init__(self, seed: int) -> None:
         torch.manual_seed(seed)

@@ -14,6 +14,7 @@ import torch
 from gymnasium import spaces
 from planted import Listen, Planted, by_name
 from sb3_contrib import MaskablePPO, RecurrentPPO
+from sb3_contrib.common.maskable.buffers import MaskableRolloutBuffer
 from sb3_contrib.common.maskable.distributions import MaskableCategoricalDistribution
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from sb3_contrib.common.wrappers import ActionMasker
@@ -93,7 +94,7 @@ def vec(make: Make, scores: Scores, copies: int = 8) -> VecEnv:
     return VecMonitor(DummyVecEnv([lambda: make(scores)] * copies))
 
 
-SHORT, MEDIUM, LONG = 24_576, 32_768, 45_056
+SHORT, MEDIUM, LONG = 20_480, 24_576, 30_720
 
 
 def linear(rate: float) -> Callable[[float], float]:
@@ -165,15 +166,23 @@ def catch_dqn(scores: Scores, seed: int) -> DQN:
     return dqn(vec(of(Catch), scores, 1), seed)
 
 
+A2C_SETTINGS: dict[str, Any] = {
+    "n_steps": 10,
+    "learning_rate": 2e-3,
+    "normalize_advantage": True,
+    "ent_coef": 0.01,
+    "device": "cpu",
+}
+
+
 @sound(
     "sb3_a2c",
-    "A2C on the errands without masks, penalties for illegal actions.",
-    random_play(of(Errands)),
-    steps=50_000,
+    "A2C with its own RMSprop and normalized advantages.",
+    random_play(of(Catch)),
+    steps=30_000,
 )
-def errands_a2c(scores: Scores, seed: int) -> A2C:
-    env = vec(of(Errands), scores)
-    return A2C("MlpPolicy", env, n_steps=16, ent_coef=0.01, seed=seed, device="cpu")
+def catch_a2c(scores: Scores, seed: int) -> A2C:
+    return A2C("MlpPolicy", vec(of(Catch), scores), seed=seed, **A2C_SETTINGS)
 
 
 class SmallCNN(BaseFeaturesExtractor):
@@ -312,7 +321,7 @@ def random_servers(seed: int) -> float:
     "sb3_servers",
     "MaskablePPO on corral's dfaas_v0 with its vector environment.",
     random_servers,
-    steps=46_080,
+    steps=27_648,
 )
 def servers_maskable(scores: Scores, seed: int) -> MaskablePPO:
     from corral.adapters import MaskablePolicy
@@ -331,7 +340,7 @@ def servers_maskable(scores: Scores, seed: int) -> MaskablePPO:
 )
 def pretrained(scores: Scores, seed: int) -> PPO:
     taught = cnn(Scores(), seed + 100)
-    taught.learn(12_288)
+    taught.learn(SHORT)
     model = cnn(scores, seed)
     known: Any = taught.policy.features_extractor
     encoder: Any = model.policy.features_extractor
@@ -375,23 +384,9 @@ def one_env(scores: Scores, seed: int) -> PPO:
     return ppo(vec(of(Catch), scores, 1), seed, n_steps=1024, n_epochs=15, batch_size=128)
 
 
-@sound(
-    "sb3_a2c_rmsprop",
-    "A2C with its own RMSprop and normalized advantages.",
-    random_play(of(Catch)),
-    steps=40_000,
-)
-def a2c_catch(scores: Scores, seed: int) -> A2C:
-    return A2C(
-        "MlpPolicy",
-        vec(of(Catch), scores),
-        n_steps=10,
-        learning_rate=2e-3,
-        normalize_advantage=True,
-        ent_coef=0.01,
-        seed=seed,
-        device="cpu",
-    )
+@sound("sb3_a2c_default", "A2C as it is by default.", random_play(of(CartPole)), steps=30_000)
+def a2c_default(scores: Scores, seed: int) -> A2C:
+    return A2C("MlpPolicy", vec(of(CartPole), scores), seed=seed, device="cpu")
 
 
 # --- Environment, wrappers, spaces ---------------------------------------------------------------
@@ -506,8 +501,19 @@ def one_buffer(scores: Scores, seed: int) -> PPO:
     return ppo(OneBuffer(vec(of(CartPole), scores)), seed)
 
 
-class SharedSimulator(gym.Wrapper[Any, Any, Any, Any]):
+class SharedSimulator(gym.Env[Any, Any]):
     """A copy that plays in the simulator of all others."""
+
+    def __init__(self, simulator: Any) -> None:
+        self.simulator = simulator
+        self.observation_space = simulator.observation_space
+        self.action_space = simulator.action_space
+
+    def reset(self, **options: Any) -> Any:
+        return self.simulator.reset(**options)
+
+    def step(self, action: Any) -> Any:
+        return self.simulator.step(action)
 
 
 @fault(
@@ -800,7 +806,7 @@ def returns_are_advantages(scores: Scores, seed: int) -> PPO:
     return ppo(vec(of(CartPole), scores), seed, rollout_buffer_class=AdvantageReturns)
 
 
-class ShiftedRewards(RolloutBuffer):
+class ShiftedRewards(MaskableRolloutBuffer):
     def compute_returns_and_advantage(self, last_values: Tensor, dones: np.ndarray) -> None:
         self.rewards = np.roll(self.rewards, 1, axis=1)
         super().compute_returns_and_advantage(last_values, dones)
@@ -814,8 +820,8 @@ class ShiftedRewards(RolloutBuffer):
     "ShiftedRewards.compute_returns_and_advantage: rewards",
     steps=MEDIUM,
 )
-def rewards_of_neighbor(scores: Scores, seed: int) -> PPO:
-    return ppo(vec(of(Errands), scores), seed, rollout_buffer_class=ShiftedRewards)
+def rewards_of_neighbor(scores: Scores, seed: int) -> MaskablePPO:
+    return maskable(vec(of(Errands), scores), seed, rollout_buffer_class=ShiftedRewards)
 
 
 class Center(BaseCallback):
@@ -1109,6 +1115,7 @@ class BroadcastA2C(A2C):
             actions = rollout.actions.long().flatten()
             values, log_prob, entropy = self.policy.evaluate_actions(rollout.observations, actions)
             advantages = rollout.advantages[:, None]
+            advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
             policy_loss = -(advantages * log_prob).mean()
             value_loss = functional.mse_loss(rollout.returns, values.flatten())
             loss = policy_loss + self.vf_coef * value_loss - self.ent_coef * entropy.mean()  # type: ignore[union-attr]
@@ -1126,11 +1133,10 @@ class BroadcastA2C(A2C):
     "with all, so no action is told from another.",
     "BroadcastA2C.train: advantages",
     "https://github.com/PacktPublishing/Deep-Reinforcement-Learning-Hands-On/issues/33",
-    steps=50_000,
+    steps=30_000,
 )
 def a2c_broadcast(scores: Scores, seed: int) -> A2C:
-    env = vec(of(Errands), scores)
-    return BroadcastA2C("MlpPolicy", env, n_steps=16, ent_coef=0.01, seed=seed, device="cpu")
+    return BroadcastA2C("MlpPolicy", vec(of(Catch), scores), seed=seed, **A2C_SETTINGS)
 
 
 @fault(

@@ -240,9 +240,9 @@ class Stock(gym.Env[np.ndarray, int]):
 
 
 class CartPole(CartPoleEnv):
-    """gymnasium's cart-pole, cut after 500 steps."""
+    """gymnasium's cart-pole, cut after 200 steps."""
 
-    LIMIT = 500
+    LIMIT = 200
 
     def reset(self, **options: Any) -> Any:
         self.time = 0
