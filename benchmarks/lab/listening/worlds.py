@@ -92,9 +92,9 @@ class Errand(gym.Env):
 class Depot(gym.Env):
     """Order goods against a demand with a weekly pattern.
 
-    Observation (Dict): `observation` [stock, incoming, forecast, capacity left], and
+    Observation (Dict): `observation` [stock, forecasts of today and tomorrow, space left], and
     `action_mask`. Action: how much to order, 0 to 5, at most the free space; other orders are
-    lost and cost a fine. An order arrives after a day. Reward: 1 for a piece sold, -0.15 for one
+    lost and cost a fine. An order arrives after a day. Reward: 1 for a piece sold, -0.6 for one
     stored over night, -0.5 for a fine. Cut after 30 days.
     """
 
@@ -130,7 +130,7 @@ class Depot(gym.Env):
         self.stock -= sold
         self.incoming = 0 if fined else order
         self.day, self.weekday = self.day + 1, (self.weekday + 1) % 7
-        reward = self.PRICE * (sold - 0.15 * self.stock - 0.5 * fined)
+        reward = self.PRICE * (sold - 0.6 * self.stock - 0.5 * fined)
         return self.look(), reward, False, self.day >= self.DAYS, {}
 
     def mask(self) -> Any:
@@ -139,7 +139,8 @@ class Depot(gym.Env):
 
     def look(self) -> Any:
         free = self.SPACE - self.stock - self.incoming
-        seen = [self.stock, self.incoming, self.WEEK[self.weekday], free]
+        tomorrow = self.WEEK[(self.weekday + 1) % 7]
+        seen = [self.stock + self.incoming, self.WEEK[self.weekday], tomorrow, free]
         return {"observation": np.array(seen, "f4") / 4, "action_mask": self.mask()}
 
 
