@@ -41,7 +41,7 @@ def measured(runs: dict[str, Any], path: Path, seeds: int, only: list[str]) -> N
                 traceback.print_exc(limit=-4)
                 row["error"] = f"{type(error).__name__}: {error}"[:300]
             row["cpu_seconds"] = round(time.process_time() - start, 1)
-            if run.sound and run.random is not None and "random" not in row:
+            if run.sound and run.random is not None and row.get("random") is None:
                 row["random"] = round(run.random(0), 4)
             print(name, row, flush=True)
             path.write_text(json.dumps(rows, indent=1, sort_keys=True) + "\n")

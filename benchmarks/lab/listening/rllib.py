@@ -33,6 +33,7 @@ from rllib_scripts import (
     Turret,
     TurretModule,
     TwoPolicies,
+    random_play_of,
     train_of,
 )
 from torch import nn
@@ -54,6 +55,7 @@ def plant(
             sound=not base,
             train=train_of(script),
             base=base and f"rllib_{base}",
+            random=None if base else random_play_of(script),
         )
     )
 

@@ -315,6 +315,25 @@ class Dfaas(CartPole):
         return float(results["env_runners"]["episode_return_mean"])
 
 
+def random_play_of(script: type) -> Callable[[int], float] | None:
+    """Return a function of a seed: the mean return of random legal play in this script's task."""
+    if issubclass(script, Dfaas):
+        return None
+    if not issubclass(script, TwoPolicies):
+        return worlds.random_play(script().make)
+
+    def play(seed: int) -> float:
+        worlds.begin()
+        env, rng = script().make(), np.random.default_rng(seed)
+        for episode in range(30):
+            env.reset(seed=seed * 1000 + episode)
+            while env.agents:
+                env.step({agent: int(rng.integers(4)) for agent in env.agents})
+        return worlds.last_return(30)
+
+    return play
+
+
 def train_of(script: type, **settings: Any) -> Callable[[Listen, int], float]:
     """Return a function of listen and seed that trains this script with these settings."""
 

@@ -52,7 +52,7 @@ def plant(
     name: str, script: type, *, cause: str, place: str, base: str = "", cited: str | None = None
 ) -> None:
     """Add a script; without a base it is sound."""
-    random = None if base else getattr(script, "random", None)
+    play = worlds.random_play(script().make) if hasattr(script, "make") else None
     PLANTED.append(
         Planted(
             name=f"torchrl_{name}",
@@ -63,7 +63,7 @@ def plant(
             sound=not base,
             train=train_of(script),
             base=base and f"torchrl_{base}",
-            random=random() if random else None,
+            random=None if base else play,
         )
     )
 
@@ -425,6 +425,7 @@ class GaeOverEnds(PPO):
     cause="The value targets have shape [N], the values [N, 1]: the critic's loss compares every "
     "value with every target, so the critic predicts one mean for all states.",
     place="batch column value_target: shape",
+    cited="https://github.com/RLinf/RLinf/issues/1568",
 )
 class ValueTargetShape(ErrandPPO):
     def minibatches(self, flat: TensorDict) -> Iterator[TensorDict]:
@@ -571,14 +572,10 @@ class ObjectiveNegated(PPO):
         return -losses["loss_objective"] + losses["loss_critic"] + losses["loss_entropy"]
 
 
-class PreciousDepot(worlds.Depot):
-    PRICE = 1000.0
-
-
 @fault(
     "value_loss_dominates",
     base="shared",
-    cause="Rewards of 100 a step make a value loss of 1e6 in a network with a shared encoder; "
+    cause="Rewards of 100 a step make a value loss of millions in a network with a shared encoder; "
     "after clipping the gradient to a norm of 0.5 nothing of the actor's gradient remains.",
     place="reward scale with shared encoder and clip_grad_norm_",
 )
@@ -624,13 +621,6 @@ class SoftmaxAsLogits(PPO):
         return nn.Sequential(super().actor_net(), nn.Softmax(-1))
 
 
-class MaskForgotten(nn.Module):
-    """Legal actions while data are collected; every action in the loss."""
-
-    def forward(self, mask: torch.Tensor) -> torch.Tensor:
-        return torch.ones_like(mask, dtype=torch.bool) if torch.is_grad_enabled() else mask.bool()
-
-
 @fault(
     "mask_only_in_rollout",
     base="depot",
@@ -640,10 +630,17 @@ class MaskForgotten(nn.Module):
     cited="https://github.com/hill-a/stable-baselines/pull/453",
 )
 class MaskOnlyInRollout(DepotPPO):
+    net: nn.Module | None = None
+
+    def actor_net(self) -> nn.Module:
+        self.net = self.net or super().actor_net()
+        return self.net
+
     def policy(self) -> Any:
-        actor = super().policy()
-        actor.module[0].module[1].module = MaskForgotten()
-        return actor
+        return PPO.policy(self)
+
+    def behavior(self) -> Any:
+        return DepotPPO.policy(self)
 
 
 @fault(

@@ -373,7 +373,7 @@ class CartPoleDQN(DQN):
 class DfaasMAPPO:
     """dfaas_v0 with TorchRL's MAPPO, masked: 20 copies of a team of three nodes."""
 
-    copies, batch, epochs, rows, total = 20, 960, 8, 240, 7680
+    copies, batch, epochs, rows, total = 20, 960, 8, 240, 9600
     lr, gamma, lmbda = 4e-3, 0.5, 0.9
     centralized = True
 
