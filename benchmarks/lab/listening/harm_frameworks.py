@@ -1,9 +1,11 @@
-"""Train every planted fault of a framework and its sound base; write the returns of both.
+"""How much each planted fault in RLlib and TorchRL costs, as in harm.py.
 
-    python benchmarks/lab/listening/harm_frameworks.py rllib --seeds 1
+    OMP_NUM_THREADS=1 nice -n 10 python benchmarks/lab/listening/harm_frameworks.py rllib
 
-Writes benchmarks/results/listening_harm_<framework>.json after every training, and goes on where
-it stopped. Nothing listens.
+Run in the virtual environment of the framework. Writes
+benchmarks/results/listening_harm_<framework>.json after every training. A call that is repeated
+goes on, and measures a fault again if its base, cause or place has changed. ``lost`` and
+``harmful`` are as in harm.py, over the seeds that both the fault and its base have.
 """
 
 from __future__ import annotations
@@ -11,52 +13,70 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import math
 import time
-import traceback
 import warnings
 from importlib import import_module
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-from planted import silent
+from planted import Planted, silent
 
-RESULTS = Path(__file__).parents[2] / "results"
+FILES = {"rllib": "rllib", "torchrl": "torchrl_runs"}
+THIRD = 1 / 3
 
 
-def measured(runs: dict[str, Any], path: Path, seeds: int, only: list[str]) -> None:
-    """Train what the file lacks."""
-    rows = json.loads(path.read_text()) if path.exists() else {}
-    for name in sorted(runs, key=lambda name: (not runs[name].sound, name)):
-        run = runs[name]
-        if only and name not in only:
+def described(one: Planted) -> dict[str, Any]:
+    keys = "framework", "sound", "base", "cause", "place", "cited"
+    return {key: getattr(one, key) for key in keys}
+
+
+def measure(one: Planted, seed: int) -> dict[str, Any]:
+    started = time.process_time()
+    score = one.train(silent, seed)
+    row = {"score": score, "cpu_seconds": round(time.process_time() - started, 1)}
+    return row if one.random is None else {**row, "random": one.random(seed)}
+
+
+def judge(rows: dict[str, Any]) -> None:
+    """Add ``lost`` and ``harmful`` to faults whose base is known."""
+    for row in rows.values():
+        base = rows.get(row["base"], {"seeds": {}})["seeds"]
+        seeds = sorted(set(row["seeds"]) & set(base))
+        if row["sound"] or not seeds or "random" not in base[seeds[0]]:
             continue
-        row = rows.setdefault(name, {"sound": run.sound, "base": run.base, "returns": {}})
-        for seed in range(seeds):
-            if str(seed) in row["returns"]:
-                continue
-            start = time.process_time()
-            try:
-                row["returns"][str(seed)] = round(run.train(silent, seed), 4)
-            except Exception as error:
-                traceback.print_exc(limit=-4)
-                row["error"] = f"{type(error).__name__}: {error}"[:300]
-            row["cpu_seconds"] = round(time.process_time() - start, 1)
-            if run.sound and run.random is not None and row.get("random") is None:
-                row["random"] = round(run.random(0), 4)
-            print(name, row, flush=True)
-            path.write_text(json.dumps(rows, indent=1, sort_keys=True) + "\n")
+        score, sound = (fmean(each[s]["score"] for s in seeds) for each in (row["seeds"], base))
+        random = fmean(base[seed]["random"] for seed in seeds)
+        lost = 1 - (score - random) / (sound - random)
+        row["lost"] = None if math.isnan(lost) else round(lost, 3)
+        row["harmful"] = math.isnan(lost) or lost > THIRD
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("framework", choices=["rllib", "torchrl"])
+    parser.add_argument("framework", choices=sorted(FILES))
     parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--only", nargs="*", default=[], help="names of runs")
     args = parser.parse_args()
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
-    runs = import_module("torchrl_runs" if args.framework == "torchrl" else "rllib").RUNS
-    measured(runs, RESULTS / f"listening_harm_{args.framework}.json", args.seeds, args.only)
+    results = Path(__file__).parents[2] / "results" / f"listening_harm_{args.framework}.json"
+    kept = json.loads(results.read_text()) if results.exists() else {}
+    runs = import_module(FILES[args.framework]).RUNS
+    rows: dict[str, Any] = {}
+    for name, one in runs.items():
+        old = kept.get(name, {})
+        same = all(old.get(key) == getattr(one, key) for key in ("base", "cause", "place"))
+        rows[name] = {**described(one), "seeds": old["seeds"] if same else {}}
+    for seed in range(args.seeds):
+        for name in sorted(runs, key=lambda name: (not runs[name].sound, name)):
+            if str(seed) in rows[name]["seeds"]:
+                continue
+            rows[name]["seeds"][str(seed)] = measure(runs[name], seed)
+            judge(rows)
+            text = json.dumps(dict(sorted(rows.items())), indent=1)
+            results.write_text(text.replace("NaN", "null") + "\n")
+            print(name, seed, rows[name]["seeds"][str(seed)], rows[name].get("lost"), flush=True)
 
 
 if __name__ == "__main__":

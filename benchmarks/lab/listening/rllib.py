@@ -75,28 +75,27 @@ def fault(
 # Environments and wrappers.
 
 
-class BufferedErrand(worlds.Errand):
-    """Writes every observation into one array."""
+class BufferedRelay(Relay):
+    """Writes every observation of an agent into one array."""
 
-    def look(self) -> Any:
-        self.state = getattr(self, "state", np.zeros(2, np.float32))
-        self.state[:] = super().look()
-        return self.state
+    def look(self, agents: list[str]) -> dict[str, Any]:
+        self.seen = getattr(self, "seen", {a: np.zeros(4, np.float32) for a in self.STEPS})
+        for agent, obs in super().look(agents).items():
+            self.seen[agent][:] = obs
+        return {agent: self.seen[agent] for agent in agents}
 
 
 @fault(
     "same_array",
-    base="errand",
+    base="two_policies",
     cause="The environment returns its own state array from every step and changes it in place, "
     "so all observations of an episode in the train batch are the last one.",
-    place="Errand.look (environment): observation",
+    place="Relay.look (environment): observation",
     cited="https://github.com/keras-rl/keras-rl/issues/51",
 )
-class SameArray(Errand):
-    copies = 1
-
-    def make(self) -> gym.Env:
-        return worlds.Count(BufferedErrand())
+class SameArray(TwoPolicies):
+    def make(self) -> Any:
+        return BufferedRelay()
 
 
 class TerminatedAtLimit(gym.Wrapper):
@@ -180,14 +179,15 @@ class FirstAgentsObservation(TwoPolicies):
 class PaysTheLiving(Relay):
     def pay(self, paid: dict[str, float], over: list[str]) -> dict[str, float]:
         rewards = super().pay(paid, over)
-        return {agent: reward for agent, reward in rewards.items() if agent not in over}
+        alive = [agent for agent in paid if agent not in over]
+        return dict.fromkeys(paid, 0.0) | {agent: rewards[agent] for agent in alive}
 
 
 @fault(
     "last_reward_lost",
     base="paid_at_end",
-    cause="The environment leaves agents that just ended out of the reward dict, so the only "
-    "reward, which comes at the end, never arrives.",
+    cause="The environment looks up rewards of the agents that are still alive and gives 0 to "
+    "those that just ended, so the only reward, which comes at the end, never arrives.",
     place="Relay.step (environment): rewards of agents that end",
     cited="https://github.com/ray-project/ray/issues/4627",
 )
@@ -236,28 +236,27 @@ class FarmedBonus(Errand):
         return FarmedErrand(super().make())
 
 
-class LateMask(worlds.Depot):
+class LateMask(worlds.Turret):
     """Shows the mask of the step before."""
 
     shown: Any = None
 
     def look(self) -> Any:
         seen = super().look()
-        fresh, seen["action_mask"] = seen["action_mask"], self.shown
-        if seen["action_mask"] is None:
-            seen["action_mask"] = fresh
+        fresh = seen["action_mask"]
+        seen["action_mask"] = fresh if self.shown is None else self.shown
         self.shown = fresh
         return seen
 
 
 @fault(
     "mask_one_step_late",
-    base="depot",
+    base="turret",
     cause="The observation carries the action mask of the previous step, so the policy takes "
     "illegal actions and may not take legal ones.",
-    place="Depot.look (environment): action_mask",
+    place="Turret.look (environment): action_mask",
 )
-class MaskLate(Depot):
+class MaskLate(Turret):
     def make(self) -> gym.Env:
         return worlds.Count(LateMask())
 
@@ -266,12 +265,12 @@ class MaskLate(Depot):
 
 
 class AddsObs(ConnectorV2):
-    """Writes scaled observations into the batch for acting."""
+    """Writes observations scaled to 0 to 1 into the batch for acting."""
 
     def __call__(self, *, rl_module: Any, batch: Any, episodes: Any, **kwargs: Any) -> Any:
-        scale = np.array([0.5, 0.5, 0.05, 0.5], np.float32)
+        high = np.array([4.8, 4.0, 0.42, 4.0], np.float32)
         for episode in episodes:
-            obs = episode.get_observations(-1) / scale
+            obs = (episode.get_observations(-1) + high) / (2 * high)
             self.add_batch_item(batch, Columns.OBS, obs.astype(np.float32), episode)
         return batch
 
@@ -294,9 +293,10 @@ class Shield(ConnectorV2):
     """Sends another action to the environment than the one that was sampled."""
 
     def __call__(self, *, rl_module: Any, batch: Any, episodes: Any, **kwargs: Any) -> Any:
-        actions = batch[Columns.ACTIONS]
-        safe = [random.randint(0, 1) if random.random() < 0.5 else action for action in actions]
-        batch[Columns.ACTIONS_FOR_ENV] = safe
+        batch[Columns.ACTIONS_FOR_ENV] = {
+            key: [random.randint(0, 1) if random.random() < 0.5 else one for one in listed]
+            for key, listed in batch[Columns.ACTIONS].items()
+        }
         return batch
 
 
@@ -309,6 +309,7 @@ class Shield(ConnectorV2):
 )
 class ShieldUnseen(CartPole):
     def more(self, config: PPOConfig) -> PPOConfig:
+        config = config.environment(normalize_actions=False, clip_actions=False)
         return config.env_runners(module_to_env_connector=lambda env=None, spaces=None: Shield())
 
 
@@ -321,36 +322,40 @@ class OverFeatures(gym.ObservationWrapper):
 
 @fault(
     "normalized_over_features",
-    base="errand",
+    base="cartpole",
     cause="Each observation is normalized with its own mean and standard deviation over the "
     "features, instead of statistics over steps: most of the information is lost.",
     place="wrapper OverFeatures: observation",
 )
-class NormalizedOverFeatures(Errand):
+class NormalizedOverFeatures(CartPole):
     def make(self) -> gym.Env:
         return OverFeatures(super().make())
 
 
-class RewardsToScore(ConnectorV2):
-    """Normalizes the rewards of a train batch to mean 0."""
+class RewardsToScore(gym.Wrapper):
+    """Normalizes rewards with their running mean and standard deviation."""
 
-    def __call__(self, *, rl_module: Any, batch: Any, episodes: Any, **kwargs: Any) -> Any:
-        for episode in episodes:
-            rewards = np.asarray(episode.get_rewards(), dtype=np.float32)
-            episode.set_rewards(new_data=(rewards - rewards.mean()) / (rewards.std() + 1e-8))
-        return batch
+    count, mean, square = 0, 0.0, 0.0
+
+    def step(self, action: Any) -> Any:
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        self.count += 1
+        self.mean += (reward - self.mean) / self.count
+        self.square += (reward**2 - self.square) / self.count
+        spread = max(self.square - self.mean**2, 0.0) ** 0.5
+        return obs, (reward - self.mean) / (spread + 1e-3), terminated, truncated, info
 
 
 @fault(
     "rewards_centered",
     base="cartpole",
-    cause="A learner connector normalizes the rewards of each episode to mean 0; CartPole's "
-    "rewards are all 1, so all become 0.",
-    place="learner_connector: rewards",
+    cause="A wrapper normalizes rewards with their running mean; CartPole's rewards are all 1, "
+    "so all become 0.",
+    place="wrapper RewardsToScore: reward",
 )
 class RewardsCentered(CartPole):
-    def more(self, config: PPOConfig) -> PPOConfig:
-        return config.learners(learner_connector=lambda obs_space, act_space: RewardsToScore())
+    def make(self) -> gym.Env:
+        return RewardsToScore(super().make())
 
 
 class ShiftRewards(ConnectorV2):
@@ -384,6 +389,9 @@ class RestoreBest(RLlibCallback):
         if self.best is None:
             self.best = copy.deepcopy(algorithm.learner_group.get_weights())
         algorithm.learner_group.set_weights(self.best)
+        algorithm.env_runner_group.sync_weights(
+            from_worker_or_learner_group=algorithm.learner_group
+        )
 
 
 @fault(
@@ -513,20 +521,20 @@ class MaskPartsSwapped(Turret):
     module_class = SwappedMask
 
 
-class BrightImage(TurretModule):
+class DimImage(TurretModule):
     def features(self, obs: dict[str, torch.Tensor]) -> torch.Tensor:
-        return super().features({**obs, "image": obs["image"] * 255})
+        return super().features({**obs, "image": obs["image"] / 255})
 
 
 @fault(
-    "image_not_scaled",
+    "image_scaled_twice",
     base="turret",
-    cause="The image enters the network with values of 0 to 255 times 255 instead of 0 to 1, "
-    "which drowns the vector and makes huge logits.",
+    cause="The image is divided by 255 twice, in a preprocessing step and in the module: its "
+    "values are below 0.004 and the network hardly sees it.",
     place="TurretModule.features: image",
 )
-class ImageNotScaled(Turret):
-    module_class = BrightImage
+class ImageScaledTwice(Turret):
+    module_class = DimImage
 
 
 class FrozenImage(TurretModule):
@@ -592,16 +600,13 @@ class ValuesWithoutGradient(PlainModule):
 
 @fault(
     "values_without_gradient",
-    base="errand_own",
+    base="own_module",
     cause="compute_values is decorated with torch.no_grad, since GAE calls it; the value loss "
     "has no gradient and the critic never learns.",
     place="RLModule.compute_values: torch.no_grad",
 )
 class ValuesNoGrad(OwnModule):
     module_class = ValuesWithoutGradient
-
-    def make(self) -> gym.Env:
-        return worlds.Count(worlds.Errand())
 
 
 class DroppingModule(PlainModule):
@@ -703,17 +708,17 @@ class PreciousDepot(worlds.Depot):
 
 @fault(
     "value_clip",
-    base="depot_in_cents",
+    base="cartpole",
     cause="vf_clip_param keeps its default of 10, but squared errors of the value function are "
     "in the millions: the clipped loss has no gradient and the critic never learns.",
     place="config.training(vf_clip_param)",
     cited="https://github.com/ray-project/ray/pull/2921",
 )
-class ValueClip(Depot):
+class ValueClip(CartPole):
     vf_clip = 10.0
 
     def make(self) -> gym.Env:
-        return worlds.Count(PreciousDepot())
+        return gym.wrappers.TransformReward(super().make(), lambda reward: 100 * reward)
 
 
 @fault(
