@@ -75,27 +75,27 @@ def fault(
 # Environments and wrappers.
 
 
-class BufferedRelay(Relay):
-    """Writes every observation of an agent into one array."""
+class StaleRelay(Relay):
+    """Looks before it draws the next parcels."""
+
+    def draw(self) -> None:
+        self.before = getattr(self, "kind", dict.fromkeys(self.STEPS, 0))
+        super().draw()
 
     def look(self, agents: list[str]) -> dict[str, Any]:
-        self.seen = getattr(self, "seen", {a: np.zeros(4, np.float32) for a in self.STEPS})
-        for agent, obs in super().look(agents).items():
-            self.seen[agent][:] = obs
-        return {agent: self.seen[agent] for agent in agents}
+        return {agent: np.eye(4, dtype=np.float32)[self.before[agent]] for agent in agents}
 
 
 @fault(
-    "same_array",
+    "stale_observation",
     base="two_policies",
-    cause="The environment returns its own state array from every step and changes it in place, "
-    "so all observations of an episode in the train batch are the last one.",
-    place="Relay.look (environment): observation",
-    cited="https://github.com/keras-rl/keras-rl/issues/51",
+    cause="step() builds the observations before it draws the next parcels, so every agent "
+    "sees the parcel that it sorted last.",
+    place="Relay.step (environment): observation",
 )
-class SameArray(TwoPolicies):
+class StaleObservation(TwoPolicies):
     def make(self) -> Any:
-        return BufferedRelay()
+        return StaleRelay()
 
 
 class TerminatedAtLimit(gym.Wrapper):
@@ -236,29 +236,31 @@ class FarmedBonus(Errand):
         return FarmedErrand(super().make())
 
 
-class LateMask(worlds.Turret):
-    """Shows the mask of the step before."""
+class FirstMask(worlds.Turret):
+    """Makes the mask once an episode."""
 
     shown: Any = None
 
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        self.shown = None
+        return super().reset(seed=seed, options=options)
+
     def look(self) -> Any:
         seen = super().look()
-        fresh = seen["action_mask"]
-        seen["action_mask"] = fresh if self.shown is None else self.shown
-        self.shown = fresh
-        return seen
+        self.shown = seen["action_mask"] if self.shown is None else self.shown
+        return {**seen, "action_mask": self.shown}
 
 
 @fault(
-    "mask_one_step_late",
+    "mask_of_reset",
     base="turret",
-    cause="The observation carries the action mask of the previous step, so the policy takes "
-    "illegal actions and may not take legal ones.",
+    cause="The action mask is made in reset() and never again: later in the episode legal "
+    "actions are forbidden and illegal ones allowed.",
     place="Turret.look (environment): action_mask",
 )
-class MaskLate(Turret):
+class MaskOfReset(Turret):
     def make(self) -> gym.Env:
-        return worlds.Count(LateMask())
+        return worlds.Count(FirstMask())
 
 
 # Connectors and callbacks.
@@ -313,23 +315,23 @@ class ShieldUnseen(CartPole):
         return config.env_runners(module_to_env_connector=lambda env=None, spaces=None: Shield())
 
 
-class OverFeatures(gym.ObservationWrapper):
-    """Normalizes each observation over its own features."""
+class UnitObservation(gym.ObservationWrapper):
+    """Clips observations to the declared space."""
 
     def observation(self, obs: Any) -> Any:
-        return ((obs - obs.mean()) / (obs.std() + 1e-8)).astype(np.float32)
+        return np.clip(obs, 0.0, 1.0)
 
 
 @fault(
-    "normalized_over_features",
+    "clipped_to_unit",
     base="cartpole",
-    cause="Each observation is normalized with its own mean and standard deviation over the "
-    "features, instead of statistics over steps: most of the information is lost.",
-    place="wrapper OverFeatures: observation",
+    cause="A wrapper clips observations to [0, 1], but positions and angles are signed: all "
+    "negative values become 0.",
+    place="wrapper UnitObservation: observation",
 )
-class NormalizedOverFeatures(CartPole):
+class ClippedToUnit(CartPole):
     def make(self) -> gym.Env:
-        return OverFeatures(super().make())
+        return UnitObservation(super().make())
 
 
 class RewardsToScore(gym.Wrapper):
@@ -399,7 +401,7 @@ class RestoreBest(RLlibCallback):
     base="cartpole",
     cause="A callback restores the weights of the best iteration after every iteration, but "
     "never takes new best ones: training starts again from the first.",
-    place="callback on_train_result: learner_group.set_weights",
+    place="callback on_train_result: set_weights",
 )
 class RestoredEachIteration(CartPole):
     def more(self, config: PPOConfig) -> PPOConfig:

@@ -52,7 +52,7 @@ def plant(
     name: str, script: type, *, cause: str, place: str, base: str = "", cited: str | None = None
 ) -> None:
     """Add a script; without a base it is sound."""
-    play = worlds.random_play(script().make) if hasattr(script, "make") else None
+    play = worlds.random_play(script().make) if hasattr(script, "make") else worlds.random_team
     PLANTED.append(
         Planted(
             name=f"torchrl_{name}",

@@ -13,6 +13,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+import corral
+
 RETURNS: list[float] = []
 """True returns of the episodes that ended since the last `begin`."""
 
@@ -245,6 +247,20 @@ def random_play(make: Callable[[], gym.Env], episodes: int = 30) -> Callable[[in
         return last_return(episodes)
 
     return play
+
+
+def random_team(seed: int) -> float:
+    """Return the mean return of a team that plays random legal actions in dfaas_v0."""
+    game: dict[str, Any] = {"trace": "edge3", "rows": (0, 2822), "max_cycles": 48}
+    env, rng, total = corral.make("dfaas_v0", **game), np.random.default_rng(seed), 0.0
+    for episode in range(20):
+        observations, _ = env.reset(seed=seed * 1000 + episode)
+        while env.agents:
+            spaces_of = {agent: env.action_space(agent) for agent in env.agents}
+            actions = {a: legal(spaces_of[a], observations[a], rng) for a in env.agents}
+            observations, rewards, *_ = env.step(actions)
+            total += sum(rewards.values())
+    return total / 20
 
 
 def legal(space: spaces.Space, obs: Any, rng: np.random.Generator) -> Any:
