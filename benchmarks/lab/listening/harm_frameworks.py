@@ -1,0 +1,83 @@
+"""How much each planted fault in RLlib and TorchRL costs, as in harm.py.
+
+    OMP_NUM_THREADS=1 nice -n 10 python benchmarks/lab/listening/harm_frameworks.py rllib
+
+Run in the virtual environment of the framework. Writes
+benchmarks/results/listening_harm_<framework>.json after every training. A call that is repeated
+goes on, and measures a fault again if its base, cause or place has changed. ``lost`` and
+``harmful`` are as in harm.py, over the seeds that both the fault and its base have.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import math
+import time
+import warnings
+from importlib import import_module
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from planted import Planted, silent
+
+FILES = {"rllib": "rllib", "torchrl": "torchrl_runs"}
+THIRD = 1 / 3
+
+
+def described(one: Planted) -> dict[str, Any]:
+    keys = "framework", "sound", "base", "cause", "place", "cited"
+    return {key: getattr(one, key) for key in keys}
+
+
+def measure(one: Planted, seed: int) -> dict[str, Any]:
+    started = time.process_time()
+    score = one.train(silent, seed)
+    row = {"score": score, "cpu_seconds": round(time.process_time() - started, 1)}
+    return row if one.random is None else {**row, "random": one.random(seed)}
+
+
+def judge(rows: dict[str, Any]) -> None:
+    """Add ``lost`` and ``harmful`` to faults whose base is known."""
+    for row in rows.values():
+        base = rows.get(row["base"], {"seeds": {}})["seeds"]
+        seeds = sorted(set(row["seeds"]) & set(base))
+        if row["sound"] or not seeds or "random" not in base[seeds[0]]:
+            continue
+        score, sound = (fmean(each[s]["score"] for s in seeds) for each in (row["seeds"], base))
+        random = fmean(base[seed]["random"] for seed in seeds)
+        lost = 1 - (score - random) / (sound - random)
+        row["lost"] = None if math.isnan(lost) else round(lost, 3)
+        row["harmful"] = math.isnan(lost) or lost > THIRD
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("framework", choices=sorted(FILES))
+    parser.add_argument("--seeds", type=int, default=2)
+    args = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    logging.disable(logging.WARNING)
+    results = Path(__file__).parents[2] / "results" / f"listening_harm_{args.framework}.json"
+    kept = json.loads(results.read_text()) if results.exists() else {}
+    runs = import_module(FILES[args.framework]).RUNS
+    rows: dict[str, Any] = {}
+    for name, one in runs.items():
+        old = kept.get(name, {})
+        same = all(old.get(key) == getattr(one, key) for key in ("base", "cause", "place"))
+        rows[name] = {**described(one), "seeds": old["seeds"] if same else {}}
+    for seed in range(args.seeds):
+        for name in sorted(runs, key=lambda name: (not runs[name].sound, name)):
+            if str(seed) in rows[name]["seeds"]:
+                continue
+            rows[name]["seeds"][str(seed)] = measure(runs[name], seed)
+            judge(rows)
+            text = json.dumps(dict(sorted(rows.items())), indent=1)
+            results.write_text(text.replace("NaN", "null") + "\n")
+            print(name, seed, rows[name]["seeds"][str(seed)], rows[name].get("lost"), flush=True)
+
+
+if __name__ == "__main__":
+    main()
