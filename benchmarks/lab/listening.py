@@ -135,8 +135,8 @@ def harms() -> dict[str, float]:
     shares: dict[str, float] = {}
     for path in sorted(RESULTS.glob("listening_harm*.json")):
         for name, row in json.loads(path.read_text()).items():
-            if row.get("share") is not None:
-                shares[name] = float(row["share"])
+            if row.get("lost") is not None:
+                shares[name] = float(row["lost"])
     return shares
 
 
