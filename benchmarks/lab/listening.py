@@ -29,7 +29,6 @@ import corral
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parent / "results"
-ROWS = RESULTS / "listening.jsonl"
 HARM = 1 / 3
 """Share of the return above random play that a harmful fault costs."""
 
@@ -61,13 +60,17 @@ def main() -> None:
 # --- Running -------------------------------------------------------------------------------------
 
 
-def rows() -> list[dict[str, Any]]:
-    return [json.loads(line) for line in ROWS.read_text().splitlines()] if ROWS.exists() else []
+def rows(framework: str = "*") -> list[dict[str, Any]]:
+    """Return the stored rows of a framework, or of all."""
+    lines: list[str] = []
+    for path in sorted(RESULTS.glob(f"listening_{framework}.jsonl")):
+        lines += path.read_text().splitlines()
+    return [json.loads(line) for line in lines]
 
 
 def run(script: Any, seed: int, *, again: bool) -> None:
     """Train with ``corral.listen`` and store what the ear reports."""
-    if not again and any(row["name"] == script.name for row in rows()):
+    if not again and any(row["name"] == script.name for row in rows(script.framework)):
         return
     ears: list[Any] = []
 
@@ -99,11 +102,12 @@ def run(script: Any, seed: int, *, again: bool) -> None:
             if not finding.follows
         ],
         "early": said.getvalue().count("corral hears"),
-        "listening": [item.error for item in reports if item.error],
+        "listening": [error for item in reports for error in item.errors],
         "cpu": round(time.process_time() - began, 1),
     }
-    kept = [item for item in rows() if item["name"] != script.name]
-    ROWS.write_text("".join(f"{json.dumps(item)}\n" for item in [*kept, row]))
+    kept = [item for item in rows(script.framework) if item["name"] != script.name]
+    path = RESULTS / f"listening_{script.framework}.jsonl"
+    path.write_text("".join(f"{json.dumps(item)}\n" for item in [*kept, row]))
     causes = ", ".join(f"{cause} ({certainty})" for cause, certainty, *_ in row["findings"])
     print(f"{script.name}: {score} {row['verdicts']} {causes} {error}", flush=True)
 

@@ -42,6 +42,9 @@ LAST = 512
 MINIBATCHES = 8
 """Recorded minibatches of an update."""
 
+BATCHES = 32
+"""Minibatches that count as an update if no rollout is heard."""
+
 COLUMNS = 64
 """Recorded columns of a rollout."""
 
@@ -76,6 +79,8 @@ class Ear:
         self._told: set[tuple[str, str]] = set()
         self._began = time.process_time()
         self._told_in = 0.0  # CPU seconds of the last look for findings
+        self._batches: dict[str, int] = {}  # policy -> minibatches since its update began
+        self._played: set[str] = set()  # policies with rollouts
         self._running: dict[str, tuple[Array, Array]] = {}  # policy -> return, length of columns
 
     # --- What a listener gives -------------------------------------------------------------------
@@ -125,6 +130,7 @@ class Ear:
         heard = self.policy(policy)
         heard.places.setdefault("rollout", _caller())
         self.begin_update(policy)
+        self._played.add(policy)
         attends = self.attends(policy)
         arrays = _arrays(data, Rollout, None if attends else COUNTED)
         shapes = {name: values.shape for name, values in arrays.items() if _timed(name, values)}
@@ -157,9 +163,12 @@ class Ear:
         began = time.process_time()
         heard = self.policy(policy)
         heard.places.setdefault("batch", _caller())
-        step = len(heard.steps)
-        if not heard.updates:
+        first_ever = not heard.updates
+        alone = heard.policy not in self._played  # without rollouts
+        if first_ever or (alone and self._batches.get(policy, 0) >= BATCHES):
             self.begin_update(policy)
+            self._batches[policy] = 0
+        self._batches[policy] = self._batches.get(policy, 0) + 1
         recorded = [item for item in heard.minibatches if item.update == heard.updates]
         if self.attends(policy) and len(recorded) < MINIBATCHES:
             known = {entry.name for entry in fields(Minibatch)}
@@ -173,9 +182,9 @@ class Ear:
                 **arrays,
                 obs=_tree(data.get("obs")),
                 losses=terms,
-                first=not recorded,
+                first=first_ever if alone else not recorded,
                 update=heard.updates,
-                step=step,
+                step=len(heard.steps),
             )
             heard.minibatches.append(minibatch)
             watch_outputs(minibatch, data)

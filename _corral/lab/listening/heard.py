@@ -48,6 +48,8 @@ class Minibatch:
     actions: Array | None = None
     mask: Array | None = None  # bool [R, A]
     rewards: Array | None = None
+    terminated: Array | None = None  # bool [R]
+    truncated: Array | None = None  # bool [R]
     log_probs: Array | None = None  # [R] when the action was played
     new_log_probs: Array | None = None  # [R] in the loss
     logits: Array | None = None  # [R, A] inputs of the distribution in the loss, after any mask

@@ -12,7 +12,7 @@ import torch
 
 import corral
 from corral.lab.doctor.findings.finding import Finding
-from corral.lab.listening.ear import CLOSE, COLUMNS, LAST, MINIBATCHES, Ear
+from corral.lab.listening.ear import BATCHES, CLOSE, COLUMNS, LAST, MINIBATCHES, Ear
 from support.messages import refused
 
 T, B, A = 32, 4, 3
@@ -187,3 +187,12 @@ def test_the_verdict_follows_the_returns(slope: float, verdict: str) -> None:
     report = ear.report()
     assert report.verdict == verdict
     assert report.learns == (slope > 0)
+
+
+def test_minibatches_without_rollouts_make_updates() -> None:
+    ear = Ear()
+    for _ in range(3 * BATCHES):
+        ear.batch(rewards=np.ones(8), terminated=np.zeros(8), values=np.arange(8.0))
+    heard = ear.policies["policy"]
+    assert heard.updates == 3
+    assert [batch.first for batch in heard.minibatches] == [True] + [False] * (3 * MINIBATCHES - 1)
