@@ -26,6 +26,9 @@ DIFFERENT = 8
 TRIES = 4
 """Calls of a layer in an update that are looked at until one has enough different rows."""
 
+CALLS = 16
+"""Calls of a layer in an update that are counted."""
+
 AT_END = 0.01
 """Distance from the ends of tanh or sigmoid at which an output is saturated."""
 
@@ -42,6 +45,7 @@ class Layers:
         self.heard, self.attends = heard, attends
         self._names: dict[int, str] = {}
         self._tries: dict[str, int] = {}
+        self._calls: dict[str, int] = {}  # still to count in this update
         self._handle: RemovableHandle | None = None
         self._started = False
 
@@ -64,6 +68,7 @@ class Layers:
         leaves = {name: item for name, item in modules.items() if not list(item.children())}
         self._names = {id(module): name for name, module in leaves.items()}
         self._tries = dict.fromkeys(leaves, TRIES)
+        self._calls = dict.fromkeys(leaves, CALLS)
         for name, module in leaves.items():
             self.heard.layers.setdefault(name, Layer(type(module).__name__))
         self._handle = register_module_forward_hook(self._hear)
@@ -76,6 +81,13 @@ class Layers:
     def _hear(self, module: nn.Module, inputs: Any, output: Any) -> None:
         name = self._names.get(id(module))
         if name is None:
+            return
+        self._calls[name] -= 1
+        if self._calls[name] <= 0:  # a network that plays has many calls
+            self._calls.pop(name)
+            self._names.pop(id(module))
+            if not self._names:
+                self._detach()
             return
         layer = self.heard.layers[name]
         layer.calls += 1

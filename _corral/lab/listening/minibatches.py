@@ -66,21 +66,24 @@ def ratio_of(minibatch: Minibatch) -> Array | None:
         return np.asarray(np.exp(np.clip(new - old, -50, 50)))
 
 
-def most(heard: Heard, field: str, judge: Callable[..., Verdict | None]) -> Finding | None:
-    """Return the most frequent verdict about minibatches, if half of the updates have one.
+def most(
+    heard: Heard, field: str, judge: Callable[[Minibatch, Array], Verdict | None]
+) -> Finding | None:
+    """Return the most frequent verdict about the first minibatches of updates, if half have one.
 
     An optimizer that maximizes turns the meaning of all gradients around.
     """
     verdicts: list[Verdict] = []
     updates: set[int] = set()
     for minibatch in heard.minibatches:
+        if minibatch.update in updates:  # clipped decisions and values may have no gradient
+            continue
         gradient = flat(getattr(minibatch.gradients, field, None))
         if gradient is None:
             continue
-        uphill = any(step.uphill for step in heard.steps[minibatch.step : minibatch.step + 1])
-        first = minibatch.update not in updates
         updates.add(minibatch.update)
-        verdict = judge(minibatch, -gradient if uphill else gradient, first=first)
+        uphill = any(step.uphill for step in heard.steps[minibatch.step : minibatch.step + 1])
+        verdict = judge(minibatch, -gradient if uphill else gradient)
         if verdict is not None and uphill:
             verdict = verdict._replace(measured=f"{verdict.measured}; the optimizer maximizes")
         if verdict is not None:

@@ -45,8 +45,8 @@ def entropy_in_loss(heard: Heard) -> Finding | None:
         shares.append(weights[-1] / float(np.std(pull) * len(pull)))
         if (share := _share_of_entropy(minibatch)) is not None:
             kept.append(share)
-    if not shares or policy_in_loss(heard) is not None:
-        return None  # the gradients are not those of the advantages
+    if not shares:
+        return None
     share = float(np.median(shares))
     measured = (
         f"weight of the entropy {np.median(weights):.3g}, {abs(share):.3g} times that of typical "
@@ -64,6 +64,8 @@ def entropy_in_loss(heard: Heard) -> Finding | None:
         )
     if share <= 1.0 or (kept and kept[-1] < 0.9):
         return None
+    if policy_in_loss(heard) is not None:
+        return None  # the gradients are not those of the advantages
     if kept:
         measured += f"; entropy is {kept[-1]:.0%} of log(legal actions)"
     return Finding(

@@ -44,11 +44,11 @@ def policy_in_loss(heard: Heard) -> Finding | None:
     return most(heard, "log_probs", _policy_verdict) or unreached(heard, "log_probs")
 
 
-def _policy_verdict(minibatch: Minibatch, gradient: Array, *, first: bool) -> Verdict | None:
+def _policy_verdict(minibatch: Minibatch, gradient: Array) -> Verdict | None:
     advantage = flat(minibatch.advantages)
     ratio = ratio_of(minibatch)
     at_one = ratio is None or bool(np.all(np.abs(ratio - 1) < ONE))
-    if advantage is None or not (first or at_one):
+    if advantage is None:
         return None
     if len(gradient) != len(advantage) or len(gradient) < ROWS or not vary(advantage):
         return None

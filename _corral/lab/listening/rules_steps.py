@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -55,7 +56,7 @@ def _not_finite(heard: Heard) -> Iterator[str]:
         at = max(at, minibatch.step)
         for name in ("log_probs", "new_log_probs", "values", "entropy", "advantages", "returns"):
             numbers = getattr(minibatch, name)
-            if numbers is not None and not np.isfinite(numbers.astype(np.float64)).all():
+            if numbers is not None and not math.isfinite(float(np.sum(numbers, dtype=np.float64))):
                 share = float(np.mean(~np.isfinite(numbers.astype(np.float64))))
                 yield f"{share:.0%} of {name} in a minibatch of update {minibatch.update}"
         for name, loss in minibatch.losses.items():
@@ -66,8 +67,8 @@ def _not_finite(heard: Heard) -> Iterator[str]:
 
 def _bad_steps(heard: Heard, recorded: list[Step], first: int) -> Iterator[str]:
     for number, step in enumerate(recorded, first + 1):
-        bad = [name for name, size in step.gradients.items() if not np.isfinite(size)]
-        moved = [name for name, size in step.changes.items() if not np.isfinite(size)]
+        bad = [name for name, size in step.gradients.items() if not math.isfinite(size)]
+        moved = [name for name, size in step.changes.items() if not math.isfinite(size)]
         if bad or moved:
             heard.places["diverged"] = place_of(heard, (bad or moved)[0])
             kind = "gradients of" if bad else "weights after"

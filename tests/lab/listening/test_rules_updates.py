@@ -387,6 +387,28 @@ def test_faults_of_the_value_loss(loss: Loss, cause: str, certainty: int) -> Non
     assert found(value_loss=loss).get(cause) == certainty
 
 
+@pytest.mark.parametrize(
+    ("make", "cause"),
+    [(lambda t: t[:, None], "targets-shuffled"), (lambda t: t.flip(0), "targets-shuffled")],
+)
+def test_targets_far_from_all_values(make: Callable[[Any], Any], cause: str) -> None:
+    """All gradients lead in the right direction, and not to the own target."""
+
+    def far(rows: Rows) -> Rows:
+        return dataclasses.replace(rows, returns=rows.returns + 20.0)
+
+    assert found(of_play=far, value_loss=to_targets(make)).get(cause) == 3
+    assert found(of_play=far) == {}
+    assert found(of_play=far, value_loss=huber) == {}
+
+
+def test_a_limit_of_a_huber_loss_is_no_limit_of_targets() -> None:
+    def limited(values: torch.Tensor, rows: Rows) -> torch.Tensor:
+        return nn.functional.huber_loss(values, rows.returns, delta=2.5)
+
+    assert found(value_loss=limited) == {}
+
+
 # --- Entropy and masks ---------------------------------------------------------------------------
 
 
