@@ -26,12 +26,12 @@ __all__ = [
     "correlation",
     "flat",
     "log_softmax",
-    "most",
     "names_of",
     "ratio_of",
     "reach_of",
     "unreached",
     "vary",
+    "verdict_of",
 ]
 
 ROWS = 8
@@ -66,10 +66,10 @@ def ratio_of(minibatch: Minibatch) -> Array | None:
         return np.asarray(np.exp(np.clip(new - old, -50, 50)))
 
 
-def most(
+def verdict_of(
     heard: Heard, field: str, judge: Callable[[Minibatch, Array], Verdict | None]
 ) -> Finding | None:
-    """Return the most frequent verdict about the first minibatches of updates, if half have one.
+    """Return the usual verdict about the first minibatches of updates, if half have one.
 
     An optimizer that maximizes turns the meaning of all gradients around.
     """
@@ -116,22 +116,22 @@ def unreached(heard: Heard, field: str) -> Finding | None:
             measured = f"{name} has no graph, and no gradient reaches {some(idle)}"
             return finding_of(cause, measured, 2, heard.policy)
         return None
-    others = ("values",) if actor else POLICY
-    own = names_of(
+    rest = ("values",) if actor else POLICY
+    exclusive = names_of(
         heard,
         frozenset().union(*(item.reach.get(field, frozenset()) for item in watched))
         - frozenset().union(
-            *(item.reach.get(key, frozenset()) for item in watched for key in others)
+            *(item.reach.get(key, frozenset()) for item in watched for key in rest)
         ),
     )
-    idle = [parameter for parameter in own if not sizes.get(parameter, 0.0) > 0]
+    idle = [parameter for parameter in exclusive if not sizes.get(parameter, 0.0) > 0]
     measured = f"backward() gives {name} no gradient in {len(watched)} minibatches"
-    if own and len(idle) == len(own) and heard.steps:
-        heard.places[cause] = place_of(heard, own[-1])
-        measured += f", and none to {some(own)}"
+    if exclusive and len(idle) == len(exclusive) and heard.steps:
+        heard.places[cause] = place_of(heard, exclusive[-1])
+        measured += f", and none to {some(exclusive)}"
         return finding_of(cause, measured, 3, heard.policy)
     bonus = actor and any(item.entropy is not None or item.logits is not None for item in gradients)
-    if own and not bonus:
+    if exclusive and not bonus:
         return None  # another tensor of the same network is in the loss
     return finding_of(cause, measured, 3 if heard.framework else 2, heard.policy)
 
@@ -170,8 +170,8 @@ def log_softmax(logits: Array) -> Array:
     return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
 
 
-def close(values: Array, others: Array) -> bool:
-    return len(values) == len(others) and bool(np.abs(values - others).max() < 1e-4)
+def close(values: Array, expected: Array) -> bool:
+    return len(values) == len(expected) and bool(np.abs(values - expected).max() < 1e-4)
 
 
 def vary(values: Array) -> bool:

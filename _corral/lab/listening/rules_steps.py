@@ -105,16 +105,16 @@ def no_gradient(heard: Heard) -> Finding | None:
     if uncalled:
         measured += f"; never called: {some(uncalled)}"
     # A pretrained part has no graph on purpose, and an auxiliary head is called in other phases.
-    known = [heard.layers[name] for name in layers if name in heard.layers]
-    fixed = known and not any(layer.graph for layer in known)
+    called = [heard.layers[name] for name in layers if name in heard.layers]
+    fixed = called and not any(layer.graph for layer in called)
     certainty = 3 if len(idle) == len(sizes) else 1 if fixed else 2
     return finding_of("no-gradient", measured, certainty, heard.policy)
 
 
 def _learnable(minibatches: list[Minibatch]) -> bool:
     """Return False if advantages were heard and are all equal."""
-    known = [item.advantages for item in minibatches if item.advantages is not None]
-    return not known or any(np.ptp(item) > 1e-9 for item in known if item.size)
+    advantages = [item.advantages for item in minibatches if item.advantages is not None]
+    return not advantages or any(np.ptp(item) > 1e-9 for item in advantages if item.size)
 
 
 def frozen(heard: Heard) -> Finding | None:
@@ -150,8 +150,8 @@ def clipped_away(heard: Heard) -> Finding | None:
 
 def kept_gradients(heard: Heard) -> Finding | None:
     """Report gradients of earlier steps that are added to those of the next ones."""
-    known = [step for step in heard.steps if step.left_over is not None]
-    later = [step for step in known[1:] if step.norm > 0]
+    after_backward = [step for step in heard.steps if step.left_over is not None]
+    later = [step for step in after_backward[1:] if step.norm > 0]
     kept = [step for step in later if (step.left_over or 0.0) > 0]
     if len(kept) < STEPS or len(kept) < 0.5 * len(later):
         return None
@@ -211,8 +211,8 @@ def not_moved(heard: Heard) -> Finding | None:
     record.moved = largest(step.changes for step in heard.steps)
     record.gradients = largest(step.gradients for step in heard.steps)
     record.learning_rates = [step.learning_rate for step in heard.steps]
-    if (found := updates.not_moved(record, NOTHING)) is not None:
-        return found
+    if (finding := updates.not_moved(record, NOTHING)) is not None:
+        return finding
     still = [
         name
         for name, change in record.moved.items()
@@ -247,13 +247,13 @@ def _alone(heard: Heard) -> set[str]:
     """Return the parameters that the values, or the log-probabilities, alone depend on."""
     if heard.network is None:
         return set()
-    found: set[int] = set()
+    ids: set[int] = set()
     for minibatch in heard.minibatches:
         if minibatch.gradients is None:
             continue
         reach = minibatch.gradients.reach
-        found |= reach.get("log_probs", frozenset()) ^ reach.get("values", frozenset())
-    return {name for name, p in heard.network.named_parameters() if id(p) in found}
+        ids |= reach.get("log_probs", frozenset()) ^ reach.get("values", frozenset())
+    return {name for name, p in heard.network.named_parameters() if id(p) in ids}
 
 
 def still_policy(heard: Heard) -> Finding | None:
@@ -315,8 +315,8 @@ def weights_decay(heard: Heard) -> Finding | None:
 
 def largest(items: Any) -> dict[str, float]:
     """Return the largest number of each name."""
-    found: dict[str, float] = {}
+    sizes: dict[str, float] = {}
     for item in items:
         for name, size in item.items():
-            found[name] = max(size, found.get(name, 0.0))
-    return found
+            sizes[name] = max(size, sizes.get(name, 0.0))
+    return sizes

@@ -7,7 +7,7 @@ import numpy as np
 from corral.envs.core import Array
 from corral.lab.doctor.findings.finding import Finding
 from corral.lab.listening.heard import Heard, Minibatch
-from corral.lab.listening.minibatches import ROWS, Verdict, flat, most, unreached, vary
+from corral.lab.listening.minibatches import ROWS, Verdict, flat, unreached, vary, verdict_of
 
 __all__ = [
     "values_in_loss",
@@ -16,7 +16,7 @@ __all__ = [
 
 def values_in_loss(heard: Heard) -> Finding | None:
     """Compare the gradient of the loss for each value with its target."""
-    return most(heard, "values", _value_verdict) or unreached(heard, "values")
+    return verdict_of(heard, "values", _value_verdict) or unreached(heard, "values")
 
 
 def _value_verdict(minibatch: Minibatch, gradient: Array) -> Verdict | None:
@@ -29,14 +29,14 @@ def _value_verdict(minibatch: Minibatch, gradient: Array) -> Verdict | None:
     off = (np.abs(gap) > 0.05 * spread + 1e-6) & (target != 0)  # targets of 0 may be padding
     if off.sum() < ROWS:
         return None
-    none = off & (gradient == 0)
-    share = float(none.sum() / off.sum())
+    idle = off & (gradient == 0)
+    share = float(idle.sum() / off.sum())
     says = f"of {int(off.sum())} values that differ from their targets"
     if share == 1:
         return Verdict("critic-untaught", f"all gradients {says} are 0", 3)
     used = off & (gradient != 0)
     if share > 0.3:
-        farther = np.abs(gap[none]).min() >= 0.9 * np.abs(gap[used]).max()
+        farther = np.abs(gap[idle]).min() >= 0.9 * np.abs(gap[used]).max()
         measured = f"{share:.0%} {says} have no gradient"
         if farther:
             measured += f": those farther than {np.abs(gap[used]).max():.3g} from it"
