@@ -129,10 +129,17 @@ def _same_for_all(pull: float, advantage: Array) -> Verdict:
         f"all {len(advantage)} log-probabilities have the same gradient, {-pull:.3g} in sum, while "
         f"their advantages are {_range(advantage)}"
     )
-    of_mean = abs(pull - mean) < 1e-2 * abs(mean) + 1e-5 * spread
-    if of_mean or abs(pull) < 1e-6:  # the mean of normalized advantages is 0
-        says += "; that is the mean of the advantages, as if [R, 1] were broadcast with [R]"
-        return Verdict("advantage-shuffled", says, 3)
+    rows = len(advantage)
+    of_mean = any(  # of means or sums over one or both axes
+        abs(pull - factor * mean) < 1e-2 * abs(factor * mean) for factor in (1, rows, rows**2)
+    )
+    broadcast = "; the mean of the advantages, as if [R, 1] were broadcast with [R]"
+    if abs(mean) > 1e-4 * spread and of_mean:
+        return Verdict("advantage-shuffled", says + broadcast, 3)
+    if abs(mean) <= 1e-4 * spread and abs(pull) < 1e-6 * rows**2:  # normalized: the mean is 0
+        return Verdict("advantage-shuffled", says + broadcast, 3 if abs(pull) < 1e-6 else 2)
+    if abs(pull) < 1e-6:  # normalized in the loss
+        return Verdict("advantage-shuffled", says + broadcast, 3)
     return Verdict("policy-loss-cut", says, 3 if abs(abs(pull) - 1) < 1e-3 else 2)
 
 
