@@ -10,6 +10,7 @@ Listeners of frameworks (``listening.frameworks``) call the same methods.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import time
@@ -26,6 +27,7 @@ from corral.envs.core import Array
 from corral.lab.doctor.findings.finding import Finding
 from corral.lab.listening.frameworks.calls import on_call, on_call_of_any
 from corral.lab.listening.heard import Heard, Minibatch, Place, Rollout, as_array
+from corral.lab.listening.layers import Layers
 from corral.lab.listening.outputs import watch_outputs
 from corral.lab.listening.report import Report, report_of
 from corral.lab.listening.rules import findings_of
@@ -74,7 +76,7 @@ class Ear:
         self.cpu = 0.0  # CPU seconds spent on listening
         self.error = ""  # exception that ended the listening
         self._say = say if say is not None else _to_stderr
-        self._steps: dict[str, Steps] = {}
+        self._hooks: dict[str, tuple[Steps, Layers]] = {}
         self._undo: list[Callable[[], None]] = []
         self._told: set[tuple[str, str]] = set()
         self._began = time.process_time()
@@ -98,8 +100,10 @@ class Ear:
             heard = Heard(name, self.framework, network, gamma, gae_lambda)
             self.policies[name] = heard
             if network is not None:
-                self._steps[name] = Steps(heard, lambda: self.attends(name))
-                self._steps[name].start()
+                attends = functools.partial(self.attends, name)
+                self._hooks[name] = Steps(heard, attends), Layers(heard, attends)
+                for hooks in self._hooks[name]:
+                    hooks.start()
         return self.policies[name]
 
     def attends(self, policy: str = "policy") -> bool:
@@ -113,8 +117,8 @@ class Ear:
         if heard.updates:
             self._tell(heard)
         heard.updates += 1
-        if policy in self._steps:
-            self._steps[policy].begin_update()
+        for hooks in self._hooks.get(policy, ()):
+            hooks.begin_update()
 
     def rollout(self, *, policy: str = "policy", **data: Any) -> None:
         """Record a rollout: decisions in order of time, [T, B, ...] each; it begins an update.
@@ -173,7 +177,7 @@ class Ear:
         if self.attends(policy) and len(recorded) < MINIBATCHES:
             known = {entry.name for entry in fields(Minibatch)}
             terms = {
-                name: float(values)
+                name: float(_plain(values))
                 for name, values in data.items()
                 if name not in known and np.ndim(_plain(values)) == 0
             }
@@ -256,8 +260,8 @@ class Ear:
     def stop(self) -> None:
         """Remove all hooks. What was heard stays."""
         self.listening = False
-        for steps in self._steps.values():
-            steps.stop()
+        for hooks in [item for pair in self._hooks.values() for item in pair]:
+            hooks.stop()
         for undo in reversed(self._undo):
             undo()
         self._undo.clear()
@@ -266,7 +270,8 @@ class Ear:
         """Say what became certain, once for each cause, while that costs little."""
         began = time.process_time()
         allowed = SHARE * (began - self._began)
-        if not self.attends(heard.policy) or self.cpu + self._told_in > allowed:
+        spent = self.cpu + sum(steps.cpu for steps, _ in self._hooks.values())
+        if not self.attends(heard.policy) or spent + self._told_in > allowed:
             return
         for finding in findings_of([heard]):
             self._tell_finding(finding, heard)

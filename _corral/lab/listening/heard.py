@@ -5,7 +5,7 @@ Every field may be missing (None or empty): rules use what there is, and the rep
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -15,7 +15,17 @@ import torch
 from corral.envs.core import Array
 from corral.lab.doctor.findings.finding import Finding
 
-__all__ = ["Gradients", "Heard", "Layer", "Minibatch", "Place", "Rollout", "Step", "as_array"]
+__all__ = [
+    "Gradients",
+    "Heard",
+    "Layer",
+    "Minibatch",
+    "Place",
+    "Rollout",
+    "Step",
+    "as_array",
+    "guarded",
+]
 
 
 @dataclass(eq=False)  # a key of caches
@@ -169,3 +179,15 @@ def as_array(values: Any, dtype: Any = None) -> Array:
         values = values.detach().cpu()
         values = (values.float() if values.dtype == torch.bfloat16 else values).numpy()
     return np.array(values, dtype=dtype)
+
+
+def guarded(heard: Heard, hook: Callable[..., None]) -> Callable[..., None]:
+    """Return a hook that names its exception in the report, and does not stop the training."""
+
+    def call(*args: Any) -> None:
+        try:
+            hook(*args)
+        except Exception as error:  # from a tensor or optimizer of an unknown form
+            heard.failed[hook.__name__] = f"{type(error).__name__}: {error}"
+
+    return call

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook
 from torch.utils.hooks import RemovableHandle
 
-from corral.lab.listening.heard import Heard, Layer, as_array
+from corral.lab.listening.heard import Heard, Layer, as_array, guarded
 
 __all__ = ["Layers"]
 
@@ -25,6 +25,9 @@ DIFFERENT = 8
 
 TRIES = 4
 """Calls of a layer in an update that are looked at until one has enough different rows."""
+
+CALLS = 16
+"""Calls of a layer in an update that are counted."""
 
 AT_END = 0.01
 """Distance from the ends of tanh or sigmoid at which an output is saturated."""
@@ -42,6 +45,7 @@ class Layers:
         self.heard, self.attends = heard, attends
         self._names: dict[int, str] = {}
         self._tries: dict[str, int] = {}
+        self._calls: dict[str, int] = {}  # still to count in this update
         self._handle: RemovableHandle | None = None
         self._started = False
 
@@ -64,9 +68,10 @@ class Layers:
         leaves = {name: item for name, item in modules.items() if not list(item.children())}
         self._names = {id(module): name for name, module in leaves.items()}
         self._tries = dict.fromkeys(leaves, TRIES)
+        self._calls = dict.fromkeys(leaves, CALLS)
         for name, module in leaves.items():
             self.heard.layers.setdefault(name, Layer(type(module).__name__))
-        self._handle = register_module_forward_hook(self._hear)
+        self._handle = register_module_forward_hook(guarded(self.heard, self._hear))
 
     def _detach(self) -> None:
         if self._handle is not None:
@@ -77,6 +82,13 @@ class Layers:
         name = self._names.get(id(module))
         if name is None:
             return
+        self._calls[name] -= 1
+        if self._calls[name] <= 0:  # a network that plays has many calls
+            self._calls.pop(name)
+            self._names.pop(id(module))
+            if not self._names:
+                self._detach()
+            return
         layer = self.heard.layers[name]
         layer.calls += 1
         if not torch.is_grad_enabled():
@@ -86,39 +98,41 @@ class Layers:
         layer.learning.add(module.training)
         if not self._tries[name]:
             return
-        given = next((item for item in inputs if isinstance(item, torch.Tensor)), None)
+        entered = next((item for item in inputs if isinstance(item, torch.Tensor)), None)
         made = output[0] if isinstance(output, tuple) and output else output
-        if given is None or not isinstance(made, torch.Tensor):
+        if entered is None or not isinstance(made, torch.Tensor):
             return
-        if (given.ndim < 2 and not isinstance(module, nn.Embedding)) or len(given) < LEAST:
+        if (entered.ndim < 2 and not isinstance(module, nn.Embedding)) or len(entered) < LEAST:
             return
         self._tries[name] -= 1
         with torch.no_grad():
-            self._measure(name, layer, module, given, made)
+            self._measure(name, layer, module, entered, made)
 
     def _measure(
-        self, name: str, layer: Layer, module: nn.Module, given: torch.Tensor, made: torch.Tensor
+        self, name: str, layer: Layer, module: nn.Module, entered: torch.Tensor, made: torch.Tensor
     ) -> None:
-        hidden = given.requires_grad
-        given, made = given.detach()[:ROWS].float(), made.detach()[:ROWS].float()
-        if not hidden and given.ndim >= 2 and not isinstance(module, nn.Embedding):
+        hidden = entered.requires_grad
+        entered, made = entered.detach()[:ROWS].float(), made.detach()[:ROWS].float()
+        if not hidden and entered.ndim >= 2 and not isinstance(module, nn.Embedding):
             columns = (
-                given.reshape(-1, given.shape[-1]) if given.ndim == 2 else given.reshape(-1, 1)
+                entered.reshape(-1, entered.shape[-1])
+                if entered.ndim == 2
+                else entered.reshape(-1, 1)
             )
             layer.inputs = as_array(columns.abs().amax(dim=0))
-        if not torch.isfinite(given).all() or not torch.isfinite(made).all():
+        if not torch.isfinite(entered).all() or not torch.isfinite(made).all():
             return  # masked logits, or training that diverges
-        empty = hidden and not given.any()  # such as after a function relu() that no unit passes
-        rows = _different(given)
+        empty = hidden and not entered.any()  # such as after a function relu() that no unit passes
+        rows = _different(entered)
         if rows < DIFFERENT and not empty:
             return
         self._tries[name] = 0
         layer.rows = rows
-        still = len(made) == len(given) and _varies(given, 1e-3) and not _varies(made)
+        still = len(made) == len(entered) and _varies(entered, 1e-3) and not _varies(made)
         layer.dead = layer.dead + 1 if still or empty else 0
-        own = any(True for _ in module.parameters(recurse=False))
+        weighted = any(True for _ in module.parameters(recurse=False))
         # A head of zeros is a usual start: its first step changes that.
-        dead = layer.dead >= (2 if own or empty else 1)
+        dead = layer.dead >= (2 if weighted or empty else 1)
         self.heard.dead = [item for item in self.heard.dead if item != name] + [name] * dead
         if isinstance(module, SQUASHING):
             low, high = made.min(), made.max()

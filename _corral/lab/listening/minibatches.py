@@ -26,12 +26,12 @@ __all__ = [
     "correlation",
     "flat",
     "log_softmax",
-    "most",
     "names_of",
     "ratio_of",
     "reach_of",
     "unreached",
     "vary",
+    "verdict_of",
 ]
 
 ROWS = 8
@@ -66,21 +66,24 @@ def ratio_of(minibatch: Minibatch) -> Array | None:
         return np.asarray(np.exp(np.clip(new - old, -50, 50)))
 
 
-def most(heard: Heard, field: str, judge: Callable[..., Verdict | None]) -> Finding | None:
-    """Return the most frequent verdict about minibatches, if half of the updates have one.
+def verdict_of(
+    heard: Heard, field: str, judge: Callable[[Minibatch, Array], Verdict | None]
+) -> Finding | None:
+    """Return the usual verdict about the first minibatches of updates, if half have one.
 
     An optimizer that maximizes turns the meaning of all gradients around.
     """
     verdicts: list[Verdict] = []
     updates: set[int] = set()
     for minibatch in heard.minibatches:
+        if minibatch.update in updates:  # clipped decisions and values may have no gradient
+            continue
         gradient = flat(getattr(minibatch.gradients, field, None))
         if gradient is None:
             continue
-        uphill = any(step.uphill for step in heard.steps[minibatch.step : minibatch.step + 1])
-        first = minibatch.update not in updates
         updates.add(minibatch.update)
-        verdict = judge(minibatch, -gradient if uphill else gradient, first=first)
+        uphill = any(step.uphill for step in heard.steps[minibatch.step : minibatch.step + 1])
+        verdict = judge(minibatch, -gradient if uphill else gradient)
         if verdict is not None and uphill:
             verdict = verdict._replace(measured=f"{verdict.measured}; the optimizer maximizes")
         if verdict is not None:
@@ -109,26 +112,28 @@ def unreached(heard: Heard, field: str) -> Finding | None:
             sizes[parameter] = max(size, sizes.get(parameter, 0.0))
     if not watched:
         idle = [parameter for parameter, size in sizes.items() if size == 0]
-        if idle and len(heard.steps) > 2 and any(field in item.cut for item in gradients):
+        stored = not actor and not heard.framework  # may be the values of the rollout
+        cut = any(field in item.cut for item in gradients) and not stored
+        if idle and cut and len(heard.steps) > 2:
             measured = f"{name} has no graph, and no gradient reaches {some(idle)}"
             return finding_of(cause, measured, 2, heard.policy)
         return None
-    others = ("values",) if actor else POLICY
-    own = names_of(
+    rest = ("values",) if actor else POLICY
+    exclusive = names_of(
         heard,
         frozenset().union(*(item.reach.get(field, frozenset()) for item in watched))
         - frozenset().union(
-            *(item.reach.get(key, frozenset()) for item in watched for key in others)
+            *(item.reach.get(key, frozenset()) for item in watched for key in rest)
         ),
     )
-    idle = [parameter for parameter in own if not sizes.get(parameter, 0.0) > 0]
+    idle = [parameter for parameter in exclusive if not sizes.get(parameter, 0.0) > 0]
     measured = f"backward() gives {name} no gradient in {len(watched)} minibatches"
-    if own and len(idle) == len(own) and heard.steps:
-        heard.places[cause] = place_of(heard, own[-1])
-        measured += f", and none to {some(own)}"
+    if exclusive and len(idle) == len(exclusive) and heard.steps:
+        heard.places[cause] = place_of(heard, exclusive[-1])
+        measured += f", and none to {some(exclusive)}"
         return finding_of(cause, measured, 3, heard.policy)
     bonus = actor and any(item.entropy is not None or item.logits is not None for item in gradients)
-    if own and not bonus:
+    if exclusive and not bonus:
         return None  # another tensor of the same network is in the loss
     return finding_of(cause, measured, 3 if heard.framework else 2, heard.policy)
 
@@ -167,8 +172,8 @@ def log_softmax(logits: Array) -> Array:
     return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
 
 
-def close(values: Array, others: Array) -> bool:
-    return len(values) == len(others) and bool(np.abs(values - others).max() < 1e-4)
+def close(values: Array, expected: Array) -> bool:
+    return len(values) == len(expected) and bool(np.abs(values - expected).max() < 1e-4)
 
 
 def vary(values: Array) -> bool:

@@ -87,20 +87,20 @@ def _watch(tensor: torch.Tensor, add: Callable[[torch.Tensor], None]) -> None:
 
 def _parameters_of(tensor: torch.Tensor) -> frozenset[int]:
     """Return the ids of the parameters that a tensor depends on."""
-    found: set[int] = set()
+    parameters: set[int] = set()
     visited: set[Any] = set()
     todo: list[Any] = [tensor.grad_fn]
     if tensor.is_leaf:
-        found.add(id(tensor))
+        parameters.add(id(tensor))
     while todo and len(visited) < NODES:
         node = todo.pop()
         if node is None or node in visited:
             continue
         visited.add(node)
         if type(node).__name__ == "AccumulateGrad":
-            found.add(id(node.variable))
+            parameters.add(id(node.variable))
         todo += [before for before, _ in node.next_functions]
-    return frozenset(found)
+    return frozenset(parameters)
 
 
 def _size(shape: tuple[int, ...]) -> int:

@@ -45,8 +45,8 @@ def entropy_in_loss(heard: Heard) -> Finding | None:
         shares.append(weights[-1] / float(np.std(pull) * len(pull)))
         if (share := _share_of_entropy(minibatch)) is not None:
             kept.append(share)
-    if not shares or policy_in_loss(heard) is not None:
-        return None  # the gradients are not those of the advantages
+    if not shares:
+        return None
     share = float(np.median(shares))
     measured = (
         f"weight of the entropy {np.median(weights):.3g}, {abs(share):.3g} times that of typical "
@@ -64,6 +64,8 @@ def entropy_in_loss(heard: Heard) -> Finding | None:
         )
     if share <= 1.0 or (kept and kept[-1] < 0.9):
         return None
+    if policy_in_loss(heard) is not None:
+        return None  # the gradients are not those of the advantages
     if kept:
         measured += f"; entropy is {kept[-1]:.0%} of log(legal actions)"
     return Finding(
@@ -83,16 +85,16 @@ def _share_of_entropy(minibatch: Minibatch) -> float | None:
     if actions is None or actions.ndim != 2 or minibatch.entropy is None:
         return None
     legal = minibatch.mask.sum(axis=1) if minibatch.mask is not None else actions.shape[1]
-    most = float(np.mean(np.log(np.maximum(legal, 1))))
-    return float(np.mean(minibatch.entropy)) / most if most > 0 else None
+    maximum = float(np.mean(np.log(np.maximum(legal, 1))))
+    return float(np.mean(minibatch.entropy)) / maximum if maximum > 0 else None
 
 
 def masks_in_loss(heard: Heard) -> Finding | None:
     """Compare the actions and the entropy in the loss with those of the legal actions."""
-    found = [item for minibatch in heard.minibatches if (item := _mask_verdict(minibatch))]
-    if not found:
+    verdicts = [item for minibatch in heard.minibatches if (item := _mask_verdict(minibatch))]
+    if not verdicts:
         return None
-    first = max(found, key=lambda verdict: verdict.certainty)
+    first = max(verdicts, key=lambda verdict: verdict.certainty)
     return finding_of(first.cause, first.measured, first.certainty, heard.policy)
 
 
@@ -125,14 +127,14 @@ def _mask_verdict(minibatch: Minibatch) -> Verdict | None:
         return None
     if float(np.mean(entropy)) > np.log(mask.shape[1]) + ONE:
         return None  # a sum
-    legal, what = float(np.mean(np.log(mask.sum(axis=1)))), "at most"
+    legal, limit = float(np.mean(np.log(mask.sum(axis=1)))), "at most"
     if masked is not None:
         chances = np.exp(masked)
         legal = float(np.mean(-np.sum(chances * np.where(mask, masked, 0.0), axis=1)))
-        what = ""
+        limit = ""
     if float(np.mean(entropy)) > legal + 1e-3 * max(1.0, legal):
         measured = (
-            f"entropy in the loss {np.mean(entropy):.4g}, of the legal actions {what} {legal:.4g}"
+            f"entropy in the loss {np.mean(entropy):.4g}, of the legal actions {limit} {legal:.4g}"
         ).replace("  ", " ")
         return Verdict("mask-lost-in-entropy", measured, 3)
     return None

@@ -17,7 +17,7 @@ from corral.lab.listening.heard import Heard
 from corral.lab.listening.rules_steps import NOTHING, STEPS, largest
 from corral.lab.listening.steps import place_of
 
-__all__ = ["dead_layers", "modes_differ", "saturated", "units_alike", "unscaled_inputs"]
+__all__ = ["dead_layers", "modes_differ", "same_units", "saturated", "unscaled_inputs"]
 
 
 def dead_layers(heard: Heard) -> Finding | None:
@@ -32,7 +32,7 @@ def dead_layers(heard: Heard) -> Finding | None:
     return networks.dead_layers(record, NOTHING)
 
 
-def units_alike(heard: Heard) -> Finding | None:
+def same_units(heard: Heard) -> Finding | None:
     """Report layers in which all units have the same weights after several steps."""
     if heard.network is None or len(heard.steps) < STEPS:
         return None
@@ -67,13 +67,13 @@ def saturated(heard: Heard) -> Finding | None:
 
 def unscaled_inputs(heard: Heard) -> Finding | None:
     """Report large numbers in the network's inputs."""
-    found: list[tuple[float, str, Array]] = []
+    large: list[tuple[float, str, Array]] = []
     for name, layer in heard.layers.items():
         if layer.inputs is not None and layer.inputs.size and layer.inputs.max() > 30:
-            found.append((float(layer.inputs.max()), name, layer.inputs))
-    if not found:
+            large.append((float(layer.inputs.max()), name, layer.inputs))
+    if not large:
         return None
-    largest, name, columns = max(found, key=lambda item: item[0])
+    largest, name, columns = max(large, key=lambda item: item[0])
     heard.places["observation-unscaled"] = place_of(heard, name)
     return Finding(
         "observation-unscaled",

@@ -17,12 +17,12 @@ from corral.lab.listening.minibatches import (
     close,
     correlation,
     flat,
-    most,
     names_of,
     ratio_of,
     reach_of,
     unreached,
     vary,
+    verdict_of,
 )
 from corral.lab.listening.steps import place_of
 
@@ -41,14 +41,14 @@ FAR = 2.0
 
 def policy_in_loss(heard: Heard) -> Finding | None:
     """Compare the gradient of the loss for each log-probability with its advantage."""
-    return most(heard, "log_probs", _policy_verdict) or unreached(heard, "log_probs")
+    return verdict_of(heard, "log_probs", _policy_verdict) or unreached(heard, "log_probs")
 
 
-def _policy_verdict(minibatch: Minibatch, gradient: Array, *, first: bool) -> Verdict | None:
+def _policy_verdict(minibatch: Minibatch, gradient: Array) -> Verdict | None:
     advantage = flat(minibatch.advantages)
     ratio = ratio_of(minibatch)
     at_one = ratio is None or bool(np.all(np.abs(ratio - 1) < ONE))
-    if advantage is None or not (first or at_one):
+    if advantage is None:
         return None
     if len(gradient) != len(advantage) or len(gradient) < ROWS or not vary(advantage):
         return None
@@ -63,20 +63,20 @@ def _policy_verdict(minibatch: Minibatch, gradient: Array, *, first: bool) -> Ve
     used = gradient != 0
     if ratio is not None and not at_one:  # another rule reports the ratio
         gradient = gradient / np.maximum(ratio, 1e-6)
-    return _left_out(minibatch, gradient, advantage, at_one=at_one) or _direction(
+    return _dropped(minibatch, gradient, advantage, at_one=at_one) or _direction(
         -gradient[used], advantage[used], len(gradient), at_one=at_one
     )
 
 
-def _left_out(
+def _dropped(
     minibatch: Minibatch, gradient: Array, advantage: Array, *, at_one: bool
 ) -> Verdict | None:
     """Return the verdict about rows without a gradient, unless they are padding."""
     padding = advantage == 0
     if (log_probs := flat(minibatch.log_probs)) is not None and len(log_probs) == len(padding):
         padding &= log_probs == 0
-    left = (gradient == 0) & ~padding
-    share = float(left.sum() / max(1, (~padding).sum()))
+    idle = (gradient == 0) & ~padding
+    share = float(idle.sum() / max(1, (~padding).sum()))
     if not at_one or share <= 0.1:
         return None
     used = gradient != 0
@@ -84,7 +84,7 @@ def _left_out(
     if used.sum() >= ROWS and correlation(-gradient[used], advantage[used]) < 0.98:
         measured += ", although their ratio is 1; the others differ from their advantages"
         return Verdict("ratio-wrong-in-loss", measured, 2)
-    if (advantage[left] < 0).all() and (advantage[used] >= 0).all():
+    if (advantage[idle] < 0).all() and (advantage[used] >= 0).all():
         measured += ": exactly those with negative advantages"
     return Verdict("decisions-left-out", measured, 2 if share > 0.3 else 1)
 
@@ -129,10 +129,17 @@ def _same_for_all(pull: float, advantage: Array) -> Verdict:
         f"all {len(advantage)} log-probabilities have the same gradient, {-pull:.3g} in sum, while "
         f"their advantages are {_range(advantage)}"
     )
-    of_mean = abs(pull - mean) < 1e-2 * abs(mean) + 1e-5 * spread
-    if of_mean or abs(pull) < 1e-6:  # the mean of normalized advantages is 0
-        says += "; that is the mean of the advantages, as if [R, 1] were broadcast with [R]"
-        return Verdict("advantage-shuffled", says, 3)
+    rows = len(advantage)
+    of_mean = any(  # of means or sums over one or both axes
+        abs(pull - factor * mean) < 1e-2 * abs(factor * mean) for factor in (1, rows, rows**2)
+    )
+    broadcast = "; the mean of the advantages, as if [R, 1] were broadcast with [R]"
+    if abs(mean) > 1e-4 * spread and of_mean:
+        return Verdict("advantage-shuffled", says + broadcast, 3)
+    if abs(mean) <= 1e-4 * spread and abs(pull) < 1e-6 * rows**2:  # normalized: the mean is 0
+        return Verdict("advantage-shuffled", says + broadcast, 3 if abs(pull) < 1e-6 else 2)
+    if abs(pull) < 1e-6:  # normalized in the loss
+        return Verdict("advantage-shuffled", says + broadcast, 3)
     return Verdict("policy-loss-cut", says, 3 if abs(abs(pull) - 1) < 1e-3 else 2)
 
 
@@ -187,7 +194,7 @@ def first_ratio(heard: Heard) -> Finding | None:
 
 def recomputed(heard: Heard) -> Finding | None:
     """Report old log-probabilities that follow the policy within an update."""
-    still, moved, known = 0, 0.0, True
+    still, moved, traced = 0, 0.0, True
     for minibatch in heard.minibatches:
         ratio = ratio_of(minibatch)
         if ratio is None or minibatch.first:
@@ -207,7 +214,7 @@ def recomputed(heard: Heard) -> Finding | None:
             continue
         if not np.abs(np.log(ratio)).max() <= 1e-6:
             return None
-        still, moved, known = still + 1, max(moved, change), known and bool(names)
+        still, moved, traced = still + 1, max(moved, change), traced and bool(names)
     if not still:
         return None
     measured = (
@@ -215,7 +222,7 @@ def recomputed(heard: Heard) -> Finding | None:
         "are exactly 1"
     )
     return finding_of(
-        "old-log-prob-recomputed", measured, 3 if still > 1 and known else 2, heard.policy
+        "old-log-prob-recomputed", measured, 3 if still > 1 and traced else 2, heard.policy
     )
 
 
@@ -231,8 +238,8 @@ def clip_range(heard: Heard) -> Finding | None:
         if not gradient.any() and off.max() < 0.02 and np.median(off) > 1e-6:
             tight.append(1.0)
         elif off.max() > 1e-6:
-            left = (gradient == 0) & (off < 0.02) & (off > 1e-6)
-            tight.append(float(left.mean()))
+            idle = (gradient == 0) & (off < 0.02) & (off > 1e-6)
+            tight.append(float(idle.mean()))
         seen += 1
     if seen < 2 or not tight or np.median(tight) < 0.3:
         return None
@@ -258,9 +265,9 @@ def reversed_clip(heard: Heard) -> Finding | None:
             continue
         good = np.sign(advantage)
         sure = good == np.sign(advantage - advantage.mean())  # with and without normalization
-        left = sure & (gradient == 0) & (np.abs(ratio - 1) > DIFFERS)
-        against += int((good * (ratio - 1) < 0)[left].sum())
-        clipped += int(left.sum())
+        idle = sure & (gradient == 0) & (np.abs(ratio - 1) > DIFFERS)
+        against += int((good * (ratio - 1) < 0)[idle].sum())
+        clipped += int(idle.sum())
     if clipped < 2 * ROWS or against < 0.9 * clipped:
         return None
     return Finding(

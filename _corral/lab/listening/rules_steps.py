@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -55,7 +56,7 @@ def _not_finite(heard: Heard) -> Iterator[str]:
         at = max(at, minibatch.step)
         for name in ("log_probs", "new_log_probs", "values", "entropy", "advantages", "returns"):
             numbers = getattr(minibatch, name)
-            if numbers is not None and not np.isfinite(numbers.astype(np.float64)).all():
+            if numbers is not None and not math.isfinite(float(np.sum(numbers, dtype=np.float64))):
                 share = float(np.mean(~np.isfinite(numbers.astype(np.float64))))
                 yield f"{share:.0%} of {name} in a minibatch of update {minibatch.update}"
         for name, loss in minibatch.losses.items():
@@ -66,8 +67,8 @@ def _not_finite(heard: Heard) -> Iterator[str]:
 
 def _bad_steps(heard: Heard, recorded: list[Step], first: int) -> Iterator[str]:
     for number, step in enumerate(recorded, first + 1):
-        bad = [name for name, size in step.gradients.items() if not np.isfinite(size)]
-        moved = [name for name, size in step.changes.items() if not np.isfinite(size)]
+        bad = [name for name, size in step.gradients.items() if not math.isfinite(size)]
+        moved = [name for name, size in step.changes.items() if not math.isfinite(size)]
         if bad or moved:
             heard.places["diverged"] = place_of(heard, (bad or moved)[0])
             kind = "gradients of" if bad else "weights after"
@@ -104,16 +105,16 @@ def no_gradient(heard: Heard) -> Finding | None:
     if uncalled:
         measured += f"; never called: {some(uncalled)}"
     # A pretrained part has no graph on purpose, and an auxiliary head is called in other phases.
-    known = [heard.layers[name] for name in layers if name in heard.layers]
-    fixed = known and not any(layer.graph for layer in known)
+    called = [heard.layers[name] for name in layers if name in heard.layers]
+    fixed = called and not any(layer.graph for layer in called)
     certainty = 3 if len(idle) == len(sizes) else 1 if fixed else 2
     return finding_of("no-gradient", measured, certainty, heard.policy)
 
 
 def _learnable(minibatches: list[Minibatch]) -> bool:
     """Return False if advantages were heard and are all equal."""
-    known = [item.advantages for item in minibatches if item.advantages is not None]
-    return not known or any(np.ptp(item) > 1e-9 for item in known if item.size)
+    advantages = [item.advantages for item in minibatches if item.advantages is not None]
+    return not advantages or any(np.ptp(item) > 1e-9 for item in advantages if item.size)
 
 
 def frozen(heard: Heard) -> Finding | None:
@@ -149,8 +150,8 @@ def clipped_away(heard: Heard) -> Finding | None:
 
 def kept_gradients(heard: Heard) -> Finding | None:
     """Report gradients of earlier steps that are added to those of the next ones."""
-    known = [step for step in heard.steps if step.left_over is not None]
-    later = [step for step in known[1:] if step.norm > 0]
+    after_backward = [step for step in heard.steps if step.left_over is not None]
+    later = [step for step in after_backward[1:] if step.norm > 0]
     kept = [step for step in later if (step.left_over or 0.0) > 0]
     if len(kept) < STEPS or len(kept) < 0.5 * len(later):
         return None
@@ -210,8 +211,8 @@ def not_moved(heard: Heard) -> Finding | None:
     record.moved = largest(step.changes for step in heard.steps)
     record.gradients = largest(step.gradients for step in heard.steps)
     record.learning_rates = [step.learning_rate for step in heard.steps]
-    if (found := updates.not_moved(record, NOTHING)) is not None:
-        return found
+    if (finding := updates.not_moved(record, NOTHING)) is not None:
+        return finding
     still = [
         name
         for name, change in record.moved.items()
@@ -246,13 +247,13 @@ def _alone(heard: Heard) -> set[str]:
     """Return the parameters that the values, or the log-probabilities, alone depend on."""
     if heard.network is None:
         return set()
-    found: set[int] = set()
+    ids: set[int] = set()
     for minibatch in heard.minibatches:
         if minibatch.gradients is None:
             continue
         reach = minibatch.gradients.reach
-        found |= reach.get("log_probs", frozenset()) ^ reach.get("values", frozenset())
-    return {name for name, p in heard.network.named_parameters() if id(p) in found}
+        ids |= reach.get("log_probs", frozenset()) ^ reach.get("values", frozenset())
+    return {name for name, p in heard.network.named_parameters() if id(p) in ids}
 
 
 def still_policy(heard: Heard) -> Finding | None:
@@ -314,8 +315,8 @@ def weights_decay(heard: Heard) -> Finding | None:
 
 def largest(items: Any) -> dict[str, float]:
     """Return the largest number of each name."""
-    found: dict[str, float] = {}
+    sizes: dict[str, float] = {}
     for item in items:
         for name, size in item.items():
-            found[name] = max(size, found.get(name, 0.0))
-    return found
+            sizes[name] = max(size, sizes.get(name, 0.0))
+    return sizes

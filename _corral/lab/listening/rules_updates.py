@@ -35,7 +35,7 @@ RULES: tuple[Callable[[Heard], Finding | None], ...] = (
     rules_steps.not_moved,
     rules_steps.put_back,
     rules_networks.dead_layers,
-    rules_networks.units_alike,
+    rules_networks.same_units,
     rules_masks.softmax_of_probabilities,
     rules_networks.modes_differ,
     rules_networks.unscaled_inputs,

@@ -15,7 +15,7 @@ from torch.optim.optimizer import (
 from torch.utils.hooks import RemovableHandle
 
 from corral.lab.doctor.findings.updates import STILL
-from corral.lab.listening.heard import Heard, Place, Step
+from corral.lab.listening.heard import Heard, Place, Step, guarded
 
 __all__ = ["Steps", "place_of"]
 
@@ -45,7 +45,7 @@ class Steps:
         self._kept: Named = {}  # norms of used gradients to which backward() added
         self._optimized: set[str] = set()  # parameters in optimizers that stepped
         self._optimizers: set[int] = set()
-        self._others = 0  # optimizers of other networks
+        self._foreign = 0  # optimizers of other networks
         self._first: Named = {}  # weights before the first step of this update
         self._last: Named = {}  # and of the one before
         self._moved: set[str] = set()  # parameters that steps of this update changed
@@ -55,8 +55,8 @@ class Steps:
     def start(self) -> None:
         """Begin to hear."""
         self._handles = [
-            register_optimizer_step_pre_hook(self._before_step),
-            register_optimizer_step_post_hook(self._after_step),
+            register_optimizer_step_pre_hook(guarded(self.heard, self._before_step)),
+            register_optimizer_step_post_hook(guarded(self.heard, self._after_step)),
         ]
         self._attach()
 
@@ -137,7 +137,7 @@ class Steps:
         owned = self._owned(optimizer)
         if id(optimizer) not in self._optimizers:
             self._optimizers.add(id(optimizer))
-            self._others += not owned
+            self._foreign += not owned
         self._optimized.update(owned)
         self._compare(owned)
         if owned and self._room and self.attends():
@@ -227,13 +227,13 @@ class Steps:
 
         If no optimizer steps at all, the user changes weights in another way.
         """
-        if not self._optimized and not self._others:
+        if not self._optimized and not self._foreign:
             return
-        left = {name: self._fresh[name] for name in self._fresh if name not in self._optimized}
-        sizes = _numbers(left.values())
-        found = [name for name, size in zip(left, sizes, strict=True) if size > 0]
-        known = [name for name in self.heard.outside if name not in self._optimized]
-        self.heard.outside = list(dict.fromkeys(known + found))
+        outside = {name: self._fresh[name] for name in self._fresh if name not in self._optimized}
+        sizes = _numbers(outside.values())
+        recent = [name for name, size in zip(outside, sizes, strict=True) if size > 0]
+        earlier = [name for name in self.heard.outside if name not in self._optimized]
+        self.heard.outside = list(dict.fromkeys(earlier + recent))
 
 
 def place_of(heard: Heard, name: str) -> Place:

@@ -234,6 +234,7 @@ def ratio_of_another(new: torch.Tensor, rows: Rows) -> torch.Tensor:
         (instead(lambda a: a.flip(0)), "advantage-shuffled", 3),
         (broadcast, "advantage-shuffled", 3),
         (instead(lambda a: (a - a.mean())[:, None] / a.std(), plain), "advantage-shuffled", 3),
+        (lambda new, rows: -(new * rows.advantages[:, None]).sum(), "advantage-shuffled", 3),
         (lambda new, rows: 0.0 * policy_loss(new, rows), "policy-loss-cut", 3),
         (lambda new, rows: -new.mean(), "policy-loss-cut", 3),
         (some_rows, "decisions-left-out", 2),
@@ -242,6 +243,20 @@ def ratio_of_another(new: torch.Tensor, rows: Rows) -> torch.Tensor:
 )
 def test_faults_of_the_policy_loss(loss: Loss, cause: str, certainty: int) -> None:
     assert found(policy_loss=loss).get(cause, 0) >= certainty
+
+
+def test_normalized_advantages_that_are_broadcast() -> None:
+    """Their mean is 0, but for rounding: so is the gradient."""
+
+    class Normalized(Loop):
+        def learn(self, rows: Rows, optimizer: Any, listener: Any) -> None:
+            normal = (rows.advantages - rows.advantages.mean()) / rows.advantages.std()
+            super().learn(dataclasses.replace(rows, advantages=normal), optimizer, listener)
+
+    def added(new: torch.Tensor, rows: Rows) -> torch.Tensor:
+        return -(new * rows.advantages[:, None]).sum()
+
+    assert Normalized(network(), policy_loss=added).run().findings()["advantage-shuffled"] >= 2
 
 
 def test_a_policy_loss_that_is_cut_off_is_certain_without_an_entropy_bonus() -> None:
@@ -385,6 +400,28 @@ def to_targets(make: Callable[[torch.Tensor], torch.Tensor]) -> Loss:
 )
 def test_faults_of_the_value_loss(loss: Loss, cause: str, certainty: int) -> None:
     assert found(value_loss=loss).get(cause) == certainty
+
+
+@pytest.mark.parametrize(
+    ("make", "cause"),
+    [(lambda t: t[:, None], "targets-shuffled"), (lambda t: t.flip(0), "targets-shuffled")],
+)
+def test_targets_far_from_all_values(make: Callable[[Any], Any], cause: str) -> None:
+    """All gradients lead in the right direction, and not to the own target."""
+
+    def far(rows: Rows) -> Rows:
+        return dataclasses.replace(rows, returns=rows.returns + 20.0)
+
+    assert found(of_play=far, value_loss=to_targets(make)).get(cause) == 3
+    assert found(of_play=far) == {}
+    assert found(of_play=far, value_loss=huber) == {}
+
+
+def test_a_limit_of_a_huber_loss_is_no_limit_of_targets() -> None:
+    def limited(values: torch.Tensor, rows: Rows) -> torch.Tensor:
+        return nn.functional.huber_loss(values, rows.returns, delta=2.5)
+
+    assert found(value_loss=limited) == {}
 
 
 # --- Entropy and masks ---------------------------------------------------------------------------
