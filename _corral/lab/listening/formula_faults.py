@@ -123,8 +123,9 @@ def _of_other_columns(
         if recursion(table, telling=True, target=moved) is not None:
             measured = f"advantages are those of the column {k} places away"
             yield Formula("another column", "advantages-mixed", measured)
-        if values is not None:
-            other, after = np.roll(values, k, axis=1), np.roll(table.next_values, k, axis=1)
+        following = table.next_values
+        if values is not None and following is not None:
+            other, after = np.roll(values, k, axis=1), np.roll(following, k, axis=1)
             if recursion(table, telling=True, values=other, after=after) is not None:
                 measured = f"advantages use the values of the column {k} places away"
                 yield Formula("values of another", "advantages-mixed", measured)

@@ -8,9 +8,9 @@ from corral.envs.core import Array
 from corral.lab.doctor.findings import signals
 from corral.lab.doctor.findings.finding import Finding
 from corral.lab.doctor.findings.texts import finding_of
-from corral.lab.listening.fed import Seen, by_doctor
+from corral.lab.listening.fed import WIDE, Seen, by_doctor
 from corral.lab.listening.heard import Heard, Minibatch
-from corral.lab.listening.rules_obs import WIDE, parts_of
+from corral.lab.listening.rules_obs import parts_of
 
 __all__ = [
     "always_greedy",
@@ -245,12 +245,13 @@ def log_probs_of_others(heard: Heard) -> Finding | None:
         if len(stored) != len(actions) or len(stored) < 32:
             continue
         own = table[np.arange(len(actions)), actions]
-        wrong = ~(np.abs(own - stored) <= 1e-3)
+        wrong: Array = np.abs(own - stored) > 1e-3
         if wrong.mean() < 0.2:
             continue
         # The same table has them: the policy is the one that played, its actions are others.
         other = (np.abs(table - stored[:, None]) <= 1e-4).any(axis=1)
-        apart = np.ptp(np.where(np.isfinite(table), table, np.nan)[wrong], axis=1) > 1e-2
+        least = np.where(np.isfinite(table), table, np.inf).min(axis=1)
+        apart = (table.max(axis=1) - least)[wrong] > 1e-2
         if other[wrong].mean() > 0.98 and apart.mean() > 0.5:
             measured = (
                 f"{wrong.mean():.0%} of the stored log-probabilities are those of other actions at "

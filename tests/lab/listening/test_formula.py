@@ -27,7 +27,7 @@ class Play:
     last: Any  # [B]
 
 
-def played(steps: int = 256, copies: int = 8, seed: int = 0, sparse: bool = False) -> Play:
+def played(steps: int = 128, copies: int = 8, seed: int = 0, sparse: bool = False) -> Play:
     rng = np.random.default_rng(seed)
     r = rng.normal(0.2, 1, (steps, copies))
     if sparse:
