@@ -27,7 +27,7 @@ from corral.lab.listening.fits import (
     table_of,
 )
 from corral.lab.listening.formula_ends import ends_of
-from corral.lab.listening.formula_faults import faulty, reshaped
+from corral.lab.listening.formula_faults import GAMMAS, faulty, reshaped
 from corral.lab.listening.heard import Heard, Rollout
 
 __all__ = ["RULES", "advantage_formula", "formula_of", "target_formula", "targets_of"]
@@ -79,6 +79,31 @@ def _interpreted(
 
     Coefficients that the data do not determine count as sound.
     """
+    formula = _read(found, table, gamma, gae_lambda)
+    if formula.cause and _fits_soundly(table, gamma):
+        return Formula("unclear")  # rewards or values hardly vary
+    return formula
+
+
+def _fits_soundly(table: Table, gamma: float | None) -> bool:
+    """Return True if generalized advantages of a usual gamma fit as well."""
+    advantages, values, after = table.advantages, table.values, table.next_values
+    assert advantages is not None
+    for discount in GAMMAS if gamma is None else (gamma, *GAMMAS):
+        delta = table.rewards
+        if values is not None and after is not None:
+            delta = delta + discount * after - values
+        features = {"delta": delta, "later": shifted(advantages, 1)}
+        found = fit(advantages, features, table.inner)
+        if found is None or not found.exact or found["delta"] < 0:
+            continue
+        if -1e-3 <= found["later"] <= 1.01 * discount:
+            return True
+    return False
+
+
+def _read(found: Fit, table: Table, gamma: float | None, gae_lambda: float | None) -> Formula:
+    """Return the formula of exact coefficients."""
     if not found.unique or not found.telling:
         return Formula("unclear")
     reward, value, after, later = (found[name] for name in ("reward", "value", "after", "later"))
@@ -241,12 +266,20 @@ def targets_of(table: Table, advantages: Formula | None) -> Formula | None:
 def _read_targets(found: Fit, table: Table, targets: Array) -> Formula | None:
     if not found.unique or not found.telling:
         return Formula("unclear")
+    later = shifted(targets, 1)
     if found.matters("value") and abs(found["value"]) > 1e-2 * max(
         abs(found["reward"]), abs(found["after"])
     ):
+        features = {"reward": table.rewards, "after": table.next_values, "later": later}
+        if (without := fit(targets, features, table.inner)) is not None and without.exact:
+            return Formula("unclear")
         measured = f"a value of a decision enters its own target with factor {found['value']:.3g}"
         return Formula("own value", "targets-follow-values", measured)
     if found.matters("reward") and found["reward"] < 0:
+        features = {"after": table.next_values, "later": later}
+        paid = fit(targets - table.rewards, features, table.inner)
+        if paid is not None and paid.exact:
+            return Formula("unclear")
         measured = f"targets contain {found['reward']:.3g} times their reward"
         return Formula("negative", "targets-wrong-sign", measured)
     formula = Formula("targets", gamma=found["after"] + found["later"])

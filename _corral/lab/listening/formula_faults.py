@@ -9,7 +9,7 @@ import numpy as np
 from corral.envs.core import Array
 from corral.lab.listening.fits import Formula, Table, fit, generalized, recursion, shifted
 
-__all__ = ["faulty", "reshaped"]
+__all__ = ["GAMMAS", "faulty", "reshaped"]
 
 GAMMAS = (0.9, 0.95, 0.97, 0.98, 0.99, 0.995, 0.999, 1.0)
 LAMBDAS = (0.0, 0.5, 0.8, 0.9, 0.95, 0.97, 0.98, 1.0)

@@ -192,6 +192,27 @@ def test_sound_data_of_other_kinds(kind: str, seed: int) -> None:
     assert [rule(of) for rule in RULES] == [None, None]
 
 
+@pytest.mark.parametrize("spread", [1e-7, 1e-6, 1e-5, 1e-4, 1e-3])
+@pytest.mark.parametrize("kind", ["rewards", "values"])
+def test_numbers_that_hardly_vary(kind: str, spread: float) -> None:
+    """Such as a reward of -1 for each step, divided by a running standard deviation."""
+    name = {"rewards": "r", "values": "v"}[kind]
+    p = replace(PLAY, **{name: 1 + spread * getattr(PLAY, name)})
+    p = replace(p, r=np.float64(np.float32(p.r)), v=np.float64(np.float32(p.v)))
+    adv = estimated(p)
+    of = heard(p, normalized(adv), adv + p.v)
+    assert [rule(of) for rule in RULES] == [None, None]
+
+
+def test_rewards_with_a_trend() -> None:
+    """A running normalization changes slowly."""
+    scale = np.float32(np.linspace(1, 1.001, len(PLAY.r)))[:, None] * np.ones((1, 8))
+    p = replace(PLAY, r=np.float64(-scale), term=np.zeros_like(PLAY.term))
+    adv = estimated(p)
+    of = heard(p, adv, adv + p.v)
+    assert [rule(of) for rule in RULES] == [None, None]
+
+
 def _after(play: Play) -> Any:
     return np.concatenate([play.v[1:], play.last[None]])
 
