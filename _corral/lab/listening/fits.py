@@ -230,7 +230,7 @@ class Fit:
 
     @property
     def telling(self) -> bool:
-        """True if an exact fit is no accident of few numbers or of rounding."""
+        """True if an exact fit does not come from few numbers or from rounding."""
         return self.exact and self.distinct and self.tolerance <= 1e-3 * self.spread
 
     def matters(self, name: str) -> bool:

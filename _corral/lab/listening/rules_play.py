@@ -225,7 +225,7 @@ def wrong_log_probs(heard: Heard) -> Finding | None:
 def _wrong(measured: str, certainty: int, heard: Heard) -> Finding:
     return Finding(
         "log-probs-wrong",
-        "Stored log-probabilities are no logarithms of probabilities.",
+        "Stored log-probabilities are not logarithms of probabilities.",
         measured,
         "log pi(action | observation), at most 0 for discrete actions",
         "store distribution.log_prob(action) of the distribution that played",
@@ -251,7 +251,8 @@ def log_probs_of_others(heard: Heard) -> Finding | None:
         # The same table has them: the policy is the one that played, its actions are others.
         other = (np.abs(table - stored[:, None]) <= 1e-4).any(axis=1)
         least = np.where(np.isfinite(table), table, np.inf).min(axis=1)
-        apart = (table.max(axis=1) - least)[wrong] > 1e-2
+        spread: Array = table.max(axis=1) - least
+        apart = spread[wrong] > 1e-2
         if other[wrong].mean() > 0.98 and apart.mean() > 0.5:
             measured = (
                 f"{wrong.mean():.0%} of the stored log-probabilities are those of other actions at "

@@ -1,4 +1,4 @@
-"""Rules about rollouts and episodes: what the environment gave, and what was computed from it."""
+"""Rules about rollouts and episodes: rewards, observations, play, and the formulas of advantages."""
 
 from __future__ import annotations
 
