@@ -1,4 +1,4 @@
-"""Rules about rollouts and episodes: rewards, observations, play, and the formulas of advantages."""
+"""Rules about rollouts and episodes: observations, rewards, play, formulas of advantages."""
 
 from __future__ import annotations
 
