@@ -20,6 +20,9 @@ def ends_of(table: Table, target: Array, model: Model, formula: Formula) -> Form
     if table.values is not None:
         rest = rest - model.value * table.values
     slack = 10 * model.tolerance + 2e-3 * model.spread
+    if table.values is not None:  # large values with a small spread make the constant less exact
+        size = float(np.sqrt(np.square(table.values[table.valid]).mean()))
+        slack += 1e-3 * abs(model.final) * size
     ends = _End(table, model, rest, shifted(target, 1), slack)
     for kind in (ends.of_terminated, ends.of_truncated):
         if (found := kind()) is not None:

@@ -176,7 +176,7 @@ def ends_each_step(heard: Heard) -> Finding | None:
         "ends-each-step",
         "Every step is marked as the end of an episode.",
         "observations go on from step to step as in one episode",
-        "an end where an episode ends",
+        "an end in the last step of an episode only",
         "check the order of the results of step(): obs, reward, terminated, truncated, info; "
         "an array or dict of flags is always true",
         2,

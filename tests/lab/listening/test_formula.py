@@ -204,6 +204,19 @@ def test_numbers_that_hardly_vary(kind: str, spread: float) -> None:
     assert [rule(of) for rule in RULES] == [None, None]
 
 
+def test_large_values_with_a_small_spread() -> None:
+    p = replace(
+        PLAY,
+        v=np.float64(np.float32(-60 + 0.01 * PLAY.v)),
+        final=np.where(PLAY.trunc, np.float32(-60.01), np.nan),
+        last=-60 + 0.01 * PLAY.last,
+    )
+    p = replace(p, r=np.float64(np.float32(np.where(p.r > 1, -10.0, -1.0))))
+    adv = estimated(p)
+    of = heard(p, normalized(adv), adv + p.v)
+    assert [rule(of) for rule in RULES] == [None, None]
+
+
 def test_rewards_with_a_trend() -> None:
     """A running normalization changes slowly."""
     scale = np.float32(np.linspace(1, 1.001, len(PLAY.r)))[:, None] * np.ones((1, 8))
