@@ -334,10 +334,10 @@ def recursion(
         "after": other.get("after", table.next_values),
         "later": other.get("later", shifted(target, 1)),
     }
-    found = fit(target, features, table.inner if rows is None else rows)
-    if found is None or not found.exact or (telling and not found.telling):
+    fitted = fit(target, features, table.inner if rows is None else rows)
+    if fitted is None or not fitted.exact or (telling and not fitted.telling):
         return None
-    return found
+    return fitted
 
 
 def generalized(table: Table, gamma: Array, gae_lambda: Array, bootstrap: bool = False) -> Array:

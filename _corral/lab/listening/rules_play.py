@@ -14,9 +14,9 @@ from corral.lab.listening.rules_obs import parts_of
 
 __all__ = [
     "always_greedy",
+    "foreign_log_probs",
     "idle",
     "illegal",
-    "log_probs_of_others",
     "misleading_values",
     "never_allowed",
     "no_action",
@@ -234,7 +234,7 @@ def _wrong(measured: str, certainty: int, heard: Heard) -> Finding:
     )
 
 
-def log_probs_of_others(heard: Heard) -> Finding | None:
+def foreign_log_probs(heard: Heard) -> Finding | None:
     """Compare stored log-probabilities with the logits of an update's first minibatch."""
     for batch in heard.minibatches:
         parts = _discrete(batch)
@@ -244,8 +244,8 @@ def log_probs_of_others(heard: Heard) -> Finding | None:
         stored = batch.log_probs.reshape(-1).astype(np.float64)
         if len(stored) != len(actions) or len(stored) < 32:
             continue
-        own = table[np.arange(len(actions)), actions]
-        wrong: Array = np.abs(own - stored) > 1e-3
+        expected = table[np.arange(len(actions)), actions]
+        wrong: Array = np.abs(expected - stored) > 1e-3
         if wrong.mean() < 0.2:
             continue
         # The same table has them: the policy is the one that played, its actions are others.
@@ -259,8 +259,8 @@ def log_probs_of_others(heard: Heard) -> Finding | None:
                 "the same observations"
             )
             return finding_of("probability-of-another", measured, 3, heard.policy)
-        same = np.abs(np.sort(own) - np.sort(stored)).max() <= 1e-3
-        if same and np.ptp(own) > 1e-2:
+        same = np.abs(np.sort(expected) - np.sort(stored)).max() <= 1e-3
+        if same and np.ptp(expected) > 1e-2:
             measured = f"{wrong.mean():.0%} of the stored log-probabilities are of other rows"
             return finding_of("probability-of-another", measured, 3, heard.policy)
     return None

@@ -14,7 +14,7 @@ from corral.lab.listening.rules_obs import parts_of
 from corral.trainers.runs.trends import change_of
 
 __all__ = [
-    "ends_each_step",
+    "constant_ends",
     "ends_unmarked",
     "few_updates",
     "goal_avoided",
@@ -157,7 +157,7 @@ def ends_unmarked(heard: Heard) -> Finding | None:
     return finding_of("end-ignored", measured_text, 2 if random else 1, heard.policy)
 
 
-def ends_each_step(heard: Heard) -> Finding | None:
+def constant_ends(heard: Heard) -> Finding | None:
     """Report episodes that end in every step while observations continue."""
     parts = list(parts_of(heard))
     for part in parts:

@@ -57,11 +57,11 @@ def _guarded(ear: Ear, heard: Callable[..., None]) -> Callable[..., None]:
     return hook
 
 
-def _note(ear: Ear, found: Iterable[Finding]) -> None:
+def _note(ear: Ear, findings: Iterable[Finding]) -> None:
     """Keep findings of new causes."""
     heard = ear.policy("policy")
-    for item in found:
-        if item.cause not in {known.cause for known in heard.traps}:
+    for item in findings:
+        if item.cause not in {earlier.cause for earlier in heard.traps}:
             heard.traps.append(item)
 
 
@@ -280,8 +280,8 @@ class _Losses:
                 self.note(traps.of_batch(args[0], loss, _obs_key(loss), "policy"))
             self.note(self.targets.seen(loss, "policy"))
 
-    def note(self, found: Iterable[Finding]) -> None:
-        _note(self.ear, found)
+    def note(self, findings: Iterable[Finding]) -> None:
+        _note(self.ear, findings)
 
     def distributed(self, args: Any, kwargs: Any, result: Any) -> None:
         """Watch the distribution in the loss: it is used once, and for its own tensors."""
