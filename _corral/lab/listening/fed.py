@@ -123,11 +123,11 @@ def fed(part: Seen, policy: str) -> tuple[PolicyEvidence, Evidence]:
         record.actions.append(part.actions)
     record.acted.append(part.valid)
     none = np.zeros(part.shape, bool)
-    for known, parts in (
+    for flags, parts in (
         (rollout.terminated, record.terminated),
         (rollout.truncated, record.truncated),
     ):
-        parts.append(none if known is None else known.astype(bool))
+        parts.append(none if flags is None else flags.astype(bool))
     env = EnvRecord()
     if part.ended is not None:
         env.begins.append(np.concatenate([np.ones((1, part.shape[1]), bool), part.ended]))

@@ -230,7 +230,7 @@ class Fit:
 
     @property
     def telling(self) -> bool:
-        """True if an exact fit is no accident of few numbers or of rounding."""
+        """True if an exact fit does not come from few numbers or from rounding."""
         return self.exact and self.distinct and self.tolerance <= 1e-3 * self.spread
 
     def matters(self, name: str) -> bool:
@@ -334,10 +334,10 @@ def recursion(
         "after": other.get("after", table.next_values),
         "later": other.get("later", shifted(target, 1)),
     }
-    found = fit(target, features, table.inner if rows is None else rows)
-    if found is None or not found.exact or (telling and not found.telling):
+    fitted = fit(target, features, table.inner if rows is None else rows)
+    if fitted is None or not fitted.exact or (telling and not fitted.telling):
         return None
-    return found
+    return fitted
 
 
 def generalized(table: Table, gamma: Array, gae_lambda: Array, bootstrap: bool = False) -> Array:

@@ -27,7 +27,7 @@ from corral.lab.listening.fits import (
     table_of,
 )
 from corral.lab.listening.formula_ends import ends_of
-from corral.lab.listening.formula_faults import faulty, reshaped
+from corral.lab.listening.formula_faults import GAMMAS, faulty, reshaped
 from corral.lab.listening.heard import Heard, Rollout
 
 __all__ = ["RULES", "advantage_formula", "formula_of", "target_formula", "targets_of"]
@@ -42,8 +42,8 @@ def formula_of(
     advantages = table.advantages
     if advantages is None or table.valid.sum() < 48:
         return None
-    if (none := _zero(table, gamma)) is not None or np.ptp(advantages[table.valid]) <= 1e-9:
-        return none
+    if (constant := _zero(table, gamma)) is not None or np.ptp(advantages[table.valid]) <= 1e-9:
+        return constant
     if (sound := recursion(table)) is not None:
         formula = _interpreted(sound, table, gamma, gae_lambda)
         if formula.cause or formula.name not in ("gae", "rewards to go"):
@@ -73,23 +73,48 @@ def _zero(table: Table, gamma: float | None) -> Formula | None:
 
 
 def _interpreted(
-    found: Fit, table: Table, gamma: float | None, gae_lambda: float | None
+    fitted: Fit, table: Table, gamma: float | None, gae_lambda: float | None
 ) -> Formula:
     """Return the formula of exact coefficients: a sound one, or one with a wrong sign or horizon.
 
     Coefficients that the data do not determine count as sound.
     """
-    if not found.unique or not found.telling:
+    formula = _read(fitted, table, gamma, gae_lambda)
+    if formula.cause and _fits_soundly(table, gamma):
+        return Formula("unclear")  # rewards or values hardly vary
+    return formula
+
+
+def _fits_soundly(table: Table, gamma: float | None) -> bool:
+    """Return True if generalized advantages of a usual gamma fit as well."""
+    advantages, values, after = table.advantages, table.values, table.next_values
+    assert advantages is not None
+    for discount in GAMMAS if gamma is None else (gamma, *GAMMAS):
+        delta = table.rewards
+        if values is not None and after is not None:
+            delta = delta + discount * after - values
+        features = {"delta": delta, "later": shifted(advantages, 1)}
+        fitted = fit(advantages, features, table.inner)
+        if fitted is None or not fitted.exact or fitted["delta"] < 0:
+            continue
+        if -1e-3 <= fitted["later"] <= 1.01 * discount:
+            return True
+    return False
+
+
+def _read(fitted: Fit, table: Table, gamma: float | None, gae_lambda: float | None) -> Formula:
+    """Return the formula of exact coefficients."""
+    if not fitted.unique or not fitted.telling:
         return Formula("unclear")
-    reward, value, after, later = (found[name] for name in ("reward", "value", "after", "later"))
-    paid, valued, seen = (found.matters(name) for name in ("reward", "value", "after"))
+    reward, value, after, later = (fitted[name] for name in ("reward", "value", "after", "later"))
+    paid, valued, seen = (fitted.matters(name) for name in ("reward", "value", "after"))
     if paid and reward < 0:
         measured = f"advantages contain {reward:.3g} times their reward"
         return Formula("negative", "advantage-sign", measured)
     if valued and value > 0 and (paid or (seen and after < 0)):
         measured = f"advantages contain {value:+.3g} times the value of their own observation"
         return Formula("negative", "advantage-sign", measured)
-    if "reward" in found.coefs and not paid:
+    if "reward" in fitted.coefs and not paid:
         if abs(later - 1) < 1e-3 and (not valued or abs(after + value) < 1e-2 * abs(value)):
             return Formula("whole return")
         rewards = table.rewards[table.inner]
@@ -107,7 +132,7 @@ def _interpreted(
             and table.values is not None
             and gae_lambda < 0.999
             and abs(later - gamma * gae_lambda) < 1e-3
-            and np.std(table.values[table.inner]) > 10 * found.tolerance / max(reward, 1e-12)
+            and np.std(table.values[table.inner]) > 10 * fitted.tolerance / max(reward, 1e-12)
         ):
             measured = f"rewards are summed with factor {later:.4g}; no value enters"
             return Formula("values missing", "values-missing", measured, 2)
@@ -123,7 +148,7 @@ def _interpreted(
         return _myopic(table, horizon, gamma)
     if horizon > 1.01 or later < -1e-3 or later > 1.01 * horizon:
         return Formula("unclear")
-    model = _model(found, table)
+    model = _model(fitted, table)
     shift = model.end if abs(reward - slope) < 1e-3 * abs(slope) else None
     return Formula("gae", "", "", 3, horizon, later / horizon, slope, shift)
 
@@ -142,26 +167,26 @@ def _myopic(table: Table, horizon: float, gamma: float | None) -> Formula:
     return Formula("myopic", "myopic", measured, certainty, horizon)
 
 
-def _model(found: Fit, table: Table) -> Model:
+def _model(fitted: Fit, table: Table) -> Model:
     """Return the coefficients, and the constant that remains if an episode ends."""
-    later = found["later"]
+    later = fitted["later"]
     values = {"reward": table.rewards, "value": table.values}
-    known = all(name in found.coefs for name, part in values.items() if part is not None)
-    scaled = table.values is not None and found.matters("value")
-    if scaled and abs(found["reward"] + found["value"]) > 1e-3 * abs(found["value"]):
-        known = False  # a critic with another scale may have another zero
-    end = found.shift / (1 - later) if known and abs(1 - later) > 1e-3 else None
-    after = found["after"] if found.matters("after") else 0.0
+    exact_inputs = all(name in fitted.coefs for name, part in values.items() if part is not None)
+    scaled = table.values is not None and fitted.matters("value")
+    if scaled and abs(fitted["reward"] + fitted["value"]) > 1e-3 * abs(fitted["value"]):
+        exact_inputs = False  # a critic with another scale may have another zero
+    end = fitted.shift / (1 - later) if exact_inputs and abs(1 - later) > 1e-3 else None
+    after = fitted["after"] if fitted.matters("after") else 0.0
     return Model(
-        found["reward"],
-        found["value"],
+        fitted["reward"],
+        fitted["value"],
         after,
         later,
         after,
-        found.shift,
+        fitted.shift,
         end,
-        found.tolerance,
-        found.spread,
+        fitted.tolerance,
+        fitted.spread,
     )
 
 
@@ -174,10 +199,10 @@ def _other_sound(table: Table) -> bool:
     if np.nanmax(step, initial=0.0) <= 1e-5 * np.ptp(advantages[table.valid]):
         return True  # one number for an episode
     columns = np.arange(advantages.shape[1])
-    each = [recursion(table, rows=rows & (columns == k)) for k in columns[:8]]
-    if len(each) > 1 and all(
+    columnwise = [recursion(table, rows=rows & (columns == k)) for k in columns[:8]]
+    if len(columnwise) > 1 and all(
         item is not None and (not item.unique or (item["reward"] >= 0 >= item["value"]))
-        for item in each
+        for item in columnwise
     ):
         return True  # normalized over each column
     return any(_n_steps(table, n) for n in (2, 3, 4, 5, 8, 10, 16, 20, 32)) or (
@@ -195,9 +220,9 @@ def _n_steps(table: Table, n: int) -> bool:
         features = {str(k): shifted(table.rewards, k) for k in range(n)}
         if values is not None:
             features |= {"value": values, "after": shifted(values, n)}
-        found = fit(table.advantages, features, rows)
-        if found is not None and found.exact:
-            return min((found[str(k)] for k in range(n)), default=0.0) >= -1e-6
+        fitted = fit(table.advantages, features, rows)
+        if fitted is not None and fitted.exact:
+            return min((fitted[str(k)] for k in range(n)), default=0.0) >= -1e-6
     return False
 
 
@@ -216,16 +241,16 @@ def targets_of(table: Table, advantages: Formula | None) -> Formula | None:
         if differ:
             return Formula("values", "targets-follow-values", "targets equal the values")
         return None
-    if (found := recursion(table, target=targets)) is not None:
-        return _read_targets(found, table, targets)
+    if (fitted := recursion(table, target=targets)) is not None:
+        return _read_targets(fitted, table, targets)
     if table.advantages is not None and _raw(table, targets, values):
         return Formula("advantage + value")
     for moved, text in _moved_targets(targets):
-        if (found := recursion(table, telling=True, target=moved)) is not None and _plain(found):
+        if (fitted := recursion(table, telling=True, target=moved)) is not None and _plain(fitted):
             return Formula("another order", "targets-shuffled", f"targets are {text}")
     forward = shifted(targets, -1)
-    found = recursion(table, telling=True, target=targets, later=forward)
-    if found is not None and found.matters("reward") and found["later"] > 0.1:
+    fitted = recursion(table, telling=True, target=targets, later=forward)
+    if fitted is not None and fitted.matters("reward") and fitted["later"] > 0.1:
         measured = "targets add up rewards of the past, not of the future"
         return Formula("forward", "targets-shuffled", measured)
     if advantages is not None and advantages.name == "gae" and advantages.shift is not None:
@@ -238,48 +263,56 @@ def targets_of(table: Table, advantages: Formula | None) -> Formula | None:
     return None
 
 
-def _read_targets(found: Fit, table: Table, targets: Array) -> Formula | None:
-    if not found.unique or not found.telling:
+def _read_targets(fitted: Fit, table: Table, targets: Array) -> Formula | None:
+    if not fitted.unique or not fitted.telling:
         return Formula("unclear")
-    if found.matters("value") and abs(found["value"]) > 1e-2 * max(
-        abs(found["reward"]), abs(found["after"])
+    later = shifted(targets, 1)
+    if fitted.matters("value") and abs(fitted["value"]) > 1e-2 * max(
+        abs(fitted["reward"]), abs(fitted["after"])
     ):
-        measured = f"a value of a decision enters its own target with factor {found['value']:.3g}"
+        features = {"reward": table.rewards, "after": table.next_values, "later": later}
+        if (without := fit(targets, features, table.inner)) is not None and without.exact:
+            return Formula("unclear")
+        measured = f"a value of a decision enters its own target with factor {fitted['value']:.3g}"
         return Formula("own value", "targets-follow-values", measured)
-    if found.matters("reward") and found["reward"] < 0:
-        measured = f"targets contain {found['reward']:.3g} times their reward"
+    if fitted.matters("reward") and fitted["reward"] < 0:
+        features = {"after": table.next_values, "later": later}
+        paid = fit(targets - table.rewards, features, table.inner)
+        if paid is not None and paid.exact:
+            return Formula("unclear")
+        measured = f"targets contain {fitted['reward']:.3g} times their reward"
         return Formula("negative", "targets-wrong-sign", measured)
-    formula = Formula("targets", gamma=found["after"] + found["later"])
-    return ends_of(table, targets, _model_of_targets(found), formula) or formula
+    formula = Formula("targets", gamma=fitted["after"] + fitted["later"])
+    return ends_of(table, targets, _model_of_targets(fitted), formula) or formula
 
 
-def _model_of_targets(found: Fit) -> Model:
-    later = found["later"]
-    plain = abs(found.shift) < 10 * found.tolerance and abs(found["reward"] - 1) < 1e-3
-    after = found["after"] if found.matters("after") else 0.0
+def _model_of_targets(fitted: Fit) -> Model:
+    later = fitted["later"]
+    plain = abs(fitted.shift) < 10 * fitted.tolerance and abs(fitted["reward"] - 1) < 1e-3
+    after = fitted["after"] if fitted.matters("after") else 0.0
     return Model(
-        found["reward"],
+        fitted["reward"],
         0.0,
         after,
         later,
         after + later if after else 0.0,
-        found.shift,
+        fitted.shift,
         0.0 if plain else None,
-        found.tolerance,
-        found.spread,
+        fitted.tolerance,
+        fitted.spread,
     )
 
 
-def _plain(found: Fit) -> bool:
+def _plain(fitted: Fit) -> bool:
     """Return True for targets of rewards and later values."""
-    own = found.matters("value") and abs(found["value"]) > 1e-2 * abs(found["reward"])
-    return found.matters("reward") and found["reward"] > 0 and not own
+    baseline = fitted.matters("value") and abs(fitted["value"]) > 1e-2 * abs(fitted["reward"])
+    return fitted.matters("reward") and fitted["reward"] > 0 and not baseline
 
 
 def _raw(table: Table, targets: Array, values: Array) -> bool:
     """Return True if targets are a value plus a positive multiple of the advantage and a shift."""
-    found = fit(targets - values, {"advantage": table.advantages}, table.valid)
-    return found is not None and found.exact and found["advantage"] > 0
+    fitted = fit(targets - values, {"advantage": table.advantages}, table.valid)
+    return fitted is not None and fitted.exact and fitted["advantage"] > 0
 
 
 def _moved_targets(targets: Array) -> Iterator[tuple[Array, str]]:
@@ -297,17 +330,17 @@ def _moved_targets(targets: Array) -> Iterator[tuple[Array, str]]:
 
 Formulas = tuple[Formula | None, Formula | None]
 
-_KNOWN: WeakKeyDictionary[Rollout, Formulas] = WeakKeyDictionary()
+_CACHE: WeakKeyDictionary[Rollout, Formulas] = WeakKeyDictionary()
 
 
 def formulas_of(rollout: Rollout, gamma: float | None, gae_lambda: float | None) -> Formulas:
     """Return the formulas of the advantages and of the value targets of a rollout."""
-    if rollout not in _KNOWN:
+    if rollout not in _CACHE:
         table = table_of(rollout)
         advantages = None if table is None else formula_of(table, gamma, gae_lambda)
         targets = None if table is None else targets_of(table, advantages)
-        _KNOWN[rollout] = advantages, targets
-    return _KNOWN[rollout]
+        _CACHE[rollout] = advantages, targets
+    return _CACHE[rollout]
 
 
 def advantage_formula(heard: Heard) -> Finding | None:
@@ -331,8 +364,8 @@ def _worst(heard: Heard, part: int) -> Finding | None:
             best = formula
     if best is None:
         return None
-    if best.cause in OTHERS:
-        title, expected, todo = OTHERS[best.cause]
+    if best.cause in TEXTS:
+        title, expected, todo = TEXTS[best.cause]
         return Finding(
             best.cause, title, best.measured, expected, todo, best.certainty, heard.policy
         )
@@ -341,7 +374,7 @@ def _worst(heard: Heard, part: int) -> Finding | None:
 
 ESTIMATE = "A_t = r_t + gamma V_{t+1} - V_t + gamma lambda A_{t+1}, or rewards to go"
 
-OTHERS: Mapping[str, tuple[str, str, str]] = {
+TEXTS: Mapping[str, tuple[str, str, str]] = {
     "zero-advantages": (
         "All advantages are equal: the actor gets no gradient.",
         "advantages that vary with rewards and values",

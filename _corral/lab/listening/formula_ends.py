@@ -20,10 +20,13 @@ def ends_of(table: Table, target: Array, model: Model, formula: Formula) -> Form
     if table.values is not None:
         rest = rest - model.value * table.values
     slack = 10 * model.tolerance + 2e-3 * model.spread
+    if table.values is not None:  # large values with a small spread make the constant less exact
+        size = float(np.sqrt(np.square(table.values[table.valid]).mean()))
+        slack += 1e-3 * abs(model.final) * size
     ends = _End(table, model, rest, shifted(target, 1), slack)
     for kind in (ends.of_terminated, ends.of_truncated):
-        if (found := kind()) is not None:
-            cause, measured, certainty = found
+        if (treated := kind()) is not None:
+            cause, measured, certainty = treated
             return replace(formula, cause=cause, measured=measured, certainty=certainty)
     return None
 
@@ -124,30 +127,30 @@ class _End:
         if not self.model.after or after is None or self.model.end is None:
             return None
         final = table.final_values
-        known = rows & np.isfinite(final)
-        if known.any() and self.stops(known, final):
+        with_final = rows & np.isfinite(final)
+        if with_final.any() and self.stops(with_final, final):
             return None
-        size = final if known.any() else table.values
+        size = final if with_final.any() else table.values
         if (
             self.stops(rows)
             and size is not None
-            and self.clear(known if known.any() else rows, size)
+            and self.clear(with_final if with_final.any() else rows, size)
         ):
             measured = (
                 f"V after {count} time limits counts as 0; V is about {np.nanmean(size[rows]):.3g}"
             )
             return "limit-taken-for-end", measured, 3
         if self.stops(rows, after) and self.clear(rows, after) and table.offset != 2:
-            shown = table.offset == 1 or known.any() or self._pays_after(rows)
+            shown = table.offset == 1 or with_final.any() or self._pays_after(rows)
             measured = (
                 f"V after {count} time limits is that of the next episode's first observation"
             )
             return "bootstraps-from-reset", measured, 3 if shown else 1
-        if known.sum() >= 2 and self.clear(known, final):
-            used = (self.rest[known] - self.model.end) / self.model.final
+        if with_final.sum() >= 2 and self.clear(with_final, final):
+            used = (self.rest[with_final] - self.model.end) / self.model.final
             measured = (
                 f"V used at time limits {used.mean():.4g}, V of the final observations "
-                f"{final[known].mean():.4g}"
+                f"{final[with_final].mean():.4g}"
             )
             return "limit-value", measured, 2
         return None

@@ -9,13 +9,13 @@ import numpy as np
 from corral.envs.core import Array
 from corral.lab.listening.fits import Formula, Table, fit, generalized, recursion, shifted
 
-__all__ = ["faulty", "reshaped"]
+__all__ = ["GAMMAS", "faulty", "reshaped"]
 
 GAMMAS = (0.9, 0.95, 0.97, 0.98, 0.99, 0.995, 0.999, 1.0)
 LAMBDAS = (0.0, 0.5, 0.8, 0.9, 0.95, 0.97, 0.98, 1.0)
 """Candidates if gamma and lambda are unknown and a fit cannot show them."""
 
-MOST = 2**18
+ESTIMATES = 2**18
 """Largest number of estimates over all candidates."""
 
 
@@ -35,8 +35,8 @@ def _misplaced(table: Table, gamma: float | None, gae_lambda: float | None) -> I
 
     def tried(cause: str, text: str, **other: Array | None) -> Iterator[Formula]:
         rows = wide if wide.sum() >= 48 else None
-        found = recursion(table, telling=True, rows=rows, **other)
-        if found is not None and found.matters("reward") and found["reward"] > 0:
+        fitted = recursion(table, telling=True, rows=rows, **other)
+        if fitted is not None and fitted.matters("reward") and fitted["reward"] > 0:
             yield Formula(text, cause, f"the advantages are exactly those with {text}")
 
     early, late = shifted(rewards, 1), shifted(rewards, -1)
@@ -103,16 +103,16 @@ def _of_other_columns(
             "after": table.next_values,
             "later": shifted(advantages, 1),
         }
-        found = fit(advantages, features, rows)
-        if found is None or not found.telling or not found.unique:
+        fitted = fit(advantages, features, rows)
+        if fitted is None or not fitted.telling or not fitted.unique:
             break
-        shown.append([found[f"reward {k}"] if found.matters(f"reward {k}") else 0.0
+        shown.append([fitted[f"reward {k}"] if fitted.matters(f"reward {k}") else 0.0
                       for k in range(counted)])  # fmt: skip
     if len(shown) == counted:
         weights = np.array(shown)
-        own = np.diag(weights)
+        diagonal = np.diag(weights)
         of = np.abs(weights).argmax(axis=1)
-        if (own == 0).all() and (of != np.arange(counted)).all():
+        if (diagonal == 0).all() and (of != np.arange(counted)).all():
             measured = "; ".join(f"column {j} gets the rewards of column {of[j]}" for j in (0, 1))
             yield Formula("rewards of another", "reward-of-another", measured)
         elif np.ptp(weights) <= 1e-2 * np.abs(weights).max():
@@ -123,8 +123,9 @@ def _of_other_columns(
         if recursion(table, telling=True, target=moved) is not None:
             measured = f"advantages are those of the column {k} places away"
             yield Formula("another column", "advantages-mixed", measured)
-        if values is not None:
-            other, after = np.roll(values, k, axis=1), np.roll(table.next_values, k, axis=1)
+        following = table.next_values
+        if values is not None and following is not None:
+            other, after = np.roll(values, k, axis=1), np.roll(following, k, axis=1)
             if recursion(table, telling=True, values=other, after=after) is not None:
                 measured = f"advantages use the values of the column {k} places away"
                 yield Formula("values of another", "advantages-mixed", measured)
@@ -158,8 +159,8 @@ def _unsigned(table: Table, gamma: float | None, gae_lambda: float | None) -> It
         if not 0.05 < negative < 0.95:
             continue
         for target, text in ((advantages**2, "sizes"), (advantages, "squares")):
-            found = fit(target, {"square": signed**2, "linear": signed}, rows)
-            if found is not None and found.worst < 1e-3 * target[rows].std():
+            fitted = fit(target, {"square": signed**2, "linear": signed}, rows)
+            if fitted is not None and fitted.worst < 1e-3 * target[rows].std():
                 measured = f"advantages are the {text} of the estimates, without their signs"
                 yield Formula("unsigned", "advantage-unsigned", measured)
                 return
@@ -196,8 +197,8 @@ def _candidates(table: Table, gamma: float | None, gae_lambda: float | None) -> 
     gammas = [gamma] if gamma is not None else GAMMAS[::-1]
     lambdas = [gae_lambda] if gae_lambda is not None else LAMBDAS
     pairs = np.array([(g, item) for g in gammas for item in lambdas])
-    most = max(1, MOST // table.rewards.size)
-    return generalized(table, pairs[:most, 0], pairs[:most, 1])
+    count = max(1, ESTIMATES // table.rewards.size)
+    return generalized(table, pairs[:count, 0], pairs[:count, 1])
 
 
 def _unlike(table: Table, gamma: float | None, gae_lambda: float | None) -> Iterator[Formula]:

@@ -13,7 +13,7 @@ from corral.lab.doctor.findings.texts import finding_of
 from corral.lab.listening.fed import WIDE, Seen, by_doctor, is_image, seen
 from corral.lab.listening.heard import Heard
 
-__all__ = ["blank", "constant", "copies_alike", "drifting", "late", "not_finite", "unscaled"]
+__all__ = ["blank", "constant", "drifting", "equal_copies", "late", "not_finite", "unscaled"]
 
 
 def parts_of(heard: Heard) -> Iterator[Seen]:
@@ -272,7 +272,7 @@ def drifting(heard: Heard) -> Finding | None:
 # --- Copies --------------------------------------------------------------------------------------
 
 
-def copies_alike(heard: Heard) -> Finding | None:
+def equal_copies(heard: Heard) -> Finding | None:
     """Report environment copies with the same seed."""
     part = next(parts_of(heard), None)
     if part is None or part.shape[1] < 2 or part.shape[0] < 16 or part.obs is None:
@@ -284,7 +284,7 @@ def copies_alike(heard: Heard) -> Finding | None:
     if same and actions is not None and (actions == actions[:, :1]).all():
         varied = np.ptp(actions.astype(np.float64), axis=0).max() > 0
         measured = f"all {part.shape[1]} columns have equal observations and actions"
-        return _alike(measured, 3 if varied else 2, heard)
+        return _equal_copies(measured, 3 if varied else 2, heard)
     if part.ended is None or part.shape[1] < 3 or not (obs[0] == obs[0, :1]).all():
         return None
     # Episodes with the same number in all columns begin alike, at different times.
@@ -297,10 +297,10 @@ def copies_alike(heard: Heard) -> Finding | None:
     if not varied or not (begins == begins[:1]).all():
         return None
     measured = f"the first {count + 1} episodes of all {part.shape[1]} columns begin alike"
-    return _alike(measured, 2, heard)
+    return _equal_copies(measured, 2, heard)
 
 
-def _alike(measured: str, certainty: int, heard: Heard) -> Finding:
+def _equal_copies(measured: str, certainty: int, heard: Heard) -> Finding:
     return Finding(
         "copies-alike",
         "All copies of the environment play the same episodes: they have the same seed.",

@@ -8,15 +8,15 @@ from corral.envs.core import Array
 from corral.lab.doctor.findings import signals
 from corral.lab.doctor.findings.finding import Finding
 from corral.lab.doctor.findings.texts import finding_of
-from corral.lab.listening.fed import Seen, by_doctor
+from corral.lab.listening.fed import WIDE, Seen, by_doctor
 from corral.lab.listening.heard import Heard, Minibatch
-from corral.lab.listening.rules_obs import WIDE, parts_of
+from corral.lab.listening.rules_obs import parts_of
 
 __all__ = [
     "always_greedy",
+    "foreign_log_probs",
     "idle",
     "illegal",
-    "log_probs_of_others",
     "misleading_values",
     "never_allowed",
     "no_action",
@@ -225,7 +225,7 @@ def wrong_log_probs(heard: Heard) -> Finding | None:
 def _wrong(measured: str, certainty: int, heard: Heard) -> Finding:
     return Finding(
         "log-probs-wrong",
-        "Stored log-probabilities are no logarithms of probabilities.",
+        "Stored log-probabilities are not logarithms of probabilities.",
         measured,
         "log pi(action | observation), at most 0 for discrete actions",
         "store distribution.log_prob(action) of the distribution that played",
@@ -234,7 +234,7 @@ def _wrong(measured: str, certainty: int, heard: Heard) -> Finding:
     )
 
 
-def log_probs_of_others(heard: Heard) -> Finding | None:
+def foreign_log_probs(heard: Heard) -> Finding | None:
     """Compare stored log-probabilities with the logits of an update's first minibatch."""
     for batch in heard.minibatches:
         parts = _discrete(batch)
@@ -244,21 +244,23 @@ def log_probs_of_others(heard: Heard) -> Finding | None:
         stored = batch.log_probs.reshape(-1).astype(np.float64)
         if len(stored) != len(actions) or len(stored) < 32:
             continue
-        own = table[np.arange(len(actions)), actions]
-        wrong = ~(np.abs(own - stored) <= 1e-3)
+        expected = table[np.arange(len(actions)), actions]
+        wrong: Array = np.abs(expected - stored) > 1e-3
         if wrong.mean() < 0.2:
             continue
         # The same table has them: the policy is the one that played, its actions are others.
         other = (np.abs(table - stored[:, None]) <= 1e-4).any(axis=1)
-        apart = np.ptp(np.where(np.isfinite(table), table, np.nan)[wrong], axis=1) > 1e-2
+        least = np.where(np.isfinite(table), table, np.inf).min(axis=1)
+        spread: Array = table.max(axis=1) - least
+        apart = spread[wrong] > 1e-2
         if other[wrong].mean() > 0.98 and apart.mean() > 0.5:
             measured = (
                 f"{wrong.mean():.0%} of the stored log-probabilities are those of other actions at "
                 "the same observations"
             )
             return finding_of("probability-of-another", measured, 3, heard.policy)
-        same = np.abs(np.sort(own) - np.sort(stored)).max() <= 1e-3
-        if same and np.ptp(own) > 1e-2:
+        same = np.abs(np.sort(expected) - np.sort(stored)).max() <= 1e-3
+        if same and np.ptp(expected) > 1e-2:
             measured = f"{wrong.mean():.0%} of the stored log-probabilities are of other rows"
             return finding_of("probability-of-another", measured, 3, heard.policy)
     return None

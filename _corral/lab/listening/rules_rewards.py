@@ -14,7 +14,7 @@ from corral.lab.listening.rules_obs import parts_of
 from corral.trainers.runs.trends import change_of
 
 __all__ = [
-    "ends_each_step",
+    "constant_ends",
     "ends_unmarked",
     "few_updates",
     "goal_avoided",
@@ -157,7 +157,7 @@ def ends_unmarked(heard: Heard) -> Finding | None:
     return finding_of("end-ignored", measured_text, 2 if random else 1, heard.policy)
 
 
-def ends_each_step(heard: Heard) -> Finding | None:
+def constant_ends(heard: Heard) -> Finding | None:
     """Report episodes that end in every step while observations continue."""
     parts = list(parts_of(heard))
     for part in parts:
@@ -176,7 +176,7 @@ def ends_each_step(heard: Heard) -> Finding | None:
         "ends-each-step",
         "Every step is marked as the end of an episode.",
         "observations go on from step to step as in one episode",
-        "an end where an episode ends",
+        "an end in the last step of an episode only",
         "check the order of the results of step(): obs, reward, terminated, truncated, info; "
         "an array or dict of flags is always true",
         2,

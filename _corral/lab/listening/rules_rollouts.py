@@ -1,4 +1,4 @@
-"""Rules about rollouts and episodes: what the environment gave, and what was computed from it."""
+"""Rules about rollouts and episodes: observations, rewards, play, formulas of advantages."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ RULES: tuple[Callable[[Heard], Finding | None], ...] = (
     rules_obs.not_finite,
     rules_play.no_action,
     rules_play.illegal,
-    rules_obs.copies_alike,
+    rules_obs.equal_copies,
     rules_obs.constant,
     rules_obs.late,
-    rules_rewards.ends_each_step,
+    rules_rewards.constant_ends,
     rules_rewards.ends_unmarked,
     rules_rewards.same_rewards,
     rules_rewards.tiny_rewards,
@@ -25,7 +25,7 @@ RULES: tuple[Callable[[Heard], Finding | None], ...] = (
     rules_play.one_action,
     rules_play.always_greedy,
     rules_play.wrong_log_probs,
-    rules_play.log_probs_of_others,
+    rules_play.foreign_log_probs,
     *formula.RULES,
     rules_obs.unscaled,
     rules_rewards.huge_targets,

@@ -27,7 +27,7 @@ class Play:
     last: Any  # [B]
 
 
-def played(steps: int = 256, copies: int = 8, seed: int = 0, sparse: bool = False) -> Play:
+def played(steps: int = 128, copies: int = 8, seed: int = 0, sparse: bool = False) -> Play:
     rng = np.random.default_rng(seed)
     r = rng.normal(0.2, 1, (steps, copies))
     if sparse:
@@ -189,6 +189,40 @@ def test_sound_data_of_other_kinds(kind: str, seed: int) -> None:
         p = replace(p, term=np.zeros_like(p.term))
     adv = estimated(p)
     of = heard(p, normalized(adv), adv + p.v)
+    assert [rule(of) for rule in RULES] == [None, None]
+
+
+@pytest.mark.parametrize("spread", [1e-7, 1e-6, 1e-5, 1e-4, 1e-3])
+@pytest.mark.parametrize("kind", ["rewards", "values"])
+def test_numbers_that_hardly_vary(kind: str, spread: float) -> None:
+    """Such as a reward of -1 for each step, divided by a running standard deviation."""
+    name = {"rewards": "r", "values": "v"}[kind]
+    p = replace(PLAY, **{name: 1 + spread * getattr(PLAY, name)})
+    p = replace(p, r=np.float64(np.float32(p.r)), v=np.float64(np.float32(p.v)))
+    adv = estimated(p)
+    of = heard(p, normalized(adv), adv + p.v)
+    assert [rule(of) for rule in RULES] == [None, None]
+
+
+def test_large_values_with_a_small_spread() -> None:
+    p = replace(
+        PLAY,
+        v=np.float64(np.float32(-60 + 0.01 * PLAY.v)),
+        final=np.where(PLAY.trunc, np.float32(-60.01), np.nan),
+        last=-60 + 0.01 * PLAY.last,
+    )
+    p = replace(p, r=np.float64(np.float32(np.where(p.r > 1, -10.0, -1.0))))
+    adv = estimated(p)
+    of = heard(p, normalized(adv), adv + p.v)
+    assert [rule(of) for rule in RULES] == [None, None]
+
+
+def test_rewards_with_a_trend() -> None:
+    """A running normalization changes slowly."""
+    scale = np.float32(np.linspace(1, 1.001, len(PLAY.r)))[:, None] * np.ones((1, 8))
+    p = replace(PLAY, r=np.float64(-scale), term=np.zeros_like(PLAY.term))
+    adv = estimated(p)
+    of = heard(p, adv, adv + p.v)
     assert [rule(of) for rule in RULES] == [None, None]
 
 

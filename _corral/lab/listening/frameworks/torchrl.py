@@ -57,11 +57,11 @@ def _guarded(ear: Ear, heard: Callable[..., None]) -> Callable[..., None]:
     return hook
 
 
-def _note(ear: Ear, found: Iterable[Finding]) -> None:
+def _note(ear: Ear, findings: Iterable[Finding]) -> None:
     """Keep findings of new causes."""
     heard = ear.policy("policy")
-    for item in found:
-        if item.cause not in {known.cause for known in heard.traps}:
+    for item in findings:
+        if item.cause not in {earlier.cause for earlier in heard.traps}:
             heard.traps.append(item)
 
 
@@ -191,9 +191,9 @@ def time_dim(data: TensorDictBase, estimator: ValueEstimatorBase) -> int:
     """Return the axis of time that the estimator uses: the named one, or the last one."""
     chosen = vars(estimator).get("time_dim")
     if chosen is not None:
-        return int(chosen) % data.batch_dims
+        return int(chosen % data.batch_dims)
     names = list(data.names) if data.names else []
-    return names.index("time") if "time" in names else data.batch_dims - 1
+    return names.index("time") if "time" in names else int(data.batch_dims) - 1
 
 
 def _settings(estimator: ValueEstimatorBase) -> tuple[float | None, float | None]:
@@ -280,8 +280,8 @@ class _Losses:
                 self.note(traps.of_batch(args[0], loss, _obs_key(loss), "policy"))
             self.note(self.targets.seen(loss, "policy"))
 
-    def note(self, found: Iterable[Finding]) -> None:
-        _note(self.ear, found)
+    def note(self, findings: Iterable[Finding]) -> None:
+        _note(self.ear, findings)
 
     def distributed(self, args: Any, kwargs: Any, result: Any) -> None:
         """Watch the distribution in the loss: it is used once, and for its own tensors."""
@@ -353,9 +353,11 @@ class _Losses:
             "loss": sum(losses) if losses else None,
         }
         self.note(traps.plays_mode(actions, parts.get("distribution"), "policy"))
-        taken = {name: part for name, part in batch.items() if part is not None}
-        others = {name: float(part) for name, part in terms.items() if name not in batch}
-        self.ear.batch(**taken, **others)
+        taken: dict[str, Any] = {
+            name: float(part) for name, part in terms.items() if name not in batch
+        }
+        taken |= {name: part for name, part in batch.items() if part is not None}
+        self.ear.batch(**taken)
 
 
 def _items(result: Any) -> list[tuple[str, Any]]:
