@@ -252,7 +252,7 @@ def test_of_several_modules_each_is_heard_and_traps_are_named() -> None:
     ear = heard(settings, 2)
     assert causes(ear, "learner") == {"ignored-gamma": 3, "ignored-truncation": 3}
     assert causes(ear, "fixed") == {"untrained-module": 1, "ignored-truncation": 3}
-    assert causes(ear, "unused") == {"unused-module": 2}
+    assert causes(ear, "unused") == {"unused-module": 1}
     learner = ear.policies["learner"]
     assert set(learner.lengths) == {4}
     assert set(learner.returns) == {4.0}
@@ -270,8 +270,8 @@ class Unmasked(Mended):
 @pytest.mark.parametrize(
     ("settings", "found"),
     [
-        (lambda: config(Unmasked), {"unmasked-logits": 3}),
-        (lambda: config(Mended).env_runners(explore=False), {"no-exploration": 3}),
+        (lambda: config(Unmasked), {"mask-ignored-in-play": 3}),
+        (lambda: config(Mended).env_runners(explore=False), {"play-greedy": 3}),
         (
             lambda: (
                 config(Mended)
@@ -282,7 +282,7 @@ class Unmasked(Mended):
             ),
             {"mask-lost": 3},
         ),
-        (lambda: config(Mended).training(vf_clip_param=1e-6), {"clipped-value-loss": 3}),
+        (lambda: config(Mended).training(vf_clip_param=1e-6), {"value-clipped": 3}),
     ],
 )
 def test_traps_are_named(settings: Any, found: dict[str, int]) -> None:
