@@ -110,11 +110,11 @@ def check_module(module: Module) -> None:
         module.sprung("play-greedy", "explore=False", setting="env_runners")
     _check_connectors(module)
     for name in ("gamma", "lambda_"):
-        own, used = getattr(module.config, name, None), getattr(config, name, None)
-        if own != used and _estimates(module.learner):
+        wanted, used = getattr(module.config, name, None), getattr(config, name, None)
+        if wanted != used and _estimates(module.learner):
             module.sprung(
                 "ignored-gamma",
-                f"{name}={own} for {module.module_id!r}, {used} in the estimator",
+                f"{name}={wanted} for {module.module_id!r}, {used} in the estimator",
                 setting="multi_agent",
             )
     space = module.rl_module.action_space
@@ -182,7 +182,7 @@ def check_batch(module: Module, minibatch: Minibatch) -> None:
 def _check_apis(module: Module) -> None:
     """Report APIs that the learner needs, and the RLModule does not implement."""
     kind = type(module.rl_module)
-    needed = getattr(module.learner, "rl_module_required_apis", list)()
+    needed: list[type] = getattr(module.learner, "rl_module_required_apis", list)()
     missing = [api.__name__ for api in needed if not isinstance(module.rl_module, api)]
     if "ValueFunctionAPI" not in missing:
         return

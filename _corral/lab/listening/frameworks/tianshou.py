@@ -252,7 +252,10 @@ class _Listener:
                 advantages=advantages,
                 returns=minibatch.get("returns"),
                 loss=_arguments(args, kwargs, "loss")[0].detach(),
-                **self.outputs,
+                new_log_probs=self.outputs.get("new_log_probs"),
+                logits=self.outputs.get("logits"),
+                entropy=self.outputs.get("entropy"),
+                values=self.outputs.get("values"),
             )
             self.outputs.clear()
             self.fresh = self.heard.minibatches[before:]
