@@ -120,6 +120,7 @@ def test_the_weights_are_the_same_with_and_without_listening(tmp_path: Path) -> 
         assert algo.learner_group is not None
         states.append(algo.learner_group.get_weights()["default_policy"])
         path = algo.save_to_path(str(tmp_path / f"{listening}"))
+        assert not ear.error
         ear.stop()
         assert methods == (dict(vars(Mended)), dict(vars(type(algo.learner_group._learner))))
         algo.stop()
@@ -139,6 +140,7 @@ def test_listening_takes_at_most_a_twentieth_of_the_time() -> None:
     began = time.process_time()
     for _ in range(12):
         algo.train()
+    assert not ear.error
     assert ear.cpu <= 0.05 * (time.process_time() - began)
     algo.stop()
 

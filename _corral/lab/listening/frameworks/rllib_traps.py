@@ -55,6 +55,11 @@ class Module:
         space = self.rl_module.action_space
         return int(space.n) if isinstance(space, spaces.Discrete) else None
 
+    @property
+    def on_policy(self) -> bool:
+        """Return True if the loss is that of the policy that played, as PPO's."""
+        return isinstance(self.learner, PPOTorchLearner) or _estimates(self.learner)
+
     def sprung(
         self,
         cause: str,
