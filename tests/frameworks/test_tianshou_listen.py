@@ -25,6 +25,7 @@ from tianshou.utils.net.discrete import DiscreteActor, DiscreteCritic
 
 from corral.lab.listening.ear import Ear
 from corral.lab.listening.frameworks.tianshou import listen_tianshou
+from corral.lab.listening.rules import findings_of
 
 pytestmark = pytest.mark.filterwarnings("default")
 
@@ -164,7 +165,7 @@ def test_a_mask_that_ppo_does_not_apply_is_named() -> None:
     algorithm = ppo(MaskedEnv())
     algorithm.policy.actor.__class__, algorithm.critic.__class__ = Actor, Critic
     policy = heard(algorithm, MaskedEnv, 1)
-    assert [trap.cause for trap in policy.traps] == ["mask-lost"]
+    assert [trap.cause for trap in policy.traps] == ["mask-ignored-in-play"]
     assert "Actor.forward" in policy.traps[0].place
     assert policy.rollouts[0].mask.sum(axis=-1).tolist() == [[2]] * 100
 
@@ -172,8 +173,11 @@ def test_a_mask_that_ppo_does_not_apply_is_named() -> None:
 def test_play_without_exploration_is_named() -> None:
     algorithm = ppo(cart_pole())
     algorithm.policy.deterministic_eval = True
-    policy = heard(algorithm, cart_pole, 1, samples=False)
-    assert [trap.cause for trap in policy.traps] == ["no-exploration"]
+    found = {
+        item.cause: item for item in findings_of([heard(algorithm, cart_pole, 1, samples=False)])
+    }
+    assert found["play-greedy"].certainty == 3
+    assert "deterministic_eval" in found["play-greedy"].todo
 
 
 def test_transitions_of_an_off_policy_algorithm_are_heard() -> None:

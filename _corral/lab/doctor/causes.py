@@ -65,7 +65,7 @@ FOLLOWS: dict[str, tuple[str, ...]] = {
     "no-gradient": ("observation-ignored", "model-refused"),
     "critic-untaught": ("no-gradient", *BADLY_VALUED),
     "critic-sign": BADLY_VALUED,
-    "value-clipped": BADLY_VALUED,
+    "value-clipped": ("critic-untaught", *BADLY_VALUED),
     "values-clamped": BADLY_VALUED,
     "entropy-too-large": STILL,
     "entropy-sign": STILL,

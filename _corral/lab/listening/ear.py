@@ -284,8 +284,9 @@ class Ear:
             return
         self._told.add(key)
         of = f", policy {heard.policy}" if len(self.policies) > 1 else ""
+        when = f"update {heard.updates}" if heard.updates else "before training"
         self._say(
-            f"corral hears, update {heard.updates}{of}: {finding.title} "
+            f"corral hears, {when}{of}: {finding.title} "
             f"Measured: {finding.measured}. To do: {finding.todo}"
         )
 

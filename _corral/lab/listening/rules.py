@@ -11,6 +11,7 @@ import numpy as np
 from corral.lab.doctor.causes import by_cause
 from corral.lab.doctor.findings.finding import Finding
 from corral.lab.listening import rules_rollouts, rules_shapes, rules_updates
+from corral.lab.listening.frameworks.traps import remedied
 from corral.lab.listening.heard import Heard
 
 __all__ = ["findings_of"]
@@ -30,6 +31,7 @@ def findings_of(policies: Collection[Heard]) -> tuple[Finding, ...]:
         results = [*heard.traps, *(_applied(rule, heard) for rule in RULES)]
         for position, finding in enumerate(results):
             if finding is not None:
+                finding = remedied(finding, heard.framework)
                 placed = _placed(finding, heard, position < OF_ROLLOUTS + len(heard.traps))
                 findings.append(replace(placed, policy="") if single else placed)
                 rank[finding.cause] = min(position, rank.get(finding.cause, position))

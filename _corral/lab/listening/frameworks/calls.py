@@ -71,10 +71,9 @@ class _Method:
 
 def _listen(kind: type, name: str, entry: Entry) -> Callable[[], None]:
     """Add a listener to a method of a class; return the undo."""
-    method = vars(kind).get(name)
-    if not isinstance(method, _Method):
-        method = _Method(kind, name)
-        setattr(kind, name, method)
+    found = vars(kind).get(name)
+    method = found if isinstance(found, _Method) else _Method(kind, name)
+    setattr(kind, name, method)
     method.listeners.append(entry)
 
     def undo() -> None:

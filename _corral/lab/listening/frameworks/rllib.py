@@ -237,7 +237,8 @@ class _Listener:
                 actions=batch.get(Columns.ACTIONS),
                 mask=mask_in(batch.get(Columns.OBS), module.actions),
                 rewards=batch.get(Columns.REWARDS),
-                log_probs=batch.get(Columns.ACTION_LOGP),
+                # V-trace corrects for a policy that differs from the one that played.
+                log_probs=batch.get(Columns.ACTION_LOGP) if module.on_policy else None,
                 new_log_probs=self.outputs.get("logp"),
                 logits=logits if module.actions is not None else None,
                 entropy=self.outputs.get("entropy"),
@@ -293,6 +294,7 @@ class _Rows:
             if sum(widths) == rewards.shape[0] * span:
                 self.matches = True
                 break
+        self._count = sum(widths)
         total = np.cumsum(lengths)
         self.fragments = max(1, int(np.sum(total <= DECISIONS)))
         starts = np.cumsum([0, *widths[:-1]])[: self.fragments]
@@ -313,7 +315,8 @@ class _Rows:
         """Return the entry after the last step of each fragment."""
         if values is None or self._after is None:
             return None
-        return np.asarray(self._at(values, self._after), dtype=np.float64)
+        found = self._at(values, self._after)
+        return None if found is None else np.asarray(found, dtype=np.float64)
 
     def _at(self, values: Any, index: Array) -> Any:
         if values is None:
@@ -326,7 +329,8 @@ class _Rows:
             values = values.detach().cpu().numpy()
         if self.time:
             values = values.reshape(-1, *values.shape[2:])
-        return values[index]
+        # IMPALA cuts some columns in another way: they are not heard.
+        return values[index] if len(values) == self._count else None
 
 
 def _is_trained(learner: Learner, module_id: str) -> bool:

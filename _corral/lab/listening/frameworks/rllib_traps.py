@@ -29,7 +29,7 @@ NEVER = 1e-6
 """A smaller probability is none: RLlib masks with the smallest float."""
 
 CLIPPED = 0.5
-"""Share of decisions whose value has no gradient, from which on it is a finding; 0.9: certain."""
+"""Share of decisions whose value has no gradient, from which on it is a finding."""
 
 DOMINATES = 100.0
 """Loss of the values divided by the size of the advantages, from which on it is a finding."""
@@ -55,9 +55,27 @@ class Module:
         space = self.rl_module.action_space
         return int(space.n) if isinstance(space, spaces.Discrete) else None
 
-    def sprung(self, cause: str, measured: str, place: Place | None = None, **changes: Any) -> None:
-        """Add a trap to what was heard, once."""
-        sprung(replace(trap("rllib", cause), **changes), measured, self.heard, place)
+    @property
+    def on_policy(self) -> bool:
+        """Return True if the loss is that of the policy that played, as PPO's."""
+        return isinstance(self.learner, PPOTorchLearner) or _estimates(self.learner)
+
+    def sprung(
+        self,
+        cause: str,
+        measured: str,
+        place: Place | None = None,
+        todo: str = "",
+        setting: str = "",
+    ) -> None:
+        """Add a trap to what was heard, once.
+
+        ``setting``: the method of the AlgorithmConfig that sets what is wrong.
+        """
+        known = trap("rllib", cause)
+        if setting:
+            place = Place(type(self.learner.config).__name__, setting)
+        sprung(replace(known, todo=todo or known.todo), measured, self.heard, place)
 
 
 def check_algorithm(algo: Algorithm, ear: Ear) -> bool:
@@ -78,7 +96,7 @@ def check_module(module: Module) -> None:
     config, kind = module.learner.config, type(module.rl_module)
     heard = module.heard
     learner = type(module.learner)
-    own = "ray." not in f"{learner.compute_loss_for_module.__module__}."
+    own = not learner.compute_loss_for_module.__module__.startswith("ray.")
     heard.places["network"] = place_of(kind)
     heard.places["batch"] = (
         place_of(learner, "compute_loss_for_module") if own else place_of(kind, *FORWARD)
@@ -89,17 +107,20 @@ def check_module(module: Module) -> None:
         module.sprung(
             "untrained-module",
             f"policies_to_train leaves out {module.module_id!r}, an {kind.__name__}",
+            setting="multi_agent",
         )
         return
     _check_apis(module)
     if config.explore is False:
-        module.sprung("no-exploration", "explore=False")
+        module.sprung("play-greedy", "explore=False", setting="env_runners")
     _check_connectors(module)
     for name in ("gamma", "lambda_"):
-        own, used = getattr(module.config, name, None), getattr(config, name, None)
-        if own != used and _estimates(module.learner):
+        wanted, used = getattr(module.config, name, None), getattr(config, name, None)
+        if wanted != used and _estimates(module.learner):
             module.sprung(
-                "ignored-gamma", f"{name}={own} for {module.module_id!r}, {used} in the estimator"
+                "ignored-gamma",
+                f"{name}={wanted} for {module.module_id!r}, {used} in the estimator",
+                setting="multi_agent",
             )
     space = module.rl_module.action_space
     if (
@@ -111,6 +132,7 @@ def check_module(module: Module) -> None:
         module.sprung(
             "unbounded-actions",
             f"normalize_actions=False, clip_actions=False, bounds {low:.3g} to {high:.3g}",
+            setting="environment",
         )
 
 
@@ -130,6 +152,7 @@ def check_episodes(module: Module, ends: Sequence[tuple[bool, bool]]) -> None:
         module.sprung(
             "unused-module",
             f"no step of any agent in {module.updates} updates for {module.module_id!r}",
+            setting="multi_agent",
         )
 
 
@@ -145,10 +168,10 @@ def check_batch(module: Module, minibatch: Minibatch) -> None:
     clipped = float(np.mean(errors > config.vf_clip_param))
     if clipped >= CLIPPED:
         module.sprung(
-            "clipped-value-loss",
+            "value-clipped",
             f"{clipped:.0%} of squared errors above vf_clip_param={config.vf_clip_param:g}; "
             f"median {np.median(errors):.3g}",
-            certainty=3 if clipped >= 0.9 else 2,
+            setting="training",
         )
     if minibatch.advantages is not None and _shares_layers(module.rl_module):
         of_values = config.vf_loss_coeff * float(np.mean(np.minimum(errors, config.vf_clip_param)))
@@ -157,13 +180,14 @@ def check_batch(module: Module, minibatch: Minibatch) -> None:
             module.sprung(
                 "shared-layers",
                 f"vf_share_layers=True; loss of the values {of_values:.3g}, advantages {size:.3g}",
+                setting="rl_module",
             )
 
 
 def _check_apis(module: Module) -> None:
     """Report APIs that the learner needs, and the RLModule does not implement."""
     kind = type(module.rl_module)
-    needed = getattr(module.learner, "rl_module_required_apis", list)()
+    needed: list[type] = getattr(module.learner, "rl_module_required_apis", list)()
     missing = [api.__name__ for api in needed if not isinstance(module.rl_module, api)]
     if "ValueFunctionAPI" not in missing:
         return
@@ -196,7 +220,11 @@ def _returning_advantages(kind: type) -> Place:
 def _check_connectors(module: Module) -> None:
     config, learner = module.learner.config, module.learner
     if config.add_default_connectors_to_learner_pipeline is False and not _estimates(learner):
-        module.sprung("no-default-connectors", "add_default_connectors_to_learner_pipeline=False")
+        module.sprung(
+            "no-default-connectors",
+            "add_default_connectors_to_learner_pipeline=False",
+            setting="learners",
+        )
     off = [
         f"{name}={value!r}"
         for name in (
@@ -212,7 +240,9 @@ def _check_connectors(module: Module) -> None:
         item for item in getattr(pipeline, "connectors", ()) if isinstance(item, MeanStdFilter)
     ]
     if filters and off:
-        module.sprung("stale-normalizer", f"MeanStdFilter with {', '.join(off)}")
+        module.sprung(
+            "stale-normalizer", f"MeanStdFilter with {', '.join(off)}", setting="env_runners"
+        )
 
 
 def _check_masks(module: Module, minibatch: Minibatch) -> None:
@@ -227,7 +257,7 @@ def _check_masks(module: Module, minibatch: Minibatch) -> None:
         illegal = np.where(minibatch.mask, 0.0, chances).sum(axis=-1)
         if illegal.max() > NEVER:
             module.sprung(
-                "unmasked-logits",
+                "mask-ignored-in-play",
                 f"illegal actions have a probability of {illegal.mean():.3g} on average, "
                 f"{illegal.max():.3g} at most",
                 place,

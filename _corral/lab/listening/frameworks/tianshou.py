@@ -37,12 +37,6 @@ STEPS = 512
 NEVER = 1e-6
 """A smaller probability of an illegal action is none."""
 
-SURE = 0.9
-"""With a smaller mean probability of the most probable action, others must be played, too."""
-
-ENOUGH = 64
-"""Decisions that tell if actions are sampled."""
-
 
 def listen_tianshou(algorithm: Algorithm, ear: Ear) -> None:
     """Let ``ear`` hear an algorithm; call it before training."""
@@ -258,7 +252,10 @@ class _Listener:
                 advantages=advantages,
                 returns=minibatch.get("returns"),
                 loss=_arguments(args, kwargs, "loss")[0].detach(),
-                **self.outputs,
+                new_log_probs=self.outputs.get("new_log_probs"),
+                logits=self.outputs.get("logits"),
+                entropy=self.outputs.get("entropy"),
+                values=self.outputs.get("values"),
             )
             self.outputs.clear()
             self.fresh = self.heard.minibatches[before:]
@@ -275,24 +272,15 @@ class _Listener:
     def _check(self, minibatch: Minibatch) -> None:
         """Check for known traps of Tianshou."""
         logits = minibatch.logits
-        if logits is None or minibatch.actions is None or len(logits) < ENOUGH:
+        if logits is None or minibatch.mask is None:
             return
         odds = np.exp(logits - logits.max(axis=-1, keepdims=True))
         chances = odds / odds.sum(axis=-1, keepdims=True)
-        place = self.heard.places["network"]
-        if minibatch.mask is not None:
-            illegal = np.where(minibatch.mask, 0.0, chances).sum(axis=-1)
-            if illegal.max() > NEVER:
-                measured = f"illegal actions have a probability of {illegal.mean():.3g} on average"
-                sprung(trap("tianshou", "mask-lost"), measured, self.heard, place)
-        best = float(chances.max(axis=-1).mean())
-        played = minibatch.actions.reshape(-1).astype(int)
-        if minibatch.first and best < SURE and (chances.argmax(axis=-1) == played).all():
-            measured = (
-                f"all {len(played)} actions are the most probable ones, whose mean probability is "
-                f"{best:.2f}"
-            )
-            sprung(trap("tianshou", "no-exploration"), measured, self.heard)
+        illegal = np.where(minibatch.mask, 0.0, chances).sum(axis=-1)
+        if illegal.max() > NEVER:
+            known, place = trap("tianshou", "mask-ignored-in-play"), self.heard.places["network"]
+            measured = f"illegal actions have a probability of {illegal.mean():.3g} on average"
+            sprung(known, measured, self.heard, place)
 
     @contextmanager
     def _costs(self) -> Iterator[None]:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import inspect
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from corral.lab.doctor.findings.finding import Finding
 from corral.lab.listening.heard import Heard, Place
 
-__all__ = ["TRAPS", "Trap", "place_of", "sprung", "trap"]
+__all__ = ["TRAPS", "Trap", "place_of", "remedied", "sprung", "trap"]
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,14 @@ def sprung(found: Trap, measured: str, heard: Heard, place: Place | None = None)
     return finding
 
 
+def remedied(finding: Finding, framework: str) -> Finding:
+    """Return a finding of a rule with the remedy in the words of a framework, if it is known."""
+    known = TRAPS.get((framework, finding.cause))
+    if known is None or known.source_url in finding.todo:
+        return finding
+    return replace(finding, todo=f"{known.todo} ({known.source_url})")
+
+
 def place_of(kind: type, *names: str, text: str = "") -> Place:
     """Return the place of the first method that the user wrote, or else of the class.
 
@@ -62,9 +70,10 @@ def place_of(kind: type, *names: str, text: str = "") -> Place:
         owner = next((base for base in kind.__mro__ if name in vars(base)), None)
         if owner is not None:
             file, line = _source(inspect.unwrap(vars(owner)[name]), text)
-            if "site-packages" not in file:
+            if file and "site-packages" not in file:
                 return Place(kind.__name__, name, file, line)
-    return Place(kind.__name__, "", *_source(kind, text))
+    file, line = _source(kind, text)
+    return Place(kind.__name__) if "site-packages" in file else Place(kind.__name__, "", file, line)
 
 
 def _source(item: Any, text: str) -> tuple[str, int | None]:
@@ -129,7 +138,7 @@ _ALL = (
     ),
     Trap(
         "rllib",
-        "unmasked-logits",
+        "mask-ignored-in-play",
         "The RLModule gives illegal actions a probability.",
         "probability 0 for illegal actions, when playing and in the loss",
         "set the logits of illegal actions to FLOAT_MIN in _forward (or in _forward_exploration, "
@@ -179,7 +188,7 @@ _ALL = (
     ),
     Trap(
         "rllib",
-        "clipped-value-loss",
+        "value-clipped",
         "vf_clip_param clips the loss of the values: they get no gradient.",
         "a squared error of the values below vf_clip_param",
         "set config.training(vf_clip_param=float('inf')), or scale the rewards",
@@ -188,7 +197,7 @@ _ALL = (
     ),
     Trap(
         "rllib",
-        "no-exploration",
+        "play-greedy",
         "The env runners play without exploration: explore=False.",
         "sampled actions while training",
         "set config.env_runners(explore=True); for evaluation alone use "
@@ -337,7 +346,7 @@ _ALL = (
     # --- Tianshou --------------------------------------------------------------------------------
     Trap(
         "tianshou",
-        "no-exploration",
+        "play-greedy",
         "The policy samples no actions while training.",
         "sampled actions while training; deterministic ones only in evaluation",
         "Tianshou plays the most probable action if deterministic_eval=True and the policy is not "
@@ -347,7 +356,7 @@ _ALL = (
     ),
     Trap(
         "tianshou",
-        "mask-lost",
+        "mask-ignored-in-play",
         "The policy does not apply the mask of the observation.",
         "obs.mask used by the policy",
         "use DiscreteQLearningPolicy, or mask the logits in the actor: the Categorical of PPO does "
