@@ -4,8 +4,8 @@
 
 Each run trains with two seeds. ``lost`` is the share of the return above random play that a fault
 loses: 1 - (fault - random) / (sound - random), means over the seeds. A fault with ``lost`` above a
-third is ``harmful``. Results are kept after each training, and a call that is repeated goes on. A
-fault is measured again if its name, cause or place has changed.
+third is ``harmful``. Results are kept after each training, and a call that is repeated goes on. To
+measure a changed run again, delete its row.
 """
 
 from __future__ import annotations
@@ -74,9 +74,7 @@ def main() -> None:
             "place": one.place,
             "cited": one.cited,
         }
-        old = kept.get(name, {})
-        same = all(old.get(key) == about[key] for key in ("base", "cause", "place"))
-        results[name] = {**about, "seeds": old["seeds"] if same else {}}
+        results[name] = {**about, "seeds": kept.get(name, {"seeds": {}})["seeds"]}
     for seed in SEEDS:
         for name, one in sorted(runs.items(), key=lambda item: not item[1].sound):
             if str(seed) in results[name]["seeds"]:

@@ -1029,7 +1029,8 @@ class MaxOfClipPPO(PPO):
 @fault(
     "plain_ratio_reversed",
     "plain_catch",
-    "The ratio is old to new: maximizing the surrogate lowers the probability of good actions.",
+    "The formula of OpenAI's baselines, for negative log-probabilities, is applied to "
+    "log-probabilities: the ratio is old to new, and good actions become less likely.",
     "RatioReversedPPO.ratio: log_probs",
     "https://github.com/openai/baselines/issues/1218",
 )
