@@ -555,11 +555,11 @@ class EncoderNotOptimized(SharedPPO):
 
 @fault(
     "entropy_sign",
-    base="cartpole",
+    base="errand",
     cause="The script subtracts loss_entropy, which is already negative: it minimizes the entropy.",
     place="total loss: sign of loss_entropy",
 )
-class EntropySign(PPO):
+class EntropySign(ErrandPPO):
     entropy = 0.05
 
     def objective(self, losses: TensorDict) -> torch.Tensor:
