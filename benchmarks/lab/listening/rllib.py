@@ -391,9 +391,7 @@ class RestoreBest(RLlibCallback):
         if self.best is None:
             self.best = copy.deepcopy(algorithm.learner_group.get_weights())
         algorithm.learner_group.set_weights(self.best)
-        algorithm.env_runner_group.sync_weights(
-            from_worker_or_learner_group=algorithm.learner_group
-        )
+        algorithm.env_runner.set_state({"rl_module": self.best})
 
 
 @fault(
@@ -401,7 +399,7 @@ class RestoreBest(RLlibCallback):
     base="cartpole",
     cause="A callback restores the weights of the best iteration after every iteration, but "
     "never takes new best ones: training starts again from the first.",
-    place="callback on_train_result: set_weights",
+    place="callback on_train_result: set_weights, set_state",
 )
 class RestoredEachIteration(CartPole):
     def more(self, config: PPOConfig) -> PPOConfig:

@@ -343,12 +343,12 @@ class SumAsReward(ThermostatPPO):
 
 @fault(
     "gae_on_minibatches",
-    base="errand",
+    base="depot",
     cause="GAE runs on shuffled minibatches from the replay buffer, so it sums over steps that "
     "do not follow each other.",
     place="GAE call after buffer.sample()",
 )
-class GaeOnMinibatches(ErrandPPO):
+class GaeOnMinibatches(DepotPPO):
     def advantages(self, batch: TensorDict) -> TensorDict:
         return batch.reshape(-1)
 
@@ -361,12 +361,12 @@ class GaeOnMinibatches(ErrandPPO):
 
 @fault(
     "gae_over_copies",
-    base="errand",
+    base="depot",
     cause="The batch [copies, time] is transposed and flattened before GAE, so neighboring rows "
     "belong to different copies of the environment.",
     place="batch.transpose(0, 1).reshape(-1) before GAE",
 )
-class GaeOverCopies(ErrandPPO):
+class GaeOverCopies(DepotPPO):
     def advantages(self, batch: TensorDict) -> TensorDict:
         flat = batch.transpose(0, 1).reshape(-1)
         with torch.no_grad():
@@ -376,13 +376,13 @@ class GaeOverCopies(ErrandPPO):
 
 @fault(
     "advantage_key",
-    base="errand",
+    base="depot",
     cause="GAE writes to 'adv', but the loss looks for 'advantage'; so the loss silently "
     "estimates advantages itself, on shuffled minibatches and with its default gamma.",
     place="GAE.set_keys(advantage='adv')",
     cited="https://github.com/pytorch/rl/issues/2462",
 )
-class AdvantageKey(ErrandPPO):
+class AdvantageKey(DepotPPO):
     def estimator(self) -> Any:
         gae = super().estimator()
         gae.set_keys(advantage="adv", value_target="target")
@@ -421,16 +421,21 @@ class GaeOverEnds(PPO):
 
 @fault(
     "value_target_shape",
-    base="errand",
-    cause="The value targets have shape [N], the values [N, 1]: the critic's loss compares every "
-    "value with every target, so the critic predicts one mean for all states.",
-    place="batch column value_target: shape",
+    base="depot",
+    cause="The user's own critic loss takes values of shape [N] and targets of shape [N, 1]: it "
+    "compares every value with every target, so the critic predicts one mean for all states.",
+    place="critic loss of the script: shapes of state_value and value_target",
     cited="https://github.com/RLinf/RLinf/issues/1568",
 )
-class ValueTargetShape(ErrandPPO):
+class ValueTargetShape(DepotPPO):
     def minibatches(self, flat: TensorDict) -> Iterator[TensorDict]:
         for rows in super().minibatches(flat):
-            yield rows.set("value_target", rows["value_target"].squeeze(-1))
+            value = self.critic(rows.copy())["state_value"].squeeze(-1)
+            self.critic_loss = (value - rows["value_target"]).square().mean()
+            yield rows
+
+    def objective(self, losses: TensorDict) -> torch.Tensor:
+        return losses["loss_objective"] + 0.5 * self.critic_loss + losses["loss_entropy"]
 
 
 @fault(
@@ -442,9 +447,10 @@ class ValueTargetShape(ErrandPPO):
 )
 class ResampledAction(PPO):
     def minibatches(self, flat: TensorDict) -> Iterator[TensorDict]:
-        for rows in super().minibatches(flat):
+        for sampled in super().minibatches(flat):
             with torch.no_grad():
-                yield self.actor(rows)
+                rows = self.actor(sampled)
+            yield rows
 
 
 @fault(
@@ -525,11 +531,11 @@ class CollectorCopy(PPO):
 
 @fault(
     "critic_not_optimized",
-    base="errand",
+    base="depot",
     cause="The optimizer has the actor's parameters only; the critic stays as it was initialized.",
     place="Adam(actor.parameters())",
 )
-class CriticNotOptimized(ErrandPPO):
+class CriticNotOptimized(DepotPPO):
     def parameters(self) -> Any:
         return self.actor.parameters()
 
@@ -549,11 +555,11 @@ class EncoderNotOptimized(SharedPPO):
 
 @fault(
     "entropy_sign",
-    base="cartpole",
+    base="errand",
     cause="The script subtracts loss_entropy, which is already negative: it minimizes the entropy.",
     place="total loss: sign of loss_entropy",
 )
-class EntropySign(PPO):
+class EntropySign(ErrandPPO):
     entropy = 0.05
 
     def objective(self, losses: TensorDict) -> torch.Tensor:
