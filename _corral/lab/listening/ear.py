@@ -53,6 +53,9 @@ COLUMNS = 64
 SHARE = 0.03
 """Share of the CPU time that is spent on findings while training; the report comes on top."""
 
+GRACE = 0.1
+"""CPU seconds that are spent on the first updates of any training."""
+
 BOOLEAN = ("mask", "terminated", "truncated", "valid")
 
 
@@ -269,7 +272,7 @@ class Ear:
     def _tell(self, heard: Heard) -> None:
         """Say what became certain, once for each cause, while that costs little."""
         began = time.process_time()
-        allowed = SHARE * (began - self._began)
+        allowed = max(GRACE, SHARE * (began - self._began))
         spent = self.cpu + sum(steps.cpu for steps, _ in self._hooks.values())
         if not self.attends(heard.policy) or spent + self._told_in > allowed:
             return
