@@ -187,7 +187,9 @@ class Looking:
     def in_columns(self, first: Any) -> None:
         """Record updates of Stable-Baselines3 through its rollout buffers."""
         updates = max(1, min(UPDATES, MAX_STEPS // first.rollout_steps))
-        self.beginning = evidence = gather_columns(first, updates=updates)
+        self.beginning = evidence = gather_columns(
+            first, updates=updates, seed=self.seed, twins=True
+        )
         self.examined.append(f"{updates} updates from the start, through their rollout buffers")
         if evidence.error:
             self.fail(evidence.error_kind, evidence.error)

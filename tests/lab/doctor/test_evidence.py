@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
@@ -90,6 +91,18 @@ class Unseeded(Depots):
 
 def test_twins_say_nothing_where_a_seed_repeats_nothing() -> None:
     assert twins(Unseeded) is None
+
+
+@pytest.mark.parametrize(("paid", "cause"), [(0, "actions-late"), (1, "observation-late")])
+def test_effects_a_step_late_are_the_observations_if_rewards_are_prompt(
+    paid: int, cause: str
+) -> None:
+    told = dataclasses.replace(twins(LateDepots), paid=np.full((3, 3), paid))
+    record = SimpleNamespace(obs=[], playing=SimpleNamespace(repeats=[]), agents=("a",), policy="a")
+    env = SimpleNamespace(states=[], begins=[], twins=told)
+    finding = late_obs(record, SimpleNamespace(env=env, policies={"a": record}))  # type: ignore[arg-type]
+    assert finding is not None
+    assert (finding.cause, finding.certainty) == (cause, 1)
 
 
 # --- Late observations ---------------------------------------------------------------------------
