@@ -391,6 +391,17 @@ def test_a_seat_is_compared_with_the_best_response_to_its_opponent(tmp_path: Pat
 # --- Faults of the environment -------------------------------------------------------------------
 
 
+def test_faults_that_touch_play_come_first() -> None:
+    errors = [
+        CheckFinding(check, "error", "seen", "expected", "advice", "")
+        for check in ("spaces", "cumulative-rewards", "copies", "seed")
+    ]
+    checks = tuple(error.check for error in errors)
+    result = CheckResult("env", "AEC", tuple(errors), {}, (), checks, (0,), 1, 1, 1.0)
+    causes = [finding.cause for finding in check_findings(result, learns=True)]
+    assert causes == ["check-cumulative-rewards", "check-spaces", "check-copies", "check-seed"]
+
+
 @pytest.mark.parametrize(
     ("check", "certainty"), [("reset", 2), ("reward", 2), ("copies", 1), ("spaces", 1)]
 )

@@ -34,6 +34,9 @@ def misplaced_obs(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     return strongest(rule(record, evidence) for rule in rules)
 
 
+ALL_ACT = 0.75
+"""Minimum share of steps in which an agent acts, if agents do not take turns."""
+
 # --- By step -------------------------------------------------------------------------------------
 
 
@@ -55,7 +58,9 @@ def late_obs(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
         )
         certainty, cause = 1, cause if twins.paid.any() else "actions-late"
     first, later = repeats_of(record, evidence)
-    if len(first) >= 8 and len(later) and first.mean() >= 0.99 and later.mean() < 0.5:
+    acted = np.concatenate(record.acted).mean() if record.acted else 1.0
+    turns = acted < ALL_ACT  # the state may wait for the other agents' turns
+    if not turns and len(first) >= 8 and len(later) and first.mean() >= 0.99 and later.mean() < 0.5:
         reasons.append(
             f"the second observation equals the first in {first.mean():.0%} of episodes, later "
             f"observations equal the one before in {later.mean():.0%}"
