@@ -236,7 +236,7 @@ def test_a_shared_reward_is_judged_by_its_sum(tmp_path: Path) -> None:
     run = trained(tmp_path / "run", "probe_p07_v0", 14, trainer=own, **OWN, **team)
     learning = corral.diagnose(run.folder, trainer=own, **QUICK).learning
     assert learning is not None
-    assert (learning.learns, learning.own_rewards, learning.alone) == (False, False, ())
+    assert (learning.learns, learning.rewards_differ, learning.alone) == (False, False, ())
 
 
 def test_play_that_is_always_the_same_is_one_episode(tmp_path: Path) -> None:

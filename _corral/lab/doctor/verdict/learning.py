@@ -112,7 +112,7 @@ class Learning:
     """data -> exact returns of best responses and of random play, in small games."""
     agreement: tuple[float, float] | None = None
     """Of a run that clones: shares of the teacher's decisions, at the start and now."""
-    own_rewards: bool = False  # in some episode, the returns of two learning agents differ
+    rewards_differ: bool = False  # in some episode, the returns of two learning agents differ
     alone: tuple[Lead, ...] = ()
     """Leads with each agent alone among random players, played if the sum of returns is not better
     and rewards differ. If these are better, ``scores`` and ``leads`` are of the same episodes."""
@@ -194,7 +194,7 @@ def judge(
     Raises the errors of playing ``team``.
     """
     together = _judge(run, team, untrained, seed, seconds)
-    if together.learns or together.seatwise or not together.own_rewards:
+    if together.learns or together.seatwise or not together.rewards_differ:
         return together
     alone = _judge(run, team, untrained, seed, ALONE_SECONDS * seconds, alone=True)
     return replace(alone if alone.learns else together, alone=alone.leads, alone_limit=alone.limit)
@@ -225,7 +225,7 @@ def _judge(
     skipped: list[str] = []
     reference: str | None = None
     seatwise, limit, size = alone, None, None
-    own_rewards, level = False, ALONE_LEVEL if alone else LEVEL
+    rewards_differ, level = False, ALONE_LEVEL if alone else LEVEL
     for data, rules in sources.items():
         opponents = {agent: team[agent] for agent in rules.agents if agent not in learners}
         table = Table(rules, learners, opponents, seed, seatwise=alone)
@@ -253,7 +253,7 @@ def _judge(
             for (player, mode), episodes in played.items()
         ]
         leads += _leads(played, data, learners, config.policies, level)
-        own_rewards |= any(episodes.differ for episodes in played.values())
+        rewards_differ |= any(episodes.differ for episodes in played.values())
         if (best := table.optimum()) is not None:
             optimum[data] = float(best.mean())
         if (exact := table.responses()) is not None:
@@ -273,7 +273,7 @@ def _judge(
         tuple(gaps),
         optimum,
         responses,
-        own_rewards=own_rewards,
+        rewards_differ=rewards_differ,
         level=level,
         skipped=tuple(dict.fromkeys(skipped)),
     )
