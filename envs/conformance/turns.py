@@ -117,11 +117,11 @@ class TurnChecks:
 
 
 class _Marking:
-    """Marks the rewards of a game; ``found`` holds agent, step and reward of the first one that
+    """Marks the rewards of a game; ``repeat`` holds agent, step and reward of the first one that
     is paid again."""
 
     def __init__(self) -> None:
-        self.found: tuple[Any, int, float] | None = None
+        self.repeat: tuple[Any, int, float] | None = None
         self._marked: dict[Any, float] = {}
         self._paid: dict[Any, float] = {}  # cumulative rewards after the step of the marks
 
@@ -131,10 +131,10 @@ class _Marking:
             for agent, total in getattr(game.env, "_cumulative_rewards", {}).items()
         }
         live = [agent for agent in view.agents if not view.is_over(agent)]
-        for agent in self._marked.keys() & set(live) & paid.keys() if self.found is None else ():
+        for agent in self._marked.keys() & set(live) & paid.keys() if self.repeat is None else ():
             before = 0.0 if agent in view.acted else self._paid.get(agent, 0.0)
             if math.isclose(paid[agent] - before, self._marked[agent], abs_tol=1e-6):
-                self.found = agent, view.step, self._marked[agent] - MARK
+                self.repeat = agent, view.step, self._marked[agent] - MARK
         self._marked, self._paid = {}, paid
         for agent in live:
             if reward := number_of(view.rewards.get(agent)):
@@ -147,9 +147,9 @@ def check_paid_again(session: Session) -> None:
         return
     seed, marking = session.seeds[0], _Marking()
     session.episode(seed, 0, session.game(marking))
-    if marking.found is None:
+    if marking.repeat is None:
         return
-    agent, step, reward = marking.found
+    agent, step, reward = marking.repeat
     session.findings.add(
         "cumulative-rewards: paid again",
         at=(agent, seed, step),
