@@ -29,6 +29,7 @@ from corral.envs.conformance.masks import check_masks
 from corral.envs.conformance.processes import Processes
 from corral.envs.conformance.report import CHECKS, CheckResult, Finding, Findings
 from corral.envs.conformance.session import Session
+from corral.envs.conformance.turns import check_paid_again
 
 __all__ = ["CHECKS", "CheckResult", "Finding", "check_env"]
 
@@ -143,6 +144,7 @@ def _play(session: Session, processes: bool, progress: Progress) -> None:
         progress("masks", total - 3, total)
         check_masks(session)
         check_alternation(session)
+        check_paid_again(session)
         progress("further seeds", total - 2, total)
         further_seeds(session)
         progress("other processes", total - 1, total)

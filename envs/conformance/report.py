@@ -48,7 +48,7 @@ CHECKS: dict[str, str] = {
     "selection": "AEC: agent_selection is one of agents",
     "last": "AEC: last() agrees with observe() and the dicts of the environment",
     "dead-step": "AEC: an ended agent is selected, takes None and is then removed",
-    "cumulative-rewards": "AEC: last() returns the rewards since the agent's last action",
+    "cumulative-rewards": "AEC: last() returns the rewards since the agent's last action, once",
     "seed": "the same seed gives the same whole episode",
     "other-seeds": "different seeds give different episodes, unless the game is deterministic",
     "reset": "reset works without a seed; with a seed it forgets the previous episode",

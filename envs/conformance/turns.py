@@ -1,4 +1,9 @@
-"""Check the turns of an AEC environment: selection, last(), dead steps, cumulative rewards."""
+"""Check the turns of an AEC environment: selection, last(), dead steps, cumulative rewards.
+
+``check_paid_again`` plays one more episode and marks rewards: after a step it adds a number to each
+reward that is not 0. A step that assigns or clears all rewards removes the mark. If the next step
+adds a marked reward to the cumulative rewards, it pays a reward of the step before.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +15,12 @@ import numpy as np
 
 from corral.envs.conformance.play import Game, View
 from corral.envs.conformance.report import brief, fingerprint
+from corral.envs.conformance.session import Session
 
-__all__ = ["TurnChecks", "number_of"]
+__all__ = ["TurnChecks", "check_paid_again", "number_of"]
+
+MARK = 0.7310585786
+"""Number that marks a reward: no sum of usual rewards contains it."""
 
 
 class TurnChecks:
@@ -105,6 +114,51 @@ class TurnChecks:
                     advice="set terminations or truncations, and let _was_dead_step remove the "
                     "agent",
                 )
+
+
+class _Marking:
+    """Marks the rewards of a game; ``repeat`` holds agent, step and reward of the first one that
+    is paid again."""
+
+    def __init__(self) -> None:
+        self.repeat: tuple[Any, int, float] | None = None
+        self._marked: dict[Any, float] = {}
+        self._paid: dict[Any, float] = {}  # cumulative rewards after the step of the marks
+
+    def watch(self, game: Game, view: View) -> None:
+        paid = {
+            agent: number_of(total) or 0.0
+            for agent, total in getattr(game.env, "_cumulative_rewards", {}).items()
+        }
+        live = [agent for agent in view.agents if not view.is_over(agent)]
+        for agent in self._marked.keys() & set(live) & paid.keys() if self.repeat is None else ():
+            before = 0.0 if agent in view.acted else self._paid.get(agent, 0.0)
+            if math.isclose(paid[agent] - before, self._marked[agent], abs_tol=1e-6):
+                self.repeat = agent, view.step, self._marked[agent] - MARK
+        self._marked, self._paid = {}, paid
+        for agent in live:
+            if reward := number_of(view.rewards.get(agent)):
+                self._marked[agent] = game.env.rewards[agent] = reward + MARK
+
+
+def check_paid_again(session: Session) -> None:
+    """Check that an AEC environment pays a reward in one step only."""
+    if not session.turns or session.findings.has("cumulative-rewards"):
+        return
+    seed, marking = session.seeds[0], _Marking()
+    session.episode(seed, 0, session.game(marking))
+    if marking.repeat is None:
+        return
+    agent, step, reward = marking.repeat
+    session.findings.add(
+        "cumulative-rewards: paid again",
+        at=(agent, seed, step),
+        seen=f"the reward {reward:g} of step {step - 1} stays in rewards, and step {step} pays it "
+        "again",
+        expected="a reward is paid in one step",
+        advice="in step(): call _clear_rewards() before you assign rewards, or assign the rewards "
+        "of all agents",
+    )
 
 
 def number_of(value: Any) -> float | None:

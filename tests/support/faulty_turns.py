@@ -125,6 +125,20 @@ class KeepsWhatItPaid(Count):
         self._cumulative_rewards[self.agent_selection] = self.kept
 
 
+class NeverClears(Count):
+    """Every second move pays nothing new, and the rewards of the move before are paid again."""
+
+    def _clear_rewards(self) -> None:
+        self.old = dict(self.rewards)
+        if self.moves >= self.length:
+            super()._clear_rewards()
+
+    def account(self) -> None:
+        if self.moves % 2 == 0:
+            self.rewards = self.old
+        self._accumulate_rewards()
+
+
 class DeadStay(Count):
     def dead_step(self, action: int | None) -> None:
         self.agent_selection = "two" if self.agent_selection == "one" else "one"

@@ -28,6 +28,7 @@ from corral.trainers.evaluation.episodes import bootstrap_ratio, play_episodes
 from corral.trainers.evaluation.players import Player, as_player
 
 __all__ = [
+    "SAME",
     "SeatScore",
     "constant_sum",
     "evaluate_seat",

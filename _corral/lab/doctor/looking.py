@@ -21,7 +21,7 @@ from corral.lab.doctor.findings.finding import Finding
 from corral.lab.doctor.findings.rules import RULES
 from corral.lab.doctor.findings.signals import avoided_goal
 from corral.lab.doctor.imitation import Imitation, imitate
-from corral.lab.doctor.verdict.checks import Examined, examined
+from corral.lab.doctor.verdict.checks import BESIDE_PLAY, Examined, examined
 from corral.lab.doctor.verdict.learning import Learning, judge, judge_clone
 from corral.lab.doctor.verdict.notes import play_findings, progress_changes
 from corral.lab.doctor.watching.columns import column_findings, gather_columns, has_columns
@@ -187,7 +187,9 @@ class Looking:
     def in_columns(self, first: Any) -> None:
         """Record updates of Stable-Baselines3 through its rollout buffers."""
         updates = max(1, min(UPDATES, MAX_STEPS // first.rollout_steps))
-        self.beginning = evidence = gather_columns(first, updates=updates)
+        self.beginning = evidence = gather_columns(
+            first, updates=updates, seed=self.seed, twins=True
+        )
         self.examined.append(f"{updates} updates from the start, through their rollout buffers")
         if evidence.error:
             self.fail(evidence.error_kind, evidence.error)
@@ -358,7 +360,13 @@ class Looking:
             learns=self.learns,
         )
         self.findings += self.environment.findings
-        self.rank |= {one.cause: -1 for one in self.environment.findings if one.certainty >= 2}
+        # An error of the check is exact: it is the first note, too, unless play does not meet it.
+        beside = {f"check-{name}" for name in (*BESIDE_PLAY, "other-seeds")}
+        self.rank |= {
+            one.cause: -1
+            for one in self.environment.findings
+            if one.certainty >= 2 or one.cause not in beside
+        }
         self.examined += self.environment.descriptions
         self.skipped += self.environment.skipped
 

@@ -145,6 +145,7 @@ FAULTS = {
     "LastTellsAnotherInfo": ("last", "error", "info of last; infos"),
     "PaysTwice": ("cumulative-rewards", "error", "last action; the sum of rewards"),
     "KeepsWhatItPaid": ("cumulative-rewards", "error", "last action; the sum of rewards"),
+    "NeverClears": ("cumulative-rewards", "error", "pays it again; one step"),
     "DeadStay": ("dead-step", "error", "took None.*still in agents; removes it"),
     "DeadAreRemoved": ("dead-step", "error", "without a last turn; selected once more"),
     "RefusesNone": ("dead-step", "error", "raised ValueError; removes it"),

@@ -15,6 +15,7 @@ from stable_baselines3.common.buffers import DictRolloutBuffer
 
 import corral
 from corral.lab.doctor.watching.columns import column_findings, gather_columns, has_columns
+from support.late_pole import LatePole, Pole
 
 SMALL: dict[str, Any] = {
     **{"num_envs": 4, "n_steps": 16, "batch_size": 32, "n_epochs": 2, "net_arch": (16,)},
@@ -23,7 +24,7 @@ SMALL: dict[str, Any] = {
 
 
 @contextmanager
-def made(env: str = "tictactoe_v0", trainer: str = "sb3_ppo", **given: Any) -> Iterator[Any]:
+def made(env: Any = "tictactoe_v0", trainer: str = "sb3_ppo", **given: Any) -> Iterator[Any]:
     settings = {**SMALL, **given}
     if trainer == "sb3_a2c":  # it learns from a rollout once, as a whole
         settings = {k: v for k, v in settings.items() if k not in ("batch_size", "n_epochs")}
@@ -58,6 +59,13 @@ def test_what_it_reads_is_there() -> None:
 def test_it_is_for_stable_baselines3_alone() -> None:
     config = corral.train("rps_v0", steps=64, dry_run=True, progress=False).config
     assert not has_columns(config.make_trainer())
+
+
+@pytest.mark.parametrize(("env", "found"), [(LatePole, {"actions-late": 1}), (Pole, {})])
+def test_actions_that_are_played_one_step_late(env: Any, found: dict[str, int]) -> None:
+    with made(env) as learner:
+        evidence = gather_columns(learner, twins=True)
+        assert {one.cause: one.certainty for one in column_findings(evidence)} == found
 
 
 def test_zero_advantages(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
@@ -92,6 +93,19 @@ def test_twins_say_nothing_where_a_seed_repeats_nothing() -> None:
     assert twins(Unseeded) is None
 
 
+@pytest.mark.parametrize(("paid", "cause"), [(0, "actions-late"), (1, "observation-late")])
+def test_effects_a_step_late_are_the_observations_if_rewards_are_prompt(
+    paid: int, cause: str
+) -> None:
+    told = dataclasses.replace(twins(LateDepots), paid=np.full((3, 3), paid))
+    playing = SimpleNamespace(repeats=[])
+    record = SimpleNamespace(obs=[], acted=[], playing=playing, agents=("a",), policy="a")
+    env = SimpleNamespace(states=[], begins=[], twins=told)
+    finding = late_obs(record, SimpleNamespace(env=env, policies={"a": record}))  # type: ignore[arg-type]
+    assert finding is not None
+    assert (finding.cause, finding.certainty) == (cause, 1)
+
+
 # --- Late observations ---------------------------------------------------------------------------
 
 
@@ -101,7 +115,9 @@ def late(shown: Any, states: Any) -> Any:
     begins = np.zeros((steps, envs), dtype=bool)
     begins[0] = True
     playing = SimpleNamespace(repeats=[])
-    found = SimpleNamespace(obs=[(shown, shown)], agents=("a",), playing=playing, policy="a")
+    found = SimpleNamespace(
+        obs=[(shown, shown)], acted=[], agents=("a",), playing=playing, policy="a"
+    )
     said = SimpleNamespace(states=[states], begins=[begins], twins=None)
     return late_obs(found, SimpleNamespace(env=said, policies={"a": found}))  # type: ignore[arg-type]
 
@@ -111,6 +127,22 @@ def test_what_stood_in_the_state_before_is_late() -> None:
     assert late(states, states) is None
     finding = late(np.concatenate([states[:1], states[:-1]]), states)
     assert (finding.cause, finding.certainty) == ("observation-late", 2)
+
+
+@pytest.mark.parametrize(("turns", "cause"), [(False, "observation-late"), (True, None)])
+def test_an_agent_that_waits_for_its_turn_may_see_the_same_again(
+    turns: bool, cause: str | None
+) -> None:
+    """Episodes of 9 steps: the second observation is that of the first step, later ones differ."""
+    repeats, acted = np.zeros((9, 16), bool), np.ones((9, 16), bool)
+    repeats[1], acted[1::2] = True, not turns
+    begins = np.zeros((9, 16), bool)
+    begins[0] = True
+    playing = SimpleNamespace(repeats=[repeats])
+    found = SimpleNamespace(obs=[], acted=[acted], agents=("a",), playing=playing, policy="a")
+    said = SimpleNamespace(states=[], begins=[begins], twins=None)
+    finding = late_obs(found, SimpleNamespace(env=said, policies={"a": found}))  # type: ignore[arg-type]
+    assert (finding.cause if finding else None) == cause
 
 
 def test_columns_that_never_change_are_not_late() -> None:

@@ -77,6 +77,32 @@ def test_a_sound_run_has_nothing(config: Any, tmp_path: Path) -> None:
     assert found(config, tmp_path) == {}
 
 
+@pytest.mark.parametrize(
+    ("updates", "found"), [(1, ["few-updates"]), (3, ["few-updates"]), (4, [])]
+)
+@pytest.mark.parametrize("trainer", ["mappo", "sb3_ppo"])
+def test_a_rollout_that_is_nearly_the_whole_run(
+    tmp_path: Path, trainer: str, updates: int, found: list[str]
+) -> None:
+    given: dict[str, Any] = {"preset": "none", "num_envs": 4, "n_steps": 16, "progress": False}
+    run = corral.train("rps_v0", trainer=trainer, steps=64 * updates, out=tmp_path / "run", **given)
+    assert [(one.cause, one.certainty) for one in progress_findings(run)] == [
+        (cause, 1) for cause in found
+    ]
+
+
+def test_a_run_that_has_only_begun_or_clones_has_few_updates_by_design(
+    config: Any, tmp_path: Path
+) -> None:
+    frame = "env_steps,episodes\n64,150\n"
+    (tmp_path / "progress.csv").write_text(frame)
+    assert progress_findings(Run(tmp_path, config)) == []
+    cloned = corral.clone(
+        "rps_v0", "copy-last", out=tmp_path / "run", steps=512, progress=False, episodes=8
+    )
+    assert progress_findings(cloned) == []
+
+
 LATE_RISE = np.repeat([20.0, 24.0, 21.0, 60.0, 130.0, 420.0], UPDATES // 6)
 """Means of 100 episodes, with as large a spread in the last third as its rise."""
 

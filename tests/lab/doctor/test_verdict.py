@@ -201,6 +201,44 @@ def test_a_zero_sum_game_is_judged_seat_by_seat(tmp_path: Path) -> None:
     assert best.mean > 1  # both seats beat random play
 
 
+OWN: dict[str, Any] = {"gamma": 0.0, "learning_rate": 0.01}
+
+
+def test_an_agent_that_learns_its_own_best_action_learns_although_the_sum_falls(
+    tmp_path: Path,
+) -> None:
+    """Action 0 pays agent 0 one, action 1 pays agent 1 two."""
+    diagnosis = corral.diagnose(trained(tmp_path / "run", "probe_p07_v0", 14, **OWN), **QUICK)
+    learning = diagnosis.learning
+    assert learning is not None
+    assert (diagnosis.verdict, learning.seatwise) == ("learns", True)
+    assert not any(finding.certainty >= 2 for finding in diagnosis.findings)
+    one = learning.lead(RANDOM, "sampled", "", "agent_0")
+    assert one is not None
+    assert one.mean == pytest.approx(0.5, abs=0.15)
+    assert learning.responses[""].best == pytest.approx(2)  # agent 1 gets 2 x 1/2 in any case
+
+
+def test_a_run_with_own_rewards_that_does_not_train_does_not_learn(tmp_path: Path) -> None:
+    own = alg.mappo.but(name="own", advantages=zeroed)
+    run = trained(tmp_path / "run", "probe_p07_v0", 14, trainer=own, **OWN)
+    diagnosis = corral.diagnose(run.folder, trainer=own, **QUICK)
+    learning = diagnosis.learning
+    assert learning is not None
+    assert (diagnosis.verdict, learning.seatwise) == ("fault", False)
+    assert {lead.over for lead in learning.alone} >= {RANDOM, UNTRAINED}
+    assert not any(lead.better for lead in learning.alone if lead.over == UNTRAINED)
+
+
+def test_a_shared_reward_is_judged_by_its_sum(tmp_path: Path) -> None:
+    own = alg.mappo.but(name="own", advantages=zeroed)
+    team = {"env_kwargs": {"reward": "team"}}
+    run = trained(tmp_path / "run", "probe_p07_v0", 14, trainer=own, **OWN, **team)
+    learning = corral.diagnose(run.folder, trainer=own, **QUICK).learning
+    assert learning is not None
+    assert (learning.learns, learning.rewards_differ, learning.alone) == (False, False, ())
+
+
 def test_play_that_is_always_the_same_is_one_episode(tmp_path: Path) -> None:
     run = trained(tmp_path / "run", "arena_v0", 1, env_kwargs={"max_cycles": 20})
     diagnosis = corral.diagnose(run, **QUICK)
@@ -351,6 +389,17 @@ def test_a_seat_is_compared_with_the_best_response_to_its_opponent(tmp_path: Pat
 
 
 # --- Faults of the environment -------------------------------------------------------------------
+
+
+def test_faults_that_touch_play_come_first() -> None:
+    errors = [
+        CheckFinding(check, "error", "seen", "expected", "advice", "")
+        for check in ("spaces", "cumulative-rewards", "copies", "seed")
+    ]
+    checks = tuple(error.check for error in errors)
+    result = CheckResult("env", "AEC", tuple(errors), {}, (), checks, (0,), 1, 1, 1.0)
+    causes = [finding.cause for finding in check_findings(result, learns=True)]
+    assert causes == ["check-cumulative-rewards", "check-spaces", "check-copies", "check-seed"]
 
 
 @pytest.mark.parametrize(

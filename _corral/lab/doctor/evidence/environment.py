@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 
 from corral.envs.core import Array, generator
 from corral.envs.masks import MASK, split
+from corral.errors import CorralError
 from corral.lab.doctor.evidence.witness import flat_tree
 
-__all__ = ["Twins", "twins_of"]
+__all__ = ["Twins", "measured_twins", "twins_of"]
 
 COPIES = 16
 """Number of environment copies."""
@@ -88,6 +90,21 @@ def twins_of(make: Callable[[], Any], seed: int = 0) -> Twins | None:
                 paid[i] += (pair.paid & pair.differ[:, None]).sum(axis=0)
                 shown[i] += (pair.shown & pair.differ[:, None]).sum(axis=0)
     return Twins(tuple(agents), reached, paid, shown, moments, soon, late, idle, earned, cases)
+
+
+def measured_twins(
+    rules: Any, make_batch: Callable[[Any, int, int], Any], seed: int
+) -> Twins | None:
+    """Measure the effects of actions under ``rules``; None if that is impossible.
+
+    ``make_batch`` is called with the rules, the number of copies and the seed.
+    """
+    if not all(isinstance(rules.action_space(a), spaces.Discrete) for a in rules.agents):
+        return None
+    try:
+        return twins_of(lambda: make_batch(rules, COPIES, seed), seed)
+    except CorralError:
+        return None  # already recorded while the trainer played
 
 
 class _Pair:

@@ -13,10 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
 
-from corral.errors import CorralError
-from corral.lab.doctor.evidence.environment import COPIES, twins_of
+from corral.lab.doctor.evidence.environment import measured_twins
 from corral.lab.doctor.evidence.inputs import look_into
 from corral.lab.doctor.evidence.learning import moved_from, weights_of
 from corral.lab.doctor.evidence.policies import ask_policies
@@ -77,7 +75,7 @@ def gather(
         if not evidence.error:
             ask_policies(trainer, name, record, rebuild, seed)
     if twins:
-        evidence.env.twins = _twins(trainer, seed)
+        evidence.env.twins = measured_twins(trainer.rules, trainer._make_batch, seed)
     return evidence
 
 
@@ -96,14 +94,3 @@ def _note_report(trainer: Any, evidence: Evidence, report: Any) -> None:
         means = np.stack([step.reward for step in env.witness.steps]).mean(axis=(0, 1))
         actual = dict(zip(agents, means.astype(float).tolist(), strict=True))
         env.reported.append((actual, dict(report.rewards)))
-
-
-def _twins(trainer: Any, seed: int) -> Any:
-    """Return the effects of actions in paired replays; None if they cannot be measured."""
-    rules = trainer.rules
-    if not all(isinstance(rules.action_space(a), spaces.Discrete) for a in rules.agents):
-        return None
-    try:
-        return twins_of(lambda: trainer._make_batch(rules, COPIES, seed), seed)
-    except CorralError:
-        return None  # already recorded while the trainer played

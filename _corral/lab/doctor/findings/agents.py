@@ -34,33 +34,45 @@ def misplaced_obs(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     return strongest(rule(record, evidence) for rule in rules)
 
 
+ALL_ACT = 0.75
+"""Minimum share of steps in which an agent acts, if agents do not take turns."""
+
 # --- By step -------------------------------------------------------------------------------------
 
 
 def late_obs(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
-    """Report observations that show the state of the previous step."""
+    """Report observations that show the state of the previous step, or actions one step late.
+
+    The replays cannot distinguish both if no reward changes in the step of the action.
+    """
     twins = evidence.env.twins
-    reasons, certainty = [], 0  # at most 2: an environment may be late on purpose
+    reasons, certainty, cause = (
+        [],
+        0,
+        "observation-late",
+    )  # at most 2: an environment may be late on purpose
     if twins is not None and first_policy(record, evidence) and twins.late >= 8 and not twins.soon:
         reasons.append(
             f"in {twins.late} paired replays, different actions changed no observation at the next "
             "step and changed one at the step after; they never changed the next observation"
         )
-        certainty = 1
+        certainty, cause = 1, cause if twins.paid.any() else "actions-late"
     first, later = repeats_of(record, evidence)
-    if len(first) >= 8 and len(later) and first.mean() >= 0.99 and later.mean() < 0.5:
+    acted = np.concatenate(record.acted).mean() if record.acted else 1.0
+    turns = acted < ALL_ACT  # the state may wait for the other agents' turns
+    if not turns and len(first) >= 8 and len(later) and first.mean() >= 0.99 and later.mean() < 0.5:
         reasons.append(
             f"the second observation equals the first in {first.mean():.0%} of episodes, later "
             f"observations equal the one before in {later.mean():.0%}"
         )
-        certainty += 1
+        certainty, cause = certainty + 1, "observation-late"
     stale, columns = _stale_columns(record, evidence)
     if columns and stale >= 0.5 * columns:
         reasons.append(f"{stale} of {columns} columns equal the global state of the previous step")
-        certainty = 2
+        certainty, cause = 2, "observation-late"
     if not reasons:
         return None
-    return finding_of("observation-late", "; ".join(reasons), min(2, certainty), record.policy)
+    return finding_of(cause, "; ".join(reasons), min(2, certainty), record.policy)
 
 
 def _stale_columns(record: PolicyEvidence, evidence: Evidence) -> tuple[int, int]:

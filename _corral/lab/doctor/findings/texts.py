@@ -91,6 +91,13 @@ TEXTS: dict[str, tuple[str, str, str]] = {
         "action; copy arrays that the environment reuses; look for a wrapper that returns an old "
         "observation",
     ),
+    "actions-late": (
+        "Actions change nothing in the next observation and reward, only in those one step later.",
+        "an action that changes the next observation, unless the delay is part of the task",
+        "look for a step() or a wrapper that plays the action of the step before, or returns the "
+        "observation from before the update; if the delay is meant, show the pending action in the "
+        "observation",
+    ),
     "observation-of-another": (
         "Agents get another agent's observation.",
         CURRENT_VIEW,

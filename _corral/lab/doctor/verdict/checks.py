@@ -12,7 +12,7 @@ from corral.envs.core import third_party
 from corral.lab.doctor.choices import Learnable, learnable
 from corral.lab.doctor.findings.finding import Finding
 
-__all__ = ["Examined", "examined"]
+__all__ = ["BESIDE_PLAY", "Examined", "examined"]
 
 
 @dataclass
@@ -70,8 +70,8 @@ BESIDE_PLAY = ("api", "spaces", "info", "seed", "copies", "processes", "hashing"
 
 
 def check_findings(result: CheckResult, *, learns: bool = False) -> Iterator[Finding]:
-    """Yield the errors of a check as findings, and seeds without an effect."""
-    for error in result.findings:
+    """Yield the errors of a check as findings, and seeds without an effect; first those of play."""
+    for error in sorted(result.findings, key=lambda error: error.check in BESIDE_PLAY):
         if error.severity != "error" and error.check != "other-seeds":
             continue
         place = f", {error.place}" if error.place else ""

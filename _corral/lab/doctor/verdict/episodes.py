@@ -22,7 +22,7 @@ from corral.envs.policy import PolicyLike
 from corral.errors import CorralError
 from corral.lab.exploit.exact import best_response, team_returns
 from corral.trainers.evaluation.episodes import play
-from corral.trainers.evaluation.zero_sum import constant_sum, is_zero_sum
+from corral.trainers.evaluation.zero_sum import SAME, constant_sum, is_zero_sum
 
 __all__ = ["Episodes", "Responses", "Table", "random_team"]
 
@@ -64,6 +64,12 @@ class Episodes:
         return np.asarray(self.returns.sum(axis=1))
 
     @property
+    def differ(self) -> bool:
+        """Return True if the returns of two learning agents differ in some episode."""
+        largest = float(np.abs(self.returns).max(initial=1e-9))
+        return bool(np.ptp(self.returns, axis=1).max() > SAME * largest)
+
+    @property
     def distinct(self) -> int:
         """Return the number of episodes that differ in a return or in the length."""
         return len(np.unique(np.column_stack([self.returns, self.lengths]), axis=0))
@@ -78,8 +84,9 @@ def random_team(rules: Rules[Any]) -> dict[str, PolicyLike]:
 class Table:
     """Plays teams on the same seeds, one episode per environment copy.
 
-    If the returns of all agents sum to a constant, the sum of the learning agents carries no
-    information. Each learning agent then plays its own episodes against random play.
+    With ``seatwise``, each learning agent plays its own episodes, and the other learning agents are
+    replaced by random play. ``plan`` sets it if the returns of all agents sum to a constant: the
+    sum of the learning agents then carries no information.
     """
 
     rules: Rules[Any]
@@ -92,6 +99,7 @@ class Table:
 
     def plan(self, team: Mapping[str, PolicyLike], seconds: float, teams: int) -> None:
         """Set the number of episodes so that ``teams`` teams play for about ``seconds``."""
+        plays = teams * (len(self.learners) if self.seatwise else 1)
         clock = Clock()
         steps = 0
         quota = np.ones(PILOT, dtype=np.int64)
@@ -101,12 +109,12 @@ class Table:
         for turn in turns:
             steps = turn.t + 1
             returns.append(turn.ended.returns)
-            if clock.seconds() > 2 * seconds / teams:
+            if clock.seconds() > 2 * seconds / plays:
                 turns.close()  # type: ignore[attr-defined]
                 self.limit = steps
                 self.rules = with_limit(self.rules, steps)
                 break
-        self.seatwise = self._sums_are_constant(np.concatenate(returns))
+        self.seatwise = self.seatwise or self._sums_are_constant(np.concatenate(returns))
         cost = clock.seconds() * teams / PILOT * (len(self.learners) if self.seatwise else 1)
         if not third_party(self.rules):  # the time hardly grows with the number of copies
             cost /= 4
@@ -118,6 +126,11 @@ class Table:
             return False
         constant = len(returns) > 1 and constant_sum(returns) is not None
         return is_zero_sum(self.rules) or constant
+
+    @property
+    def beside(self) -> dict[str, PolicyLike]:
+        """Return the other agents' play for a learning agent alone: opponents, else random play."""
+        return {**random_team(self.rules), **self.opponents}
 
     def optimum(self) -> Array | None:
         """Return the optimum of the team return in the same episodes [E]; None if unknown."""
@@ -134,8 +147,7 @@ class Table:
         """
         if len(self.rules.agents) == 1 or not (self.seatwise or len(self.learners) == 1):
             return None
-        chance = random_team(self.rules)
-        team = chance if self.seatwise else {**chance, **self.opponents}
+        team = self.beside
         try:
             values = team_returns(self.rules, team, max_states=STATES)
             best = [
@@ -153,9 +165,9 @@ class Table:
         """
         if not self.seatwise:
             return self._play({**self.opponents, **team}, greedy, self.learners)
-        chance = random_team(self.rules)
+        beside = self.beside
         parts = [
-            self._play({**chance, agent: team[agent]}, greedy, (agent,)) for agent in self.learners
+            self._play({**beside, agent: team[agent]}, greedy, (agent,)) for agent in self.learners
         ]
         return Episodes(
             np.concatenate([part.returns for part in parts], axis=1),

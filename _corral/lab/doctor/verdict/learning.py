@@ -5,12 +5,16 @@
 
 All teams play the same seeds, so differences between two teams are paired. A run learns if its
 team is better than random play and than the untrained policy, with intervals that exclude 0.
+
+The team's return is the sum over the learning agents. If their rewards differ, the sum may fall
+although each agent learns its own best actions. So if the sum is not better, each agent is also
+judged by its own return, alone among random players.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +46,13 @@ RANDOM, UNTRAINED, THIS = "random", "untrained", "this run"
 SECONDS = 20.0
 """Approximate time budget of all episodes, in seconds."""
 
+ALONE_SECONDS = 0.3
+"""Share of this time that is added if each agent is also judged alone."""
+
+LEVEL, ALONE_LEVEL = 0.95, 0.99
+"""Levels of intervals: of the sum of returns, and of agents alone. The second judgment would double
+the probability of a false "learns"; at this level it adds a fifth."""
+
 FEW_UPDATES = 10
 """With fewer updates, a difference that is not significant does not show that a run fails."""
 
@@ -71,7 +82,7 @@ class Lead:
     data: str
     of: str  # "team", or the name of a policy or an agent
     mean: float
-    low: float | None  # 95 % interval; None with too few episodes
+    low: float | None  # interval at the level of the judgment; None with too few episodes
     high: float | None
 
     @property
@@ -101,6 +112,12 @@ class Learning:
     """data -> exact returns of best responses and of random play, in small games."""
     agreement: tuple[float, float] | None = None
     """Of a run that clones: shares of the teacher's decisions, at the start and now."""
+    rewards_differ: bool = False  # in some episode, the returns of two learning agents differ
+    alone: tuple[Lead, ...] = ()
+    """Leads with each agent alone among random players, played if the sum of returns is not better
+    and rewards differ. If these are better, ``scores`` and ``leads`` are of the same episodes."""
+    alone_limit: int | None = None  # slow episodes of agents alone were cut after these steps
+    level: float = LEVEL  # of the intervals of ``leads``
     skipped: tuple[str, ...] = ()  # players that could not play, with the reason
 
     @property
@@ -110,13 +127,18 @@ class Learning:
         players = len({score.player for score in self.scores})
         data = f" of {' and '.join(self.data)} data" if self.data[0] else ""
         cut = f", cut after {self.limit:,} steps" if self.limit else ""
-        return f"{episodes} episodes{data} of {players} players, on the same seeds{cut}"
+        text = f"{episodes} episodes{data} of {players} players, on the same seeds{cut}"
+        if not self.alone:
+            return text
+        cut = f", cut after {self.alone_limit:,} steps" if self.alone_limit else ""
+        return f"{text}; also each agent alone among random players{cut}"
 
     @property
     def too_early(self) -> bool:
         """Return True if the run does not learn, but had few updates and is not worse than its
         start."""
-        over_start = [lead for lead in self.leads if lead.over == UNTRAINED and lead.of == "team"]
+        leads = self.alone or self.leads
+        over_start = [lead for lead in leads if lead.over == UNTRAINED and lead.of == "team"]
         worse = bool(over_start) and all(lead.worse for lead in over_start)
         return not self.learns and self.updates < FEW_UPDATES and not worse
 
@@ -171,6 +193,23 @@ def judge(
 
     Raises the errors of playing ``team``.
     """
+    together = _judge(run, team, untrained, seed, seconds)
+    if together.learns or together.seatwise or not together.rewards_differ:
+        return together
+    alone = _judge(run, team, untrained, seed, ALONE_SECONDS * seconds, alone=True)
+    return replace(alone if alone.learns else together, alone=alone.leads, alone_limit=alone.limit)
+
+
+def _judge(
+    run: Run,
+    team: Mapping[str, PolicyLike],
+    untrained: Mapping[str, PolicyLike],
+    seed: int,
+    seconds: float,
+    *,
+    alone: bool = False,
+) -> Learning:
+    """Judge a run by the sum of returns, or, with ``alone``, by each agent among random players."""
     config = run.config
     held = config.env_config.validation or config.env_config.held_out
     sources = {"training": config.env_config.rules(), "held-out": config.env_config.rules(**held)}
@@ -185,10 +224,11 @@ def judge(
     responses: dict[str, Responses] = {}
     skipped: list[str] = []
     reference: str | None = None
-    seatwise, limit, size = False, None, None
+    seatwise, limit, size = alone, None, None
+    rewards_differ, level = False, ALONE_LEVEL if alone else LEVEL
     for data, rules in sources.items():
         opponents = {agent: team[agent] for agent in rules.agents if agent not in learners}
-        table = Table(rules, learners, opponents, seed)
+        table = Table(rules, learners, opponents, seed, seatwise=alone)
         teams = _References.of(rules, reference)
         if size is None:
             table.plan(team, seconds / len(sources), 2 * len(modes) + 1 + len(teams.names))
@@ -212,7 +252,8 @@ def judge(
             _score(player, mode, data, learners, episodes)
             for (player, mode), episodes in played.items()
         ]
-        leads += _leads(played, data, learners, config.policies)
+        leads += _leads(played, data, learners, config.policies, level)
+        rewards_differ |= any(episodes.differ for episodes in played.values())
         if (best := table.optimum()) is not None:
             optimum[data] = float(best.mean())
         if (exact := table.responses()) is not None:
@@ -232,10 +273,12 @@ def judge(
         tuple(gaps),
         optimum,
         responses,
+        rewards_differ=rewards_differ,
+        level=level,
         skipped=tuple(dict.fromkeys(skipped)),
     )
     learns = any(result.learns_on(data) for data in sources)
-    return Learning(**{**vars(result), "learns": learns})
+    return replace(result, learns=learns)
 
 
 def updates_of(run: Run) -> int:
@@ -311,6 +354,7 @@ def _leads(
     data: str,
     learners: Sequence[str],
     policies: Mapping[str, str],
+    level: float,
 ) -> Iterator[Lead]:
     """Yield the paired differences of the team, of each policy and of each agent."""
     groups: dict[str, list[int]] = {"team": list(range(len(learners)))}
@@ -331,7 +375,7 @@ def _leads(
             difference = played[THIS, this_mode].returns - episodes.returns
             for name, columns in groups.items():
                 values = difference[:, columns].sum(axis=1)
-                low, high = difference_interval(values, np.ones(len(values)))
+                low, high = difference_interval(values, np.ones(len(values)), level=level)
                 yield Lead(player, this_mode, data, name, float(values.mean()), low, high)
 
 

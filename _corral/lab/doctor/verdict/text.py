@@ -63,7 +63,8 @@ def _why(learning: Learning) -> str:
         )
     ]
     played = f" ({modes[0]} play)" if len(modes) == 1 else ""
-    return f"it plays better than random play and than its untrained policy{only}{played}"
+    alone = ", each agent alone among random players" if learning.alone else ""
+    return f"it plays better than random play and than its untrained policy{only}{alone}{played}"
 
 
 def step_lines(steps: Sequence[Step]) -> Iterator[str]:
@@ -89,7 +90,8 @@ def learning_lines(learning: Learning, width: int = 80) -> Iterator[str]:
         title = f"Returns in the same {scores[0].episodes} episodes{place}{cut}"
         yield from textwrap.wrap(title, width)
         heads = f"  {'':<{NAME}}{'return':>10}{'± 2 s.e.':>12}"
-        yield f"{heads}  {LEAD}" if width >= WIDE else heads
+        lead = f"lead of this run ({learning.level:.0%} interval)".replace("%", " %")
+        yield f"{heads}  {lead}" if width >= WIDE else heads
         for score in scores:
             yield from _row(learning, score, wide=width >= WIDE)
         if data in learning.optimum:
@@ -98,10 +100,7 @@ def learning_lines(learning: Learning, width: int = 80) -> Iterator[str]:
             yield f"  {'best response':<{NAME}}{learning.responses[data].best:>10.4g}"
         yield from textwrap.wrap(_parts(learning, data), width, **INDENTED)
     if learning.seatwise:
-        yield from textwrap.wrap(
-            "The returns of all agents sum to a constant: each agent plays against random play.",
-            width,
-        )
+        yield from textwrap.wrap(SEATWISE[bool(learning.alone)], width)
     if learning.hopeless:
         yield from textwrap.wrap(
             "Against these opponents, no policy earns more than random play on average: returns "
@@ -110,8 +109,14 @@ def learning_lines(learning: Learning, width: int = 80) -> Iterator[str]:
         )
 
 
+SEATWISE = {
+    False: "The returns of all agents sum to a constant: each agent plays against random play.",
+    True: "Rewards differ between agents, and the sum of all returns is not better: each agent is "
+    "judged by its own return, with the other learning agents replaced by random play.",
+}
+"""Reasons for the table seat by seat; the key is whether the sum was judged first."""
+
 NAME, WIDE = 20, 78
-LEAD = "lead of this run (95 % interval)"
 INDENTED: dict[str, Any] = {"initial_indent": "  ", "subsequent_indent": "  "}
 
 

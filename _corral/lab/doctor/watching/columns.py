@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from corral.envs.batch import batch_for
 from corral.envs.core import Array
 from corral.envs.masks import MASK
 from corral.errors import CorralError
+from corral.lab.doctor.evidence.environment import measured_twins
 from corral.lab.doctor.evidence.learning import moved_from, weights_of
 from corral.lab.doctor.evidence.record import Evidence, PolicyEvidence
-from corral.lab.doctor.findings import play, scales, signals, steps, updates
+from corral.lab.doctor.findings import agents, play, scales, signals, steps, updates
 from corral.lab.doctor.findings.finding import Finding, Rule
 from corral.trainers.on_policy.records import Advantages, Trajectories
 
@@ -27,14 +29,16 @@ def has_columns(trainer: Any) -> bool:
     return all(hasattr(trainer, name) for name in ("_collect", "_begin", "_update", "_learners"))
 
 
-def gather_columns(trainer: Any, *, updates: int = 1) -> Evidence:
+def gather_columns(
+    trainer: Any, *, updates: int = 1, seed: int = 0, twins: bool = False
+) -> Evidence:
     """Let a Stable-Baselines3 trainer play and learn ``updates`` rollouts, and record them.
 
-    Data that its buffers do not contain (time limits, hidden states) stay empty.
+    Data that its buffers do not contain (time limits, hidden states) stay empty. ``twins``: also
+    measure the effects of actions in paired replays.
     """
     learners = {name: item for name, item in trainer._learners.items() if item.trained}
-    agents = {name: _agents(trainer, name) for name in learners}
-    seen = {name: PolicyEvidence(name, agents[name]) for name in learners}
+    seen = {name: PolicyEvidence(name, _agents(trainer, name)) for name in learners}
     evidence = Evidence(trainer, seen, [])
     before = {name: weights_of(learner.model.policy) for name, learner in learners.items()}
     hooks = [_watch_gradients(learner, seen[name]) for name, learner in learners.items()]
@@ -57,6 +61,8 @@ def gather_columns(trainer: Any, *, updates: int = 1) -> Evidence:
         seen[name].moved = moved_from(before[name], learner.model.policy)
         groups = learner.model.policy.optimizer.param_groups
         seen[name].learning_rates.append(float(groups[0]["lr"]))
+    if twins:
+        evidence.env.twins = measured_twins(trainer.rules, batch_for, seed)
     return evidence
 
 
@@ -131,6 +137,7 @@ RULES: tuple[Rule, ...] = (
     steps.nothing_moves,
     scales.unscaled_obs,
     scales.tiny_rewards,
+    agents.late_obs,
     signals.never_allowed,
     signals.wrapped,
 )

@@ -40,6 +40,9 @@ ROWS = 3
 AFTER = {"critic-misleads": 10, "same-rewards": 10}
 """Larger numbers of rows for some causes."""
 
+FEW = 4
+"""With fewer updates, at most two are followed by further rollouts."""
+
 TRANSLATED = {"policy_gradient_loss": "policy_loss", "kl": "approx_kl"}
 """Columns of other trainers -> corral's names."""
 
@@ -165,7 +168,7 @@ def progress_findings(run: Run) -> list[Finding]:
         {str(name): None if value != value else value for name, value in row.items()}
         for row in frame.to_dict("records")
     ]
-    findings: list[Finding] = []
+    findings = list(few_updates(run.config, len(rows)))
     for info in policy_infos(run.config):
         columns = [policy_columns(row, info) for row in rows]
         findings += (sure := [*_in_a_row(columns, info), *_warned(columns, info)])
@@ -205,6 +208,24 @@ def _warned(rows: Sequence[Row], info: PolicyInfo) -> Iterator[Finding]:
                 2,
                 info.policy,
             )
+
+
+def few_updates(config: RunConfig, updates: int) -> Iterator[Finding]:
+    """Yield a note if the whole run has room for few rollouts, and so for few ``updates``."""
+    copies, steps = (config.settings.get(name) for name in ("num_envs", "n_steps"))
+    if not (copies and steps) or "teacher" in config.settings:
+        return  # other trainers do not alternate rollouts and updates
+    rollout = copies * steps
+    if max(updates, config.steps // rollout) < FEW:
+        yield Finding(
+            "few-updates",
+            "The run has few updates.",
+            f"{updates} update{'s' * (updates != 1)} in {config.steps:,} env steps: a rollout has "
+            f"{rollout:,} ({copies:,} num_envs x {steps:,} n_steps)",
+            "dozens of updates: the policy changes little in each",
+            "lower n_steps or num_envs, or train for more steps",
+            1,
+        )
 
 
 def size_of_updates(rows: Sequence[Row], info: PolicyInfo) -> Finding | None:
