@@ -44,7 +44,7 @@ class Diagnosis(Result):
 
     | | |
     |---|---|
-    | "learns" | better than random play and than the untrained policies |
+    | "learns" | better than random play, and than the untrained policies or optimal |
     | "fault" | it does not learn; ``findings`` state why |
     | "no fault" | it does not learn, or that is unknown; ``next_steps`` are commands |
     """
