@@ -87,13 +87,13 @@ def sound_gallery() -> dict[str, tuple[Any, dict[str, Any]]]:
 
 @contextlib.contextmanager
 def changed(growth: int = 1, **settings: Any) -> Iterator[None]:
-    """Add settings to all trainings of the block, and multiply their env steps."""
+    """Add settings, or another env, to all trainings of the block; multiply their env steps."""
     import corral
 
     train: Callable[..., Any] = corral.train
 
-    def other(*args: Any, **given: Any) -> Any:
-        return train(*args, **{**given, "steps": growth * given["steps"], **settings})
+    def other(env: Any, **given: Any) -> Any:
+        return train(**{"env": env, **given, "steps": growth * given["steps"], **settings})
 
     corral.train = other
     try:
@@ -254,6 +254,17 @@ def normalized(trajectories: Any, settings: Any) -> Any:
     return alg.Advantages(scaled, found.value_target)
 
 
+class Potential(planted.module_of("10_circling_pays").SoundGrid):  # type: ignore[misc,name-defined]
+    """The grid of ``10_circling_pays``; a step away takes the bonus back."""
+
+    metadata = {"name": "potential"}  # noqa: RUF012
+
+    def step(self, action: Any) -> Any:
+        far = abs(self.here - self.goal).sum()
+        view, reward, *ends = super().step(action)
+        return view, reward + 0.3 * float(far - abs(self.here - self.goal).sum()), *ends
+
+
 FOLLOWED: dict[str, Followed] = {
     "advantages_never_filled": Followed("the code that computes advantages, corrected", SOUND),
     "rewards_divided_in_advantages": Followed(
@@ -266,11 +277,12 @@ FOLLOWED: dict[str, Followed] = {
     "mask_dropped_in_rollout_where_it_is_penalised": Followed("masks stored", SOUND),
     "image_branch_frozen": Followed("nothing: it asks for a larger budget", None),
     "22_each_copy_normalizes_for_itself": Followed("no code found that replaces actions", None),
-    "10_circling_pays": Followed("no advice", None),
-    "12_actions_count_from_one": Followed("no advice", None),
-    "17_bytes_wrap_around": Followed("no advice", None),
-    "33_softmax_inside_the_network": Followed("no advice", None),
-    "40_gradients_pile_up": Followed("no advice", None),
+    "10_circling_pays": Followed("the bonus is the difference of a potential", {"env": Potential}),
+    "12_actions_count_from_one": Followed("moves matched against 0 to 3", SOUND),
+    "17_bytes_wrap_around": Followed("positions converted before subtracting", SOUND),
+    "33_softmax_inside_the_network": Followed("the network returns features", SOUND),
+    "35_rewards_of_the_neighbour_copy": Followed("nothing: it asks for a larger budget", None),
+    "40_gradients_pile_up": Followed("the pile cleared between steps", SOUND),
     "38_one_policy_without_names": Followed("agent_id kept", {"agent_id": True}),
     "24_bootstraps_through_ends": Followed("the trace cut at ends", SOUND),
     "29_ratio_upside_down": Followed("the sign of the loss, corrected", SOUND),
@@ -310,8 +322,8 @@ def report(rows: list[dict[str, Any]]) -> None:
         "# The first advice of the doctor, followed",
         "",
         f"{len(mended)} of {len(harmful)} faulty runs are mended by the first advice; "
-        f"{WANTED} are wanted. The advice for 05, 08 and 20 was false or came third at first, "
-        "and was improved; see LOG.md.",
+        f"{WANTED} are wanted. Rules were made or improved while the plants were read, for 05, 08, "
+        "10, 12, 17, 20, 33 and 40: this is no measure of advice for unseen faults. See LOG.md.",
         "",
         "| fault | verdict | first advice | done | before | after | sound | random | mended |",
         "|---|---|---|---|--:|--:|--:|--:|---|",

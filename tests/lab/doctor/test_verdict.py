@@ -109,12 +109,13 @@ def test_noise_is_not_learned_no_fault_is_named_and_commands_follow(noise: Any) 
 
 
 def test_choices_without_effect_point_at_actions_and_masks() -> None:
-    causes = ("no-choice", "idle", "hidden")
+    causes = ("no-choice", "idle", "hidden", "others-only")
     result: Any = SimpleNamespace(verdict="", faults=[Fault(cause, "") for cause in causes])
-    unused, idle, hidden = (finding.todo for finding in choice_findings(result))
+    unused, idle, hidden, swapped = (finding.todo for finding in choice_findings(result))
     assert unused == idle
     shown(unused, "masks", "step()", "--learnable")
     assert "masks" not in hidden
+    shown(swapped, "by agent name", "--learnable")
 
 
 @pytest.mark.slow
