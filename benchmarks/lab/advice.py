@@ -254,7 +254,7 @@ def normalized(trajectories: Any, settings: Any) -> Any:
     return alg.Advantages(scaled, found.value_target)
 
 
-class Potential(planted.module_of("10_circling_pays").SoundGrid):  # type: ignore[misc,name-defined]
+class Potential(planted.module_of("10_circling_pays").SoundGrid):  # type: ignore[misc]
     """The grid of ``10_circling_pays``; a step away takes the bonus back."""
 
     metadata = {"name": "potential"}  # noqa: RUF012
