@@ -10,9 +10,10 @@ from corral.envs.arena_v0 import ArenaRules
 from corral.envs.core import Array, Outcome
 from corral.envs.masks import OBSERVATION
 from corral.envs.probes.base import Answer, Probe, ProbeState, signs
+from corral.envs.probes.one_step import BitOrOpposite
 from corral.envs.shells import ParallelShell
 
-__all__ = ["BlindArena", "DeafArena", "Guess", "Lottery", "OneCounts"]
+__all__ = ["BlindArena", "DeafArena", "Guess", "Lottery", "OneCounts", "Swapped"]
 
 
 class BlindArena(ArenaRules):
@@ -76,6 +77,15 @@ class Lottery(Probe):
 
     def answer(self, gamma: float = 0.9) -> Answer:
         raise NotImplementedError
+
+
+class Swapped(BitOrOpposite):
+    """Each agent gets the other's reward."""
+
+    name = "swapped"
+
+    def rewards(self, state: ProbeState, action: Array) -> Array:
+        return super().rewards(state, action)[:, ::-1]
 
 
 class OneCounts(Probe):

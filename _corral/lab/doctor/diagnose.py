@@ -44,8 +44,8 @@ class Diagnosis(Result):
 
     | | |
     |---|---|
-    | "learns" | better than random play and than the untrained policies: the sum of returns or, |
-    |  | if rewards differ between agents, each agent alone among random players |
+    | "learns" | better than random play, and than the untrained policies or optimal: the sum of |
+    |  | returns or, if rewards differ between agents, each agent alone among random players |
     | "fault" | it does not learn; ``findings`` state why |
     | "no fault" | it does not learn, or that is unknown; ``next_steps`` are commands |
     """

@@ -29,7 +29,7 @@ from corral.lab.doctor.choices.verdict import notes_of, verdict_of
 from corral.trainers.evaluation.episodes import Interval
 from support.arena_scalar import PlainArena
 from support.messages import shown
-from support.planted_choices import BlindArena, DeafArena, Guess, Lottery, OneCounts
+from support.planted_choices import BlindArena, DeafArena, Guess, Lottery, OneCounts, Swapped
 from support.zoo_envs import MixedEnv
 
 PLENTY = 60.0
@@ -105,6 +105,14 @@ def test_pay_by_lot() -> None:
     assert causes(found) == {"chance-only"}
     assert found.scripts.moved
     assert not found.scripts.certain
+
+
+def test_rewards_of_the_other_agent() -> None:
+    found = learnable(Swapped(), seconds=PLENTY)
+    assert causes(found) == {"others-only"}
+    assert [each.moves_others for each in found.forked[:2]] == [("agent_1",), ("agent_0",)]
+    shown(found.faults[0].text, "agent_0", "agent_1")
+    shown(found.verdict)
 
 
 def test_an_agent_whose_actions_are_wired_to_nothing() -> None:

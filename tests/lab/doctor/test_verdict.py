@@ -23,7 +23,7 @@ from corral.lab.doctor.choices.verdict import Fault
 from corral.lab.doctor.diagnose import Diagnosis
 from corral.lab.doctor.text import diagnosis_text
 from corral.lab.doctor.verdict.checks import check_findings, choice_findings, examined
-from corral.lab.doctor.verdict.learning import RANDOM, UNTRAINED, Lead, Learning
+from corral.lab.doctor.verdict.learning import RANDOM, THIS, UNTRAINED, Lead, Learning, Score
 from corral.lab.doctor.verdict.notes import changes_of, worse_over_time
 from corral.lab.doctor.watching.progress import PolicyInfo
 from corral.trainers.runs.trends import Change
@@ -109,12 +109,13 @@ def test_noise_is_not_learned_no_fault_is_named_and_commands_follow(noise: Any) 
 
 
 def test_choices_without_effect_point_at_actions_and_masks() -> None:
-    causes = ("no-choice", "idle", "hidden")
+    causes = ("no-choice", "idle", "hidden", "others-only")
     result: Any = SimpleNamespace(verdict="", faults=[Fault(cause, "") for cause in causes])
-    unused, idle, hidden = (finding.todo for finding in choice_findings(result))
+    unused, idle, hidden, swapped = (finding.todo for finding in choice_findings(result))
     assert unused == idle
     shown(unused, "masks", "step()", "--learnable")
     assert "masks" not in hidden
+    shown(swapped, "by agent name", "--learnable")
 
 
 @pytest.mark.slow
@@ -296,6 +297,29 @@ def test_one_good_greedy_episode_is_no_learning(sampled: float, learns: bool) ->
         for mode, mean in (("greedy", 2.0), ("sampled", sampled))
     ]
     assert learning_of(False, 30, tuple(leads)).learns_on("") is learns
+
+
+@pytest.mark.parametrize(
+    ("greedy", "low", "learns"), [(8.0, 2.0, True), (7.9, 2.0, False), (8.0, -0.5, False)]
+)
+def test_optimal_play_is_learned_even_if_the_start_played_as_well(
+    greedy: float, low: float, learns: bool
+) -> None:
+    """Returns cannot rise above the optimum; sampled play must be better than random play, too."""
+    scores = tuple(
+        Score(THIS, mode, "", mean, 0.0, {}, 2.0, 128, 1, 0)
+        for mode, mean in (("greedy", greedy), ("sampled", 7.5))
+    )
+    leads = tuple(
+        lead
+        for mode, least in (("greedy", 2.0), ("sampled", low))
+        for lead in (
+            Lead(RANDOM, mode, "", "team", least + 1, least, least + 2),
+            Lead(UNTRAINED, mode, "", "team", 0.0, 0.0, 0.0),
+        )
+    )
+    learning = Learning(False, 30, scores, leads, None, False, None, (), {"": 8.0})
+    assert learning.learns_on("") is learns
 
 
 # --- Over the run --------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ __all__ = ["Fault", "faults_of", "notes_of", "verdict_of"]
 class Fault:
     """A reason why there is nothing, or hardly anything, to learn."""
 
-    cause: str  # "no-choice", "order-only", "too-small", "chance-only", "idle",
+    cause: str  # "no-choice", "others-only", "order-only", "too-small", "chance-only", "idle",
     # "constant-observation" or "hidden"
     text: str
 
@@ -57,6 +57,8 @@ def _nothing(scripts: Scripts, forked: Sequence[Forked]) -> Iterator[Fault]:
     tried = "" if not forked else f", and no action in {_moments(forked)} forked states,"
     if not scripts.moved and not any(fork.moved for fork in forked):
         yield Fault("no-choice", f"No script{tried} changed any return.")
+    elif forked and all(fork.moves_others and not fork.moved for fork in forked):
+        yield Fault("others-only", " ".join(_of_others(forked)))
     elif shifting := [fork for fork in forked if fork.only_shifts]:
         fork = max(shifting, key=lambda fork: fork.best.mean)
         yield Fault(
@@ -80,6 +82,17 @@ def _nothing(scripts: Scripts, forked: Sequence[Forked]) -> Iterator[Fault]:
             "chance-only",
             "Actions change returns, but no action is better than another on average: the best "
             f"gains at most {max(fork.best.upper for fork in forked):.2g} beyond chance.",
+        )
+
+
+def _of_others(forked: Sequence[Forked]) -> Iterator[str]:
+    """Yield a sentence for each agent with actions that change the return of others alone."""
+    for agent in dict.fromkeys(fork.agent for fork in forked):
+        forks = [fork for fork in forked if fork.agent == agent]
+        others = sorted({other for fork in forks for other in fork.moves_others})
+        yield (
+            f"Actions of {agent} change the return of {', '.join(others)}, never its own, in "
+            f"{_moments(forks)} forked states."
         )
 
 
@@ -205,6 +218,8 @@ def verdict_of(scripts: Scripts, forked: Sequence[Forked], faults: Sequence[Faul
     causes = {fault.cause for fault in faults}
     if "no-choice" in causes:
         return "No choice matters: nothing that was tried changed any return."
+    if "others-only" in causes:
+        return "No choice matters to its own agent: actions change the returns of others."
     if "order-only" in causes:
         return "No choice matters: actions change when rewards come, not how much."
     if "too-small" in causes:

@@ -100,5 +100,9 @@ def choice_findings(result: Learnable) -> Iterator[Finding]:
 
 
 UNUSED = "check that step() uses actions, and that masks are 1 for legal actions and 0 for illegal"
-REMEDIES = {"no-choice": UNUSED, "idle": UNUSED}
+REMEDIES = {
+    "no-choice": UNUSED,
+    "idle": UNUSED,
+    "others-only": "assign actions and rewards by agent name, not by the order of a list or dict",
+}
 """Cause -> remedy, if another part than rewards and observations is more likely at fault."""

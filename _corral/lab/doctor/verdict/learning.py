@@ -4,7 +4,8 @@
     judged.learns, judged.scores, judged.leads
 
 All teams play the same seeds, so differences between two teams are paired. A run learns if its
-team is better than random play and than the untrained policy, with intervals that exclude 0.
+team is better than random play and than the untrained policy, with intervals that exclude 0. A team
+that plays optimally need not be better than the untrained policy.
 
 The team's return is the sum over the learning agents. If their rewards differ, the sum may fall
 although each agent learns its own best actions. So if the sum is not better, each agent is also
@@ -162,16 +163,30 @@ class Learning:
         return tuple(dict.fromkeys(score.data for score in self.scores))
 
     def learns_on(self, data: str) -> bool:
-        """Return True if this run is better than random play and its start on this data.
+        """Return True if this run is better than random play and its start, or plays optimally.
 
         Greedy play decides only if sampled play, which training improves, is not worse than both.
         """
         sampled = [self.lead(over, "sampled", data) for over in OVER]
         if all(lead is not None and lead.worse for lead in sampled):
             return False
-        return any(
+        return self.optimal_on(data) or any(
             all((lead := self.lead(over, mode, data)) and lead.better for over in OVER)
             for mode in ("greedy", "sampled")
+        )
+
+    def optimal_on(self, data: str) -> bool:
+        """Return True if no return could be higher, and all play is better than random play.
+
+        The untrained policy may be optimal, too: in small games, one greedy policy in a few is.
+        """
+        best = self.optimum.get(data)
+        mine = [score for score in self.scores if (score.player, score.data) == (THIS, data)]
+        leads = [self.lead(RANDOM, score.mode, data) for score in mine]
+        return (
+            best is not None
+            and any(score.mean >= best - 1e-6 * max(1.0, abs(best)) for score in mine)
+            and all(lead is not None and lead.better for lead in leads)
         )
 
 

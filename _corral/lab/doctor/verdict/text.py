@@ -54,6 +54,8 @@ def _why(learning: Learning) -> str:
         return f"it agrees with its teacher in {now:.0%} of decisions, {start:.0%} at the start"
     data = [data for data in learning.data if learning.learns_on(data)]
     only = f" on {data[0]} data only" if len(data) < len(learning.data) else ""
+    if learning.optimal_on(data[0]):
+        return f"it plays optimally, and better than random play{only}"
     modes = [
         mode
         for mode in MODES
