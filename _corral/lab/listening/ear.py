@@ -171,7 +171,7 @@ class Ear:
         heard = self.policy(policy)
         heard.places.setdefault("batch", _caller())
         first_ever = not heard.updates
-        alone = heard.policy not in self._played  # without rollouts
+        alone = heard.counted = heard.policy not in self._played
         if first_ever or (alone and self._batches.get(policy, 0) >= BATCHES):
             self.begin_update(policy)
             self._batches[policy] = 0

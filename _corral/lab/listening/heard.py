@@ -151,6 +151,7 @@ class Heard:
     steps: list[Step] = field(default_factory=list)
     returns: list[float] = field(default_factory=list)  # of ended episodes, in order
     lengths: list[int] = field(default_factory=list)
+    counted: bool = False  # without rollouts: an update is a number of minibatches
     updates: int = 0  # all updates, also those in which nothing was recorded
     outside: list[str] = field(default_factory=list)  # trainable parameters in no optimizer
     restored: int = 0  # updates after which the weights were those of before it

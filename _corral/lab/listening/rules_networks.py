@@ -60,7 +60,7 @@ def saturated(heard: Heard) -> Finding | None:
         "0.01 of an end",
         "outputs between the ends for most inputs",
         "scale the observations, lower learning_rate, or start with smaller weights",
-        2,
+        1,
         heard.policy,
     )
 

@@ -195,6 +195,8 @@ def first_ratio(heard: Heard) -> Finding | None:
 def recomputed(heard: Heard) -> Finding | None:
     """Report old log-probabilities that follow the policy within an update."""
     still, moved, traced = 0, 0.0, True
+    if heard.counted:
+        return None  # it is unknown which minibatches share a rollout
     for minibatch in heard.minibatches:
         ratio = ratio_of(minibatch)
         if ratio is None or minibatch.first:

@@ -107,7 +107,9 @@ def no_gradient(heard: Heard) -> Finding | None:
     # A pretrained part has no graph on purpose, and an auxiliary head is called in other phases.
     called = [heard.layers[name] for name in layers if name in heard.layers]
     fixed = called and not any(layer.graph for layer in called)
-    certainty = 3 if len(idle) == len(sizes) else 1 if fixed else 2
+    # A vector without a matrix, such as the deviation of an unused action head, learns little.
+    vectors = all(name in named and named[name].ndim < 2 for name in idle)
+    certainty = 3 if len(idle) == len(sizes) else 1 if fixed or vectors else 2
     return finding_of("no-gradient", measured, certainty, heard.policy)
 
 
