@@ -68,6 +68,9 @@ LONG = {
 }
 """Pages whose snippets take half a minute and more."""
 
+OF_FRAMEWORKS = ("listen_rllib.py", "listen_torchrl.py", "listen_tianshou.py")
+"""Blocks that run in an environment of their own: tests/frameworks."""
+
 LONGEST = 8_192
 """Env steps. What a page trains for longer needs them to learn, and not to run."""
 
@@ -116,6 +119,8 @@ def test_every_snippet_runs_in_the_order_of_the_page(page: str, tmp_path: Path) 
     for language, block in blocks:
         if language == "python":
             if named := re.match(r"# (\w+\.py)\n", block):
+                if named[1] in OF_FRAMEWORKS:
+                    continue
                 (tmp_path / named[1]).write_text(block)
             run(["-c", block], tmp_path)
             continue

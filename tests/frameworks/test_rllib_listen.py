@@ -31,6 +31,7 @@ from corral.lab.listening.frameworks.rllib import listen_rllib
 from corral.lab.listening.frameworks.rllib_traps import check_algorithm
 from corral.lab.listening.heard import Heard, Rollout
 from support import rllib_posted
+from support.listening import block
 from support.rllib_posted import Mended, Posted, config
 
 pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.timeout(900)]
@@ -319,3 +320,9 @@ def test_a_posted_module_that_returns_no_advantages_is_named_before_it_fails() -
     assert not ear.error
     ear.stop()
     algo.stop()
+
+
+def test_the_block_of_the_docs_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    name = "listen_rllib.py"
+    exec(compile(block(name), name, "exec"), {"__name__": name})
+    assert "ended episodes" in capsys.readouterr().out

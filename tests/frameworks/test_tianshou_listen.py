@@ -26,6 +26,7 @@ from tianshou.utils.net.discrete import DiscreteActor, DiscreteCritic
 from corral.lab.listening.ear import Ear
 from corral.lab.listening.frameworks.tianshou import listen_tianshou
 from corral.lab.listening.rules import findings_of
+from support.listening import block
 
 pytestmark = pytest.mark.filterwarnings("default")
 
@@ -192,3 +193,11 @@ def test_transitions_of_an_off_policy_algorithm_are_heard() -> None:
     assert told.steps
     assert told.rollouts[0].rewards.shape[0] >= 512
     assert told.rollouts[0].terminated.sum() > 5
+
+
+def test_the_block_of_the_docs_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    exec(
+        compile(block("listen_tianshou.py"), "listen_tianshou.py", "exec"),
+        {"__name__": "listen_tianshou"},
+    )
+    assert "ended episodes" in capsys.readouterr().out

@@ -31,6 +31,7 @@ from torchrl.objectives.value import GAE
 from corral.lab.listening.driver import listen
 from corral.lab.listening.ear import Ear
 from corral.lab.listening.frameworks.torchrl import listen_torchrl
+from support.listening import block
 from support.messages import refused
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -245,3 +246,11 @@ def test_target_network(follows: bool) -> None:
             updater.step()
     found = {item.cause for item in ear.findings() if item.certainty == 3}
     assert ("target-network-fixed" in found) != follows
+
+
+def test_the_block_of_the_docs_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    exec(
+        compile(block("listen_torchrl.py"), "listen_torchrl.py", "exec"),
+        {"__name__": "listen_torchrl"},
+    )
+    assert "ended episodes" in capsys.readouterr().out

@@ -374,7 +374,8 @@ def _caller() -> Place:
     file = frame.f_code.co_filename
     if file.startswith(os.getcwd()):
         file = os.path.relpath(file)
-    return Place(name=frame.f_code.co_name, file=file, line=frame.f_lineno)
+    name = frame.f_code.co_name
+    return Place(name="" if name == "<module>" else name, file=file, line=frame.f_lineno)
 
 
 def _power_of_two(number: int) -> bool:

@@ -394,7 +394,7 @@ def to_targets(make: Callable[[torch.Tensor], torch.Tensor]) -> Loss:
         (
             lambda values, rows: (values - rows.returns).square().clamp(max=0.5).mean(),
             "value-clipped",
-            3,
+            2,
         ),
     ],
 )

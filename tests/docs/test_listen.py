@@ -1,0 +1,40 @@
+"""The blocks of docs/it_does_not_learn.md that listen to a training run, and hear what it shows."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="needs the extra mappo")
+pytest.importorskip("stable_baselines3", reason="needs the extra sb3")
+
+from support import forked
+from support.listening import PAGE, block
+
+
+@pytest.mark.parametrize("name", ["listen_sb3.py", "listen_corral.py"])
+def test_a_sound_training_has_no_fault(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(block(name))
+    done = forked.run([name], folder=tmp_path, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert "certain" not in done.stdout
+    assert "most likely" not in done.stdout
+    assert "ended episodes" in done.stdout
+
+
+def test_the_loop_hears_its_fault(tmp_path: Path) -> None:
+    (tmp_path / "listen_loop.py").write_text(block("listen_loop.py"))
+    done = forked.run(["listen_loop.py"], folder=tmp_path, timeout=600)
+    assert done.returncode == 0, done.stderr
+    screen = re.search(r"<!-- heard -->\n```\n(.*?)```", PAGE, flags=re.DOTALL)
+    assert screen is not None
+    assert findings(done.stdout) == findings(screen[1])
+    assert len(findings(screen[1])) == 2
+
+
+def findings(text: str) -> list[str]:
+    """The parts of the findings, without numbers that depend on the machine."""
+    parts = re.split(r"\n(?=\d\. )", text.partition("\nMeasurements")[0])[1:]
+    return [" ".join(re.sub(r"\d[\d.]*", "#", part).split()) for part in parts]
