@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -41,7 +42,7 @@ class Rewrapped:
         kept = [e for e in envs[:-1] if type(e).__name__ not in self.without] + envs[-1:]
         if self.ledger is not None:
             kept[-1] = Ledger(kept[-1], self.ledger)
-        for outer, inner in zip(kept, kept[1:], strict=False):
+        for outer, inner in itertools.pairwise(kept):
             outer.env = inner
         return kept[0]
 
