@@ -213,7 +213,7 @@ def _affordable(good: RunConfig, seconds: float) -> int:
         fits = seconds / TRAININGS / seconds_per_step(learner, seconds / TRAININGS)
     finally:
         learner.close()
-    return min(good.steps, max(learner.rollout_steps, round(fits, -2)))
+    return min(good.steps, max(learner.rollout_steps, int(fits)))
 
 
 def bisected(trainings: Trainings, good: str, bad: str, steps: int | None) -> Bisection:

@@ -56,9 +56,10 @@ class Boundary:
     """Classifies mixtures as like the good or like the bad training, one seed at a time.
 
     A score is low if it is below ``cut``, the best boundary between the scores of both sides. The
-    chance of a low score of each side is estimated by Laplace's rule. Wald's sequential test (1945)
-    multiplies the ratios of these chances until one side is 1/a times as likely. By Ville's
-    inequality the error is then at most a. Test k has a = ALPHA / (k (k + 1)); these sum to ALPHA,
+    chance of a low score of each side is estimated by the rule of Krichevsky and Trofimov: half a
+    low and half a high score are added. Wald's sequential test (1945) multiplies the ratios of
+    these chances until one side is 1/a times as likely. By Ville's inequality the error is then at
+    most a. Test k has a = ALPHA / (k (k + 1)); these sum to ALPHA,
     for any number of tests.
     """
 
@@ -77,7 +78,7 @@ class Boundary:
             for cut in [(low + high) / 2 if math.isfinite(low) else high]
         ]
         _, _, cut = max(cuts)
-        chances = [(sum(s < cut for s in side) + 1) / (len(side) + 2) for side in (good, bad)]
+        chances = [(sum(s < cut for s in side) + 0.5) / (len(side) + 1) for side in (good, bad)]
         return cls(cut, *chances)
 
     def is_bad(self, score: Callable[[int], float]) -> bool | None:

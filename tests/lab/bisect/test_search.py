@@ -94,7 +94,7 @@ def test_the_sequential_test_keeps_its_error() -> None:
 
 def test_the_boundary_lies_in_the_widest_gap() -> None:
     boundary = Boundary.between([8, 9, 7, 8], [1, 2, FAILED, 3])
-    assert (boundary.cut, boundary.low_if_good, boundary.low_if_bad) == (5, 1 / 6, 5 / 6)
+    assert (boundary.cut, boundary.low_if_good, boundary.low_if_bad) == (5, 0.1, 0.9)
     assert Boundary.between([1, 2], [FAILED, FAILED]).cut == 1
 
 
