@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import pandas as pd
 
@@ -118,7 +118,3 @@ class Bisection(Result):
             f"{number} of {count} differences{together} cost{'s' * (number == 1)} the learning."
             f"{rest[self.rest_learns]}"
         )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return all fields as JSON values; infinite scores are null."""
-        return super().to_json()
