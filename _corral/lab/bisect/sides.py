@@ -244,7 +244,8 @@ def _values(config: RunConfig) -> Iterator[tuple[Key, Any]]:
     yield ("policies", "sharing"), {agent: config.policies[agent] for agent in learners}
     trained = tuple(a for a in learners if config.policies[a] in config.policies_to_train)
     yield ("policies", "trained"), None if trained == tuple(learners) else trained
-    for name, value in config.settings.items():
+    # A run's settings are read from JSON, which has lists for tuples.
+    for name, value in vars(make_settings(cls, config.settings)).items():
         yield ("setting", name), value
     yield ("settings", "of policies"), config.settings_of
     names = {agent: config.policies[agent] for agent in config.opponents}

@@ -90,6 +90,14 @@ def test_differences_are_listed_and_mixed(changes: dict[str, Any], expected: set
         assert difference.good != difference.bad
 
 
+def test_a_run_and_its_arguments_are_equal(tmp_path: Path) -> None:
+    run = corral.train(**SMALL, out=tmp_path / "run", progress=False)
+    loaded = side_of(run.folder, Named())
+    assert isinstance(loaded, RunConfig)
+    assert parts(Pair(config(), loaded)) == set()
+    assert parts(Pair(stock_of(loaded), loaded)) == {"setting num_envs", "setting n_steps"}
+
+
 def test_fields_of_records_are_mixed_one_by_one() -> None:
     record = alg.a2c.but(name="mine", advantages=no_advantages)
     good, bad = config(), config(trainer=record, gamma=0.9)
