@@ -253,6 +253,7 @@ class _Search:
         self.p: float | None = None
         self.medians: tuple[float, float] | None = None
         self.seeds = 0
+        self.why = ""  # why the search ended early
         self.misfits: list[str] = []
         self.unclear: list[str] = []
         self.note = "The CPU time ended: give more --seconds; --out keeps the trainings."
@@ -277,7 +278,12 @@ class _Search:
         while left and not self.rest_learns:
             self.suspects = left
             cause = smallest(self.ordered(left), self.fails)
-            if cause is None or not self._confirmed(cause):
+            if cause is None:
+                self.why = "The tests of mixtures contradict each other."
+                break
+            self.suspects = cause
+            if not self._confirmed(cause):
+                self.why = "The remaining differences are not significant on new seeds."
                 break
             left -= cause
             self.rest_learns = not left or not self.fails(left)
@@ -316,8 +322,8 @@ class _Search:
         """Yield sentences about the limits of the result."""
         if self.note:
             yield self.note
-        elif self.verdict == "undecided":
-            yield "The tests contradict each other: give more --steps, and another --out."
+        elif self.why:
+            yield f"{self.why} Give more --steps, and another --out."
         if self.misfits:
             yield f"Not trained, because the parts do not fit: {'; '.join(self.misfits)}."
         if self.unclear:

@@ -87,10 +87,11 @@ class Bisection(Result):
             yield ""
             yield from textwrap.wrap(self.note, width)
         yield ""
-        others = [d for d in self.differences if all(d not in c.differences for c in self.causes)]
+        named = {*self.suspects, *(d for cause in self.causes for d in cause.differences)}
+        others = [difference for difference in self.differences if difference not in named]
         if others:
-            named = f"Other differences: {', '.join(map(str, others))}."
-            yield from textwrap.wrap(named, width)
+            text = f"Other differences: {', '.join(map(str, others))}."
+            yield from textwrap.wrap(text, width)
         length = f" of {self.steps:,} env steps" if self.steps is not None else ""
         yield f"{self.trainings} trainings{length}, {self.cpu:.0f} s of CPU time."
 
