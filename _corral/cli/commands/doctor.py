@@ -131,7 +131,7 @@ def doctor(
                     "own: corral bisect GOOD BAD"
                 )
             options = {**run_options, "model": model}
-            if _part_found(run, env, options, seconds, as_json):
+            if _harmful_part(run, env, options, seconds, as_json):
                 raise typer.Exit(1)
             return
         plan: dict[str, Any] = {
@@ -184,7 +184,7 @@ def _diagnose(run: str, env: str | None, options: dict[str, Any], as_json: bool)
     return report.healthy
 
 
-def _part_found(
+def _harmful_part(
     run: str, env: str | None, options: dict[str, Any], seconds: float | None, as_json: bool
 ) -> bool:
     require("torch", extra="mappo", purpose="train mixtures")

@@ -61,12 +61,12 @@ class Trainings:
         self, mixable: Mixable, seconds: float, folder: Path | None, about: str, progress: Progress
     ) -> None:
         """Read the trainings in ``folder``. Raises StudyError for a folder of another bisection."""
-        self.mixable, self.left, self.progress = mixable, seconds, progress
+        self.mixable, self.budget, self.progress = mixable, seconds, progress
         self.rows: dict[tuple[str, int], dict[str, Any]] = {}
         self.file = None if folder is None else folder / FILE
         if self.file is None:
             return
-        about = json.dumps([about, [vars(each) for each in mixable.differences]])
+        about = json.dumps([about, [vars(difference) for difference in mixable.differences]])
         try:
             lines = read_text(self.file, MAX_BYTES).splitlines()
         except FileNotFoundError:
@@ -101,13 +101,13 @@ class Trainings:
         chosen = [difference for difference in self.mixable.differences if difference in bad]
         key = ", ".join(map(str, chosen)), seed
         if key not in self.rows:
-            if self.left <= 0:
+            if self.budget <= 0:
                 raise OutOfTime
             self.progress(f"training with {len(chosen)} of BAD's values", len(self.rows), 0)
             began = time.process_time()
             score = self.mixable.score(chosen, seed)
             cpu = time.process_time() - began
-            self.left -= cpu
+            self.budget -= cpu
             row = {"bad": key[0], "seed": seed, "fits": score is not None, "cpu": round(cpu, 3)}
             row["score"] = None if score is None or not math.isfinite(score) else score
             self.rows[key] = row
@@ -132,7 +132,7 @@ def bisect(
     steps: int | None = None,
     seconds: float = SECONDS,
     out: str | Path | None = None,
-    progress: Progress = lambda what, done, total: None,
+    progress: Progress = lambda label, done, total: None,
 ) -> Bisection:
     """Find the smallest set of differences between two trainings that costs the learning.
 
@@ -157,8 +157,8 @@ def bisect(
         raise ValueError(f"seconds={seconds}: pass a number above 0")
     sides = []
     for i, side in enumerate((good, bad)):
-        own = [each[i] if isinstance(each, tuple) else each for each in (trainer, model)]
-        sides.append(side_of(side, Named(env, env_kwargs, api, *own)))
+        custom = [code[i] if isinstance(code, tuple) else code for code in (trainer, model)]
+        sides.append(side_of(side, Named(env, env_kwargs, api, *custom)))
     labels = [
         one_line(side) if isinstance(side, str | Path) else text
         for side, text in ((good, "GOOD"), (bad, "BAD"))
@@ -274,10 +274,10 @@ class _Search:
             self.verdict = "no difference"
             return
         self.boundary = Boundary.between(first, second)
-        left = self.all
-        while left and not self.rest_learns:
-            self.suspects = left
-            cause = smallest(self.ordered(left), self.fails)
+        rest = self.all
+        while rest and not self.rest_learns:
+            self.suspects = rest
+            cause = smallest(self.ordered(rest), self.fails)
             if cause is None:
                 self.why = "The tests of mixtures contradict each other."
                 break
@@ -285,8 +285,8 @@ class _Search:
             if not self._confirmed(cause):
                 self.why = "The remaining differences are not significant on new seeds."
                 break
-            left -= cause
-            self.rest_learns = not left or not self.fails(left)
+            rest -= cause
+            self.rest_learns = not rest or not self.fails(rest)
 
     def _confirmed(self, cause: frozenset[Difference]) -> bool:
         """Test a cause on new seeds, and keep it if it is significant."""
@@ -294,8 +294,9 @@ class _Search:
         good, bad = ([self.trainings.score(side, s) for s in seeds] for side in ((), cause))
         p = rank_p(good, bad)
         if p <= ALPHA:
-            medians = statistics.median(good), statistics.median(bad)
-            self.causes.append(Cause(self.ordered(cause), p, *medians, NEW_SEEDS))
+            differences = self.ordered(cause)
+            first, second = statistics.median(good), statistics.median(bad)
+            self.causes.append(Cause(differences, p, first, second, NEW_SEEDS))
             self.verdict, self.rest_learns = "found", None
         return p <= ALPHA
 

@@ -68,7 +68,8 @@ def side_of(side: SideLike, named: Named) -> RunConfig | Script:
     if isinstance(side, Run):
         return side.config
     if isinstance(side, tuple):
-        return Script(*side)
+        function, settings = side
+        return Script(function, settings)
     if isinstance(side, str | Path) and is_run(side):
         trainer = named.trainer if has_custom(side, "trainer_source") else None
         model = named.model if has_custom(side, "model") else None
@@ -77,9 +78,9 @@ def side_of(side: SideLike, named: Named) -> RunConfig | Script:
             side, named.env, env_kwargs=kwargs, api=named.api, trainer=trainer, model=model
         ).config
     if isinstance(side, str | Path) and str(side).endswith(FILES):
-        given = {name: value for name, value in vars(named).items() if value is not None}
-        custom = {name: given.pop(name) for name in ("trainer", "model") if name in given}
-        side = {**custom, **read_config(side, **given)}
+        code = {name: value for name, value in vars(named).items() if value is not None}
+        custom = {name: code.pop(name) for name in ("trainer", "model") if name in code}
+        side = {**custom, **read_config(side, **code)}
     if isinstance(side, Mapping):
         return train(**{**side, "dry_run": True, "progress": False}).config
     target = named_object(str(side), "side") if isinstance(side, str) and is_named(side) else side

@@ -67,7 +67,8 @@ class Bisection(Result):
 
     def to_dataframe(self) -> pd.DataFrame:
         """Return one row per difference; "cause" is the number of its cause, from 1; 0: none."""
-        cause = {d: i for i, each in enumerate(self.causes, start=1) for d in each.differences}
+        numbers = enumerate(self.causes, start=1)
+        cause = {d: i for i, group in numbers for d in group.differences}
         rows = [{**vars(d), "cause": cause.get(d, 0)} for d in self.differences]
         return pd.DataFrame(rows, columns=["part", "name", "good", "bad", "cause"])
 
@@ -88,9 +89,9 @@ class Bisection(Result):
             yield from textwrap.wrap(self.note, width)
         yield ""
         named = {*self.suspects, *(d for cause in self.causes for d in cause.differences)}
-        others = [difference for difference in self.differences if difference not in named]
-        if others:
-            text = f"Other differences: {', '.join(map(str, others))}."
+        rest = [difference for difference in self.differences if difference not in named]
+        if rest:
+            text = f"Other differences: {', '.join(map(str, rest))}."
             yield from textwrap.wrap(text, width)
         length = f" of {self.steps:,} env steps" if self.steps is not None else ""
         yield f"{self.trainings} trainings{length}, {self.cpu:.0f} s of CPU time."
@@ -110,8 +111,8 @@ class Bisection(Result):
                 f"(p = {self.p:.2g})."
             )
         if self.verdict == "undecided":
-            left = ", ".join(map(str, self.suspects))
-            return f"Undecided: {len(self.suspects)} of {count} differences are left: {left}."
+            suspects = ", ".join(map(str, self.suspects))
+            return f"Undecided: {len(self.suspects)} of {count} differences are left: {suspects}."
         number = sum(len(cause.differences) for cause in self.causes)
         together = " together" if len(self.causes) == 1 < number else ""
         rest = {True: " With all others, it learns.", False: " Others cost it as well.", None: ""}

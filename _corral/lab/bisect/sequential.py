@@ -21,7 +21,7 @@ ALPHA = 0.05
 LOOKS = (4, 6, 8)
 """Seeds of each side at which the pair is compared, each at ALPHA / 3 (Bonferroni)."""
 
-MOST = 12
+MAX_SEEDS = 12
 """Maximum number of seeds of a mixture; after that it is undecided."""
 
 
@@ -85,7 +85,7 @@ class Boundary:
         """Return whether ``score(0)``, ``score(1)``, ... are like the bad side; None: undecided."""
         self.tests += 1
         limit, evidence = math.log(self.tests * (self.tests + 1) / ALPHA), 0.0
-        for seed in range(MOST):
+        for seed in range(MAX_SEEDS):
             low = score(seed) < self.cut
             chances = [p if low else 1 - p for p in (self.low_if_bad, self.low_if_good)]
             evidence += math.log(chances[0] / chances[1])

@@ -64,20 +64,23 @@ class Pair:
     def __init__(self, good: RunConfig, bad: RunConfig) -> None:
         self.good, self.bad = good, bad
         values = [dict(_values(config)) for config in (good, bad)]
-        self._values = [{**self._of_kinds(own, values[1 - i])} for i, own in enumerate(values)]
+        self._values = [
+            self._of_kinds(*values),
+            self._of_kinds(*values[::-1]),
+        ]
 
-    def _of_kinds(self, own: dict[Key, Any], other: Mapping[Key, Any]) -> dict[Key, Any]:
-        """Return ``own`` values without those that follow from another value."""
+    def _of_kinds(self, values: dict[Key, Any], other: Mapping[Key, Any]) -> dict[Key, Any]:
+        """Return ``values`` without those that follow from another value."""
         drop = set()
-        if own["trainer", "class"] is not other["trainer", "class"] and not (
-            own["algorithm", "record"] and other["algorithm", "record"]
+        if values["trainer", "class"] is not other["trainer", "class"] and not (
+            values["algorithm", "record"] and other["algorithm", "record"]
         ):
-            drop |= {key for key in own if key[0] == "algorithm"}
-        drop |= {key for key in own if key[0] == "setting" and key not in other}
+            drop |= {key for key in values if key[0] == "algorithm"}
+        drop |= {key for key in values if key[0] == "setting" and key not in other}
         if _environment(self.good.env_config) != _environment(self.bad.env_config):
-            drop |= {key for key in own if key[0] in ("argument", "data")}
+            drop |= {key for key in values if key[0] in ("argument", "data")}
         drop.add(("algorithm", "record"))
-        return {key: value for key, value in own.items() if key not in drop}
+        return {key: value for key, value in values.items() if key not in drop}
 
     @cached_property
     def wrappers(self) -> tuple[str, ...] | None:
@@ -162,13 +165,12 @@ class Pair:
 
     def judge(self, bad: Collection[Difference]) -> Rules[Any]:
         """Return the rules that score a mixture: its wrappers around the good environment."""
-        wrappers = {("wrapper", each.name) for each in bad if each.part == "wrapper"}
-        rules = self._env_config(wrappers).rules()
-        own = self.mixed(bad).env_config.rules()
-        pairs = [
-            [(r.observation_space(a), r.action_space(a)) for a in r.agents] for r in (rules, own)
+        wrappers = {(d.part, d.name) for d in bad if d.part == "wrapper"}
+        rules, mixed = self._env_config(wrappers).rules(), self.mixed(bad).env_config.rules()
+        spaces = [
+            [(r.observation_space(a), r.action_space(a)) for a in r.agents] for r in (rules, mixed)
         ]
-        return rules if pairs[0] == pairs[1] else own
+        return rules if spaces[0] == spaces[1] else mixed
 
     def _trainer(self, pick: Callable[..., Any]) -> type[Trainer]:
         base = pick("trainer", "class")
@@ -332,8 +334,8 @@ def stock_of(config: RunConfig) -> RunConfig:
     kind: Any = trainer_class(name)
     defaults = defaults_for(rules, kind, config.seed)
     learners = [agent for agent in config.policies if agent not in config.opponents]
-    alike = "shared" if have_equal_spaces(rules, learners) else "separate"
-    sharing = policy_of_each(defaults.policies or alike, learners)
+    default = "shared" if have_equal_spaces(rules, learners) else "separate"
+    sharing = policy_of_each(defaults.policies or default, learners)
     return dataclasses.replace(
         config,
         env_config=env_config,

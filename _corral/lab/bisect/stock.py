@@ -30,7 +30,7 @@ __all__ = ["against"]
 AGAIN = 19
 """Number of trainings of the run's configuration. If all are better than the run, p = 1 / 20."""
 
-ALIKE = (
+NO_PART = (
     "These parts cost nothing. If the team plays badly nevertheless, examine the environment: its "
     "observations, rewards and ends. corral check ENV --learnable tests whether choices matter."
 )
@@ -46,7 +46,7 @@ def against(
     model: Any = None,
     seconds: float = SECONDS,
     out: str | Path | None = None,
-    progress: Progress = lambda what, done, total: None,
+    progress: Progress = lambda label, done, total: None,
 ) -> Bisection:
     """Find the parts of a run that cost the learning, compared with corral's own parts.
 
@@ -69,12 +69,12 @@ def against(
         while len(scores) < AGAIN and score < min([*scores, float("inf")]):
             scores.append(trainings.score((), config.seed + 1 + len(scores)))
     except OutOfTime:
-        return dataclasses.replace(result, note=f"{result.note} {ALIKE}".strip())
+        return dataclasses.replace(result, note=f"{result.note} {NO_PART}".strip())
     total = dataclasses.replace(
         result, trainings=result.trainings + len(scores), cpu=result.cpu + trainings.cpu
     )
     if score >= min(scores):
-        return dataclasses.replace(total, note=f"{result.note} {ALIKE}".strip())
+        return dataclasses.replace(total, note=f"{result.note} {NO_PART}".strip())
     script = Difference("script", "", "corral.train", loaded.name)
     cause = Cause((script,), 1 / (AGAIN + 1), statistics.median(scores), score, AGAIN)
     return dataclasses.replace(

@@ -36,7 +36,7 @@ from corral.trainers.runs.run_config import RunConfig
 __all__ = ["FAILED", "Mixable", "MixedConfigs", "score_of"]
 
 EPISODES = 16
-MOST_TURNS = 2_000
+MAX_TURNS = 2_000
 """Longest evaluation in steps; a longer episode counts up to there."""
 
 FAILED = float("-inf")
@@ -108,13 +108,13 @@ def score_of(
     policies: Mapping[str, PolicyLike], rules: Rules[Any], config: RunConfig, seed: int
 ) -> float:
     """Return the mean return per episode, summed over the trained agents."""
-    others = {a: random_policy(rules.action_space(a)) for a in rules.agents}
-    team = {**others, **policies}
+    random_team = {a: random_policy(rules.action_space(a)) for a in rules.agents}
+    team = {**random_team, **policies}
     kind = config.defaults.get("kind") or {}
     if not (is_zero_sum(rules) or kind.get("zero_sum")):
         return _mean_return(team, rules, config.learners, seed)
     seats = [
-        _mean_return({**others, agent: team[agent]}, rules, (agent,), seed)
+        _mean_return({**random_team, agent: team[agent]}, rules, (agent,), seed)
         for agent in config.learners
     ]
     return float(np.mean(seats))
@@ -134,7 +134,7 @@ def _mean_return(
     for turn in play(rules, team, sampled, quota=quota, seed=seed + EPISODE_SEED):
         total += float(turn.step.reward[alive][:, columns].sum())
         alive[turn.ended.rows] = False
-        if turn.t + 1 >= MOST_TURNS:
+        if turn.t + 1 >= MAX_TURNS:
             break
     return float(np.mean(returns)) if returns else total / EPISODES
 

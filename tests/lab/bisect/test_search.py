@@ -19,7 +19,7 @@ from corral.lab.bisect.search import smallest
 from corral.lab.bisect.sequential import ALPHA, Boundary, better, rank_p
 from corral.lab.bisect.sides import Difference
 from corral.lab.bisect.training import FAILED
-from support.messages import refused
+from support.messages import refused, shown
 
 
 @pytest.mark.parametrize("cause", [{0}, {7}, {19}, {3, 16}, {3, 4}, {0, 9, 19}, set(range(20))])
@@ -160,7 +160,7 @@ def test_equal_sides_are_not_trained() -> None:
 
 def test_a_mixture_that_does_not_fit_is_reported() -> None:
     result = searched(Invented("a", misfit="ab", count=4))
-    assert "setting a with setting b" in result.note
+    shown(result.note, "setting a", "setting b")
     assert result.verdict in ("found", "undecided")
 
 
