@@ -22,6 +22,7 @@ from corral.registration import EXTENSIONS, PUBLIC
 if TYPE_CHECKING:
     from corral import algorithms
     from corral.envs.registry import make
+    from corral.lab.bisect.driver import bisect
     from corral.lab.comparing.comparison import Comparison
     from corral.lab.comparing.driver import compare
     from corral.lab.doctor.choices import learnable
@@ -51,6 +52,7 @@ __all__ = [
     "__version__",
     "advise",
     "algorithms",
+    "bisect",
     "clone",
     "compare",
     "diagnose",

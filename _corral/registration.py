@@ -15,6 +15,7 @@ PUBLIC = {
     "Duels": "corral.lab.duels.driver",
     "Pool": "corral.trainers.pool",
     "advise": "corral.loads.advise.driver",
+    "bisect": "corral.lab.bisect.driver",
     "clone": "corral.trainers.cloning.driver",
     "compare": "corral.lab.comparing.driver",
     "diagnose": "corral.lab.doctor.diagnose",

@@ -17,6 +17,7 @@ from rich.table import Table
 import corral
 from corral.cli.base import App
 from corral.cli.commands import (
+    bisect,
     check,
     compare,
     course,
@@ -40,7 +41,7 @@ app = App(
     help="Multi-agent environments with action masks: train teams, evaluate and compare them.",
 )
 for commands in (
-    *(loads, train, tune, teach, evaluate, compare, selfplay, check, doctor, games, course),
+    *(loads, train, tune, teach, evaluate, compare, selfplay, check, doctor, bisect, games, course),
 ):
     commands.add_to(app)
 

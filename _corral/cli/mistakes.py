@@ -25,6 +25,7 @@ EXAMPLES = {
     "check": "corral check arena_v0",
     "course": "corral course 4",
     "doctor": "corral doctor runs/NAME",
+    "bisect": "corral bisect runs/GOOD runs/BAD",
     "exploit": "corral exploit runs/NAME",
     "envs": "corral envs dfaas_v0",
     "trainers": "corral trainers mappo",

@@ -20,6 +20,8 @@ from corral.adapters.seats import random_policy
 from corral.envs import make_rules
 from corral.envs.conformance import check_env
 from corral.files import strict_json
+from corral.lab.bisect.result import Bisection, Cause
+from corral.lab.bisect.sides import Difference
 from corral.lab.comparing.comparison import Comparison
 from corral.lab.comparing.groups import Member
 from corral.lab.course.judging import judge
@@ -103,10 +105,18 @@ def recheck() -> Result:
     return corral.recheck(folder, later)
 
 
+def bisection() -> Result:
+    part = Difference("setting", "gamma", "0.99", "0.0")
+    cause = Cause((part,), 0.004, 1.0, NAN, 5)
+    counts: tuple[Any, ...] = (0.01, (1.0, 0.0), 4, 30, 9.0, None)
+    return Bisection("good", "bad", "found", (part,), (cause,), (), True, *counts)
+
+
 MADE: Mapping[str, Callable[[], Result]] = {
     "results.json": evaluation,
     "compare.json": comparison,
     "exploit.json": exploit,
+    "bisect.json": bisection,
     "duels.json": lambda: corral.duel("copy-last", "beat-last", env="rps_v0", episodes=2),
     "trials.json": study,
     "check.json": lambda: check_env(lambda: object(), processes=False),

@@ -73,11 +73,20 @@ def doctor(
             help="If the run does not learn, check its environment, and test if choices matter.",
         ),
     ] = True,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="<stock>",
+            help="Instead, train mixtures of the run's parts and corral's own (stock), and name "
+            "the part that costs the learning.",
+        ),
+    ] = None,
     seconds: Annotated[
         float | None,
         typer.Option(
             metavar="<s>",
-            help="Time of the diagnosis of a run; default: 45. With more, it examines more.",
+            help="Time of the diagnosis of a run; default: 45, with --against 300. With more, it "
+            "examines more.",
         ),
     ] = None,
     seed: Annotated[int, whole("Seed of the examination.")] = 0,
@@ -93,9 +102,11 @@ def doctor(
     Plays the run, its untrained policies, random play and reference teams on the same seeds.
     Repeats a short part of the run's training, reads its progress, and compares its value
     estimates with true returns. The run's folder is not changed. With --learner, it examines a
-    learner of any framework on probes with exactly known answers.
+    learner of any framework on probes with exactly known answers. With --against stock, it trains
+    mixtures of the run's algorithm, network, settings and wrappers with corral's own.
 
-    The exit code is 0 if the run learns (with --learner: passes), else 1.
+    The exit code is 0 if the run learns (with --learner: passes; with --against: no part costs the
+    learning), else 1.
     """
     import_from_here()
     if learner is None:
@@ -113,6 +124,16 @@ def doctor(
             "api": api,
             "trainer": trainer,
         }
+        if against is not None:
+            if against != "stock":
+                raise ValueError(
+                    f"--against {against}: give stock, corral's own parts. Two trainings of your "
+                    "own: corral bisect GOOD BAD"
+                )
+            options = {**run_options, "model": model}
+            if _harmful_part(run, env, options, seconds, as_json):
+                raise typer.Exit(1)
+            return
         plan: dict[str, Any] = {
             **{"audited": audit, "cloned": clone, "checked": check},
             "seed": seed,
@@ -126,6 +147,7 @@ def doctor(
                 f"give {run} or --learner {learner}, not both: they are examined separately"
             )
         options_of_runs: dict[str, Any] = {
+            "--against": against,
             "--seconds": seconds,
             "--env": env,
             "--arg": arg,
@@ -160,6 +182,22 @@ def _diagnose(run: str, env: str | None, options: dict[str, Any], as_json: bool)
     if not report.looked_at:
         raise RunError(f"{run}: nothing could be examined, see above")
     return report.healthy
+
+
+def _harmful_part(
+    run: str, env: str | None, options: dict[str, Any], seconds: float | None, as_json: bool
+) -> bool:
+    require("torch", extra="mappo", purpose="train mixtures")
+    from corral.lab.bisect.driver import SECONDS
+    from corral.lab.bisect.stock import against
+
+    with progress_bar() as show, contextlib.redirect_stdout(sys.stderr):
+        result = against(run, env, **options, seconds=seconds or SECONDS, progress=show)
+    if as_json:
+        print_json(result.to_json())
+    else:
+        out.print(result.text(out.width), soft_wrap=True)
+    return result.verdict == "found"
 
 
 def _examine(

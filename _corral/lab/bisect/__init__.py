@@ -1,0 +1,1 @@
+"""Find the smallest set of differences between two trainings that costs the learning."""
