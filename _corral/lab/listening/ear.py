@@ -152,7 +152,7 @@ class Ear:
         self._count_episodes(heard, arrays)
         if attends:
             obs = _tree(data.get("obs"), lambda part: part[:, None] if flat else part[:, :COLUMNS])
-            heard.rollouts.append(Rollout(**_cropped(arrays), obs=obs))
+            heard.rollouts.append(Rollout(**_cropped(arrays), obs=obs, update=heard.updates))
         self.cpu += time.process_time() - began
 
     def batch(self, *, policy: str = "policy", **data: Any) -> None:

@@ -48,6 +48,7 @@ class Rollout:
     advantages: Array | None = None  # float64 [T, B]
     returns: Array | None = None  # float64 [T, B] the targets of the values
     valid: Array | None = None  # bool [T, B]: False for padding; None: all are valid
+    update: int = 0  # number of the update that learns from it, from 1
 
 
 @dataclass
@@ -170,7 +171,7 @@ class Heard:
     def missing(self) -> list[str]:
         """Return the names of the fields that were never heard."""
         names = {entry.name: None for kind in (Rollout, Minibatch) for entry in fields(kind)}
-        internal = {"valid", "losses", "first", "update", "step", "gradients"}
+        internal = {"valid", "update", "losses", "first", "update", "step", "gradients"}
         return [name for name in names if name not in internal and not self.heard(name)]
 
 

@@ -16,6 +16,7 @@ from corral.lab.doctor.findings.texts import finding_of
 
 __all__ = [
     "advantage_in_loss",
+    "astray",
     "dropped_rows",
     "entropy_in_loss",
     "rows_aligned",
@@ -61,7 +62,7 @@ def rows_aligned(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
             ("advantage", advantage, learned.advantage.reshape(-1)[at]),
             ("value target", target, learned.value_target.reshape(-1)[at]),
         ):
-            wrong, same = _astray((action, log_prob, got), (*stored_keys, made.astype(np.float32)))
+            wrong, same = astray((action, log_prob, got), (*stored_keys, made.astype(np.float32)))
             if wrong is not None and wrong > 0.5:
                 cause = "advantage-shuffled" if quantity == "advantage" else "targets-shuffled"
                 measured = (
@@ -72,7 +73,7 @@ def rows_aligned(record: PolicyEvidence, evidence: Evidence) -> Finding | None:
     return None
 
 
-def _astray(
+def astray(
     got: tuple[Array, Array, Array], made: tuple[Array, Array, Array]
 ) -> tuple[float | None, bool]:
     """Return the share of rows (action, log_prob, number) that have another decision's number, and
