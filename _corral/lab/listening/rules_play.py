@@ -213,7 +213,7 @@ def wrong_log_probs(heard: Heard) -> Finding | None:
         if positive:
             kind = "probabilities" if ((numbers >= 0) & (numbers <= 1)).all() else "numbers above 0"
             return _wrong(f"{positive:.0%} are positive: they look like {kind}", 3, heard)
-        if not numbers.any():
+        if not numbers.any() and part.rollout.update <= 1:  # later, a policy may be certain
             return _wrong(f"all {len(numbers):,} are 0, for different actions", 3, heard)
         if np.ptp(numbers) == 0 and len(numbers) >= DECISIONS and heard.updates > 4:
             uniform = np.isclose(np.exp(-numbers[0]), round(float(np.exp(-numbers[0]))), atol=1e-3)

@@ -215,10 +215,10 @@ def recomputed(heard: Heard) -> Finding | None:
         if change <= 1e-4:
             continue
         if not np.abs(np.log(ratio)).max() <= 1e-6:
-            return None
+            return _without_ratio(heard)
         still, moved, traced = still + 1, max(moved, change), traced and bool(names)
     if not still:
-        return None
+        return _without_ratio(heard)
     measured = (
         f"in {still} minibatches after steps that changed weights by up to {moved:.2g}, all ratios "
         "are exactly 1"
@@ -226,6 +226,31 @@ def recomputed(heard: Heard) -> Finding | None:
     return finding_of(
         "old-log-prob-recomputed", measured, 3 if still > 1 and traced else 2, heard.policy
     )
+
+
+def _without_ratio(heard: Heard) -> Finding | None:
+    """Report gradients in proportion to the advantages, without the ratio of the probabilities."""
+    without, ratios = 0, 1.0
+    for minibatch in heard.minibatches:
+        ratio, advantage = ratio_of(minibatch), flat(minibatch.advantages)
+        pull = flat(minibatch.gradients.log_probs) if minibatch.gradients is not None else None
+        if minibatch.first or ratio is None or advantage is None or pull is None:
+            continue
+        if not len(pull) == len(ratio) == len(advantage) >= ROWS or np.std(np.log(ratio)) < 0.02:
+            continue
+        used = pull != 0
+        if used.sum() < ROWS or not vary(advantage[used]):
+            continue
+        if not np.isclose(abs(correlation(pull[used], advantage[used])), 1.0, atol=1e-6):
+            return None
+        without, ratios = without + 1, max(ratios, float(ratio.max()))
+    if without < 2:
+        return None
+    measured = (
+        f"in {without} minibatches the gradients are in proportion to the advantages alone, although "
+        f"ratios are up to {ratios:.3g}"
+    )
+    return finding_of("old-log-prob-recomputed", measured, 2, heard.policy)
 
 
 def clip_range(heard: Heard) -> Finding | None:

@@ -342,6 +342,15 @@ def test_old_log_probabilities_that_are_computed_again() -> None:
     assert Again(network()).run().findings() == {"old-log-prob-recomputed": 3}
 
 
+def test_a_loss_that_compares_the_policy_with_itself() -> None:
+    def itself(new: torch.Tensor, rows: Rows) -> torch.Tensor:
+        return -((new - new.detach()).exp() * rows.advantages).mean()
+
+    parts: dict[str, Any] = {"optimizer": lambda p: torch.optim.Adam(p, lr=3e-2), "epochs": 4}
+    assert found(policy_loss=itself, **parts) == {"old-log-prob-recomputed": 2}
+    assert "old-log-prob-recomputed" not in found(**parts)
+
+
 def test_a_clip_range_that_is_too_small() -> None:
     def tight(new: torch.Tensor, rows: Rows) -> torch.Tensor:
         ratio = (new - rows.log_probs).exp()
