@@ -135,12 +135,21 @@ def cost(script: Any, seed: int) -> None:
 
 
 def harms() -> dict[str, float]:
-    """Return name -> share of the return above random play that the fault costs."""
-    shares: dict[str, float] = {}
+    """Return name -> share of the return above random play that the fault costs.
+
+    Listening changes no score, so scores of rows count as well as those of silent trainings.
+    """
+    known: dict[str, dict[str, Any]] = {}
     for path in sorted(RESULTS.glob("listening_harm*.json")):
-        for name, row in json.loads(path.read_text()).items():
-            if row.get("lost") is not None:
-                shares[name] = float(row["lost"])
+        known |= json.loads(path.read_text())
+    scores = {row["name"]: row["score"] for row in rows()}
+    shares: dict[str, float] = {}
+    for name, script in known.items():
+        base = known.get(script["base"], {}).get("seeds", {}).get("0", {})
+        sound = scores.get(script["base"], base.get("score"))
+        score = scores.get(name, script["seeds"].get("0", {}).get("score"))
+        if None not in (sound, score, base.get("random")) and sound > base["random"]:
+            shares[name] = (sound - score) / (sound - base["random"])
     return shares
 
 
@@ -158,7 +167,7 @@ def report() -> None:
     ]
     details = []
     for framework, group in table.items():
-        faulty = [row for row in group if not row["sound"] and lost.get(row["name"], 1.0) > HARM]
+        faulty = [row for row in group if not row["sound"] and lost.get(row["name"], 0.0) > HARM]
         kinds = {row["name"]: kind_of(row, judged.get(row["name"], [])) for row in faulty}
         sound = [row for row in group if row["sound"]]
         alarms = [row["name"] for row in sound if any(item[1] >= 2 for item in row["findings"])]

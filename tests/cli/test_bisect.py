@@ -94,8 +94,9 @@ def test_the_screens_of_the_page_are_what_is_printed(tmp_path: Path) -> None:
     for kind in ("toml", "python"):
         for name, body in re.findall(rf"```{kind}\n# (\S+)\n(.*?)```", PAGE, flags=re.DOTALL):
             (tmp_path / name).write_text(body)
-    train = "corral train --config bad.toml --trainer my_algorithm.py:mine --out runs/mine"
-    assert forked.run(["-m", *shlex.split(train)], folder=tmp_path).returncode == 0
+    train = re.search(r"^\$ (corral train .*)$", PAGE, flags=re.MULTILINE)
+    assert train is not None
+    assert forked.run(["-m", *shlex.split(train[1])], folder=tmp_path).returncode == 0
     for name in ("bisect", "stock"):
         screen = re.search(rf"<!-- {name} -->\n```\n\$ (.*?)\n(.*?)```", PAGE, flags=re.DOTALL)
         assert screen is not None

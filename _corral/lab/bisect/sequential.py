@@ -79,7 +79,8 @@ class Boundary:
         ]
         _, _, cut = max(cuts)
         chances = [(sum(s < cut for s in side) + 0.5) / (len(side) + 1) for side in (good, bad)]
-        return cls(cut, *chances)
+        low_if_good, low_if_bad = chances
+        return cls(cut, low_if_good, low_if_bad)
 
     def is_bad(self, score: Callable[[int], float]) -> bool | None:
         """Return whether ``score(0)``, ``score(1)``, ... are like the bad side; None: undecided."""
