@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+import torch
 from gymnasium import spaces
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
+from ray.rllib.connectors.connector_pipeline_v2 import ConnectorPipelineV2
 from ray.rllib.connectors.env_to_module import MeanStdFilter
 from ray.rllib.connectors.learner import GeneralAdvantageEstimation
 from ray.rllib.core.learner.learner import Learner
+from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.rllib.env import INPUT_ENV_SINGLE_SPACES
 
 from corral.lab.listening.ear import Ear
@@ -20,7 +23,7 @@ from corral.lab.listening.frameworks.masks import mask_key
 from corral.lab.listening.frameworks.traps import place_of, sprung, trap
 from corral.lab.listening.heard import Heard, Minibatch, Place
 
-__all__ = ["Module", "check_algorithm", "check_batch", "check_episodes", "check_module"]
+__all__ = ["Module", "Valued", "check_algorithm", "check_batch", "check_episodes", "check_module"]
 
 FORWARD = ("_forward_train", "_forward_exploration", "_forward")
 """Methods of an RLModule that may return advantages or logits."""
@@ -33,6 +36,13 @@ CLIPPED = 0.5
 
 DOMINATES = 100.0
 """Loss of the values divided by the size of the advantages, from which on it is a finding."""
+
+
+@runtime_checkable
+class Valued(Protocol):
+    """An RLModule with values, which need not inherit ``ValueFunctionAPI``."""
+
+    def compute_values(self, batch: Any, embeddings: Any = None) -> Any: ...
 
 
 @dataclass
@@ -187,12 +197,12 @@ def check_batch(module: Module, minibatch: Minibatch) -> None:
 def _check_apis(module: Module) -> None:
     """Report APIs that the learner needs, and the RLModule does not implement."""
     kind = type(module.rl_module)
-    needed: list[type] = getattr(module.learner, "rl_module_required_apis", list)()
+    needed: list[type] = module.learner.rl_module_required_apis()
     missing = [api.__name__ for api in needed if not isinstance(module.rl_module, api)]
     if "ValueFunctionAPI" not in missing:
         return
     measured = f"{kind.__name__} is no ValueFunctionAPI"
-    if hasattr(kind, "compute_values"):
+    if isinstance(module.rl_module, Valued):
         measured += "; compute_values alone is not enough"
     place = _returning_advantages(kind)
     if place.name:
@@ -234,11 +244,8 @@ def _check_connectors(module: Module) -> None:
         )
         if (value := getattr(config, name, True)) is False
     ]
-    runner = module.algo.env_runner
-    pipeline = getattr(runner, "_env_to_module", None)
-    filters = [
-        item for item in getattr(pipeline, "connectors", ()) if isinstance(item, MeanStdFilter)
-    ]
+    connectors = _connectors(module.algo.env_runner, "_env_to_module")
+    filters = [item for item in connectors if isinstance(item, MeanStdFilter)]
     if filters and off:
         module.sprung(
             "stale-normalizer", f"MeanStdFilter with {', '.join(off)}", setting="env_runners"
@@ -288,21 +295,37 @@ def _spaces(algo: Algorithm) -> Iterator[spaces.Dict]:
 
 def _environment(algo: Algorithm) -> Any:
     """Return an environment of the user in this process, or None."""
-    env = getattr(algo.env_runner, "env", None)
-    envs = getattr(getattr(env, "unwrapped", env), "envs", None)
-    env = envs[0] if envs else env
-    return getattr(env, "unwrapped", env)
+    env = None if algo.env_runner is None else vars(algo.env_runner).get("env")
+    if env is None:
+        return None
+    envs = vars(_unwrapped(env)).get("envs")
+    return _unwrapped(envs[0] if envs else env)
+
+
+def _unwrapped(env: Any) -> Any:
+    try:
+        return env.unwrapped
+    except AttributeError:  # in an EnvRunner of the user
+        return env
 
 
 def _estimates(learner: Learner) -> bool:
     """Return True if a connector of the learner estimates advantages."""
-    pipeline = getattr(learner, "_learner_connector", None)
-    connectors = getattr(pipeline, "connectors", ())
+    connectors = _connectors(learner, "_learner_connector")
     return any(isinstance(item, GeneralAdvantageEstimation) for item in connectors)
 
 
+def _connectors(owner: Any, name: str) -> Sequence[Any]:
+    """Return the connectors of a pipeline of an EnvRunner or Learner."""
+    pipeline = None if owner is None else vars(owner).get(name)
+    return pipeline.connectors if isinstance(pipeline, ConnectorPipelineV2) else ()
+
+
 def _shares_layers(rl_module: Any) -> bool:
-    settings = getattr(rl_module, "model_config", None)
-    if isinstance(settings, dict):
-        return bool(settings.get("vf_share_layers")) and hasattr(rl_module, "encoder")
-    return bool(getattr(settings, "vf_share_layers", False)) and hasattr(rl_module, "encoder")
+    settings = vars(rl_module).get("model_config")
+    if isinstance(settings, DefaultModelConfig):
+        shares = settings.vf_share_layers
+    else:
+        shares = isinstance(settings, dict) and settings.get("vf_share_layers")
+    children = dict(rl_module.named_children()) if isinstance(rl_module, torch.nn.Module) else {}
+    return bool(shares) and "encoder" in children

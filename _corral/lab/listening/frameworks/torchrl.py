@@ -9,7 +9,7 @@ estimator (``GAE`` and the like) that fills in the advantages, wherever it is ca
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -249,6 +249,13 @@ def _actions(data: TensorDictBase, loss: LossModule) -> torch.Tensor | None:
 # --- Minibatches ---------------------------------------------------------------------------------
 
 
+@runtime_checkable
+class _Distributing(Protocol):
+    """An acting network that makes a distribution."""
+
+    def get_dist(self, tensordict: TensorDictBase) -> Any: ...
+
+
 class _Losses:
     """Hears the calls of a loss: its distribution, its values and its terms."""
 
@@ -269,7 +276,7 @@ class _Losses:
         for handle in handles:
             ear.on_stop(handle.remove)
         actor = networks.get("actor_network")
-        if hasattr(actor, "get_dist"):
+        if isinstance(actor, _Distributing):
             ear.on_call(actor, "get_dist", self.distributed)
 
     def begins(self, loss: Any, args: Any) -> None:
@@ -366,7 +373,10 @@ def _items(result: Any) -> list[tuple[str, Any]]:
 
 def _logits(distribution: Any, count: int) -> torch.Tensor | None:
     """Return the logits of a categorical distribution, [R, A]."""
-    logits = getattr(distribution, "logits", None)
+    try:
+        logits = distribution.logits
+    except AttributeError:  # of another kind
+        return None
     if not isinstance(logits, torch.Tensor) or logits.ndim < 2:
         return None
     return logits.reshape(count, -1) if logits.numel() == count * logits.shape[-1] else None
