@@ -192,6 +192,7 @@ class Ear:
                 first=first_ever if alone else not recorded,
                 update=heard.updates,
                 step=len(heard.steps),
+                gradients=None,
             )
             heard.minibatches.append(minibatch)
             watch_outputs(minibatch, data)

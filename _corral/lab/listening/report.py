@@ -200,9 +200,9 @@ def _measured(heard: Heard) -> Iterator[Measured]:
                 numbers["weights"] = max(step.changes.values())
     for name in LABELS:
         if name in sides[0] and name in sides[1]:
-            both = sides[0][name], sides[1][name]
-            if np.isfinite(both).all():
-                yield Measured(name, heard.policy, *both)
+            beginning, latest = sides[0][name], sides[1][name]
+            if np.isfinite([beginning, latest]).all():
+                yield Measured(name, heard.policy, beginning, latest)
 
 
 def _of_rollout(rollout: Any) -> dict[str, float]:

@@ -123,22 +123,21 @@ class _Rollouts:
         log_probs = data.get(keys.sample_log_prob, None)
         advantage, target = data.get(keys.advantage, None), data.get(keys.value_target, None)
         mask = data.get(("collector", "mask"), None)
-        parts: dict[str, Any] = {
-            "rewards": rewards,
-            "terminated": axes.flags(terminated),
-            "truncated": None if truncated is None else axes.flags(truncated),
-            "values": axes.optional(data.get(keys.value, None)),
-            "final_values": after,
-            "last_values": None if after is None else after[-1],
-            "advantages": axes.optional(advantage),
-            "returns": axes.optional(target),
-            "log_probs": axes.optional(log_probs),
-            "actions": axes.per_column(actions),
-            "mask": axes.per_column(data.get("action_mask", None)),
-            "valid": None if mask is None else axes.flags(mask),
-            "obs": axes.per_column(data.get(obs_key, None)),
-        }
-        self.ear.rollout(**{name: part for name, part in parts.items() if part is not None})
+        self.ear.rollout(
+            rewards=rewards,
+            terminated=axes.flags(terminated),
+            truncated=None if truncated is None else axes.flags(truncated),
+            values=axes.optional(data.get(keys.value, None)),
+            final_values=after,
+            last_values=None if after is None else after[-1],
+            advantages=axes.optional(advantage),
+            returns=axes.optional(target),
+            log_probs=axes.optional(log_probs),
+            actions=axes.per_column(actions),
+            mask=axes.per_column(data.get("action_mask", None)),
+            valid=None if mask is None else axes.flags(mask),
+            obs=axes.per_column(data.get(obs_key, None)),
+        )
 
 
 class _Axes:
