@@ -58,7 +58,7 @@ def _nothing(scripts: Scripts, forked: Sequence[Forked]) -> Iterator[Fault]:
     if not scripts.moved and not any(fork.moved for fork in forked):
         yield Fault("no-choice", f"No script{tried} changed any return.")
     elif forked and all(fork.moves_others and not fork.moved for fork in forked):
-        yield Fault("others-only", " ".join(_of_others(forked)))
+        yield Fault("others-only", " ".join(_sentences(forked)))
     elif shifting := [fork for fork in forked if fork.only_shifts]:
         fork = max(shifting, key=lambda fork: fork.best.mean)
         yield Fault(
@@ -85,13 +85,13 @@ def _nothing(scripts: Scripts, forked: Sequence[Forked]) -> Iterator[Fault]:
         )
 
 
-def _of_others(forked: Sequence[Forked]) -> Iterator[str]:
+def _sentences(forked: Sequence[Forked]) -> Iterator[str]:
     """Yield a sentence for each agent with actions that change the return of others alone."""
     for agent in dict.fromkeys(fork.agent for fork in forked):
         forks = [fork for fork in forked if fork.agent == agent]
-        others = sorted({other for fork in forks for other in fork.moves_others})
+        paid = sorted({other for fork in forks for other in fork.moves_others})
         yield (
-            f"Actions of {agent} change the return of {', '.join(others)}, never its own, in "
+            f"Actions of {agent} change the return of {', '.join(paid)}, never its own, in "
             f"{_moments(forks)} forked states."
         )
 

@@ -181,11 +181,11 @@ class Learning:
         The untrained policy may be optimal, too: in small games, one greedy policy in a few is.
         """
         best = self.optimum.get(data)
-        mine = [score for score in self.scores if (score.player, score.data) == (THIS, data)]
-        leads = [self.lead(RANDOM, score.mode, data) for score in mine]
+        scores = [score for score in self.scores if (score.player, score.data) == (THIS, data)]
+        leads = [self.lead(RANDOM, score.mode, data) for score in scores]
         return (
             best is not None
-            and any(score.mean >= best - 1e-6 * max(1.0, abs(best)) for score in mine)
+            and any(score.mean >= best - 1e-6 * max(1.0, abs(best)) for score in scores)
             and all(lead is not None and lead.better for lead in leads)
         )
 

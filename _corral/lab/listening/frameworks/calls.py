@@ -1,7 +1,7 @@
 """Hear the calls of a method of one object, without a trace in the object.
 
 The method is replaced in the class, for calls of this object alone. So copies of the object, and
-what is saved of it, are as without listening. A class that is pickled by value, as Ray does with
+its saved state, are as without listening. A class that is pickled by value, as Ray does with
 classes of a script, is pickled with its own method.
 """
 
@@ -40,7 +40,7 @@ def on_call_of_any(kind: type, name: str, heard: Heard) -> Callable[[], None]:
 
 
 Entry = tuple[Any, Heard, Before | None]
-"""Instance, or None for any; what is called after and before its calls."""
+"""Instance, or None for any; functions that are called after and before its calls."""
 
 
 class _Method:
@@ -71,8 +71,8 @@ class _Method:
 
 def _listen(kind: type, name: str, entry: Entry) -> Callable[[], None]:
     """Add a listener to a method of a class; return the undo."""
-    found = vars(kind).get(name)
-    method = found if isinstance(found, _Method) else _Method(kind, name)
+    member = vars(kind).get(name)
+    method = member if isinstance(member, _Method) else _Method(kind, name)
     setattr(kind, name, method)
     method.listeners.append(entry)
 

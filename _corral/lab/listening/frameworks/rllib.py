@@ -142,7 +142,7 @@ class _Listener:
             ]
 
     def batched(self, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
-        """Hear the episodes, and what the learner's connectors made of them."""
+        """Hear the episodes, and the batch that the learner's connectors made of them."""
         with self._costs():
             for module_id in tuple(self.learner.module.keys()):
                 if module_id not in self.modules:  # added while training
@@ -199,10 +199,11 @@ class _Listener:
         """Add up the fragments of each episode, and count it when it ends."""
         for fragment in fragments:
             key = module_id, fragment.episode
-            known = self.running.pop(key, (0.0, 0) if fragment.first else None)
-            if known is None:  # it began before listening
+            earlier = self.running.pop(key, (0.0, 0) if fragment.first else None)
+            if earlier is None:  # it began before listening
                 continue
-            total, length = known[0] + float(fragment.rewards.sum()), known[1] + fragment.length
+            total = earlier[0] + float(fragment.rewards.sum())
+            length = earlier[1] + fragment.length
             if fragment.done:
                 self.ear.episode(total, length, policy=module_id)
             else:
@@ -318,8 +319,8 @@ class _Rows:
         """Return the entry after the last step of each fragment."""
         if values is None or self._after is None:
             return None
-        found = self._at(values, self._after)
-        return None if found is None else np.asarray(found, dtype=np.float64)
+        entries = self._at(values, self._after)
+        return None if entries is None else np.asarray(entries, dtype=np.float64)
 
     def _at(self, values: Any, index: Array) -> Any:
         if values is None:

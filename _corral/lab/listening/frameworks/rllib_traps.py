@@ -47,7 +47,7 @@ class Valued(Protocol):
 
 @dataclass
 class Module:
-    """An RLModule, with what its checks need."""
+    """An RLModule, with the objects that its checks need."""
 
     module_id: str
     rl_module: Any
@@ -78,14 +78,14 @@ class Module:
         todo: str = "",
         setting: str = "",
     ) -> None:
-        """Add a trap to what was heard, once.
+        """Add a trap to the records, once.
 
-        ``setting``: the method of the AlgorithmConfig that sets what is wrong.
+        ``setting``: the method of the AlgorithmConfig that sets the wrong value.
         """
-        known = trap("rllib", cause)
+        entry = trap("rllib", cause)
         if setting:
             place = Place(type(self.learner.config).__name__, setting)
-        sprung(replace(known, todo=todo or known.todo), measured, self.heard, place)
+        sprung(replace(entry, todo=todo or entry.todo), measured, self.heard, place)
 
 
 def check_algorithm(algo: Algorithm, ear: Ear) -> bool:
@@ -102,14 +102,14 @@ def check_algorithm(algo: Algorithm, ear: Ear) -> bool:
 
 
 def check_module(module: Module) -> None:
-    """Check what is known before training: classes, spaces and settings."""
+    """Check all that is known before training: classes, spaces and settings."""
     config, kind = module.learner.config, type(module.rl_module)
     heard = module.heard
     learner = type(module.learner)
-    own = not learner.compute_loss_for_module.__module__.startswith("ray.")
+    custom = not learner.compute_loss_for_module.__module__.startswith("ray.")
     heard.places["network"] = place_of(kind)
     heard.places["batch"] = (
-        place_of(learner, "compute_loss_for_module") if own else place_of(kind, *FORWARD)
+        place_of(learner, "compute_loss_for_module") if custom else place_of(kind, *FORWARD)
     )
     env = _environment(module.algo)
     heard.places["rollout"] = place_of(type(env), "step") if env is not None else place_of(kind)
@@ -171,8 +171,8 @@ def check_batch(module: Module, minibatch: Minibatch) -> None:
     _check_masks(module, minibatch)
     config = module.learner.config
     loss = type(module.learner).compute_loss_for_module
-    own_loss = loss.__module__ != PPOTorchLearner.__module__
-    if own_loss or minibatch.values is None or minibatch.returns is None or not config.use_critic:
+    custom = loss.__module__ != PPOTorchLearner.__module__
+    if custom or minibatch.values is None or minibatch.returns is None or not config.use_critic:
         return
     errors = np.square(minibatch.values.astype(np.float64) - minibatch.returns)
     clipped = float(np.mean(errors > config.vf_clip_param))
@@ -208,12 +208,12 @@ def _check_apis(module: Module) -> None:
     if place.name:
         measured += f"; {kind.__name__}.{place.name} returns advantages, which RLlib keeps"
     bases = ", ".join(base.__name__ for base in kind.__bases__)
-    found_trap = trap("rllib", "zero-advantages")
+    remedy = trap("rllib", "zero-advantages").todo
     module.sprung(
         "zero-advantages",
         measured,
         place,
-        todo=f"class {kind.__name__}({bases}, ValueFunctionAPI): {found_trap.todo}",
+        todo=f"class {kind.__name__}({bases}, ValueFunctionAPI): {remedy}",
     )
 
 
@@ -221,9 +221,9 @@ def _returning_advantages(kind: type) -> Place:
     """Return the line of a forward method that returns advantages, or the place of the class."""
     for name in FORWARD:
         for text in ("ADVANTAGES", '"advantages"', "'advantages'"):
-            found = place_of(kind, name, text=text)
-            if found.name and found.line != place_of(kind, name).line:
-                return found
+            place = place_of(kind, name, text=text)
+            if place.name and place.line != place_of(kind, name).line:
+                return place
     return place_of(kind)
 
 

@@ -280,9 +280,9 @@ class _Listener:
         chances = odds / odds.sum(axis=-1, keepdims=True)
         illegal = np.where(minibatch.mask, 0.0, chances).sum(axis=-1)
         if illegal.max() > NEVER:
-            known, place = trap("tianshou", "mask-ignored-in-play"), self.heard.places["network"]
+            entry, place = trap("tianshou", "mask-ignored-in-play"), self.heard.places["network"]
             measured = f"illegal actions have a probability of {illegal.mean():.3g} on average"
-            sprung(known, measured, self.heard, place)
+            sprung(entry, measured, self.heard, place)
 
     @contextmanager
     def _costs(self) -> Iterator[None]:
