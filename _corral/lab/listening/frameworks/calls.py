@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import MethodType, SimpleNamespace
 from typing import Any
 
-__all__ = ["on_call", "on_call_of_any"]
+__all__ = ["has_method", "on_call", "on_call_of_any"]
 
 Heard = Callable[[tuple[Any, ...], dict[str, Any], Any], None]
 """Called after a call with its arguments, without self, and its result."""
@@ -37,6 +37,14 @@ def on_call_of_any(kind: type, name: str, heard: Heard) -> Callable[[], None]:
     """Call ``heard`` after each call of a method of any instance of a class; return the undo."""
     owner = next(base for base in kind.__mro__ if name in vars(base))
     return _listen(owner, name, (None, heard, None))
+
+
+def has_method(instance: Any, name: str) -> bool:
+    """Return True if an object or its class has a method.
+
+    A check by a Protocol would leave a trace: Python 3.11 adds ``__annotations__`` to the class.
+    """
+    return name in vars(instance) or any(name in vars(base) for base in type(instance).__mro__)
 
 
 Entry = tuple[Any, Heard, Before | None]

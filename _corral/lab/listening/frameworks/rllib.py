@@ -25,10 +25,10 @@ from ray.rllib.policy.sample_batch import MultiAgentBatch
 
 from corral.envs.core import Array
 from corral.lab.listening.ear import Ear
+from corral.lab.listening.frameworks.calls import has_method
 from corral.lab.listening.frameworks.masks import mask_in
 from corral.lab.listening.frameworks.rllib_traps import (
     Module,
-    Valued,
     check_algorithm,
     check_batch,
     check_episodes,
@@ -109,7 +109,7 @@ class _Listener:
         check_module(module)
         if not trained:
             return
-        if isinstance(rl_module, Valued):
+        if has_method(rl_module, "compute_values"):
             self.ear.on_call(rl_module, "compute_values", partial(self.valued, module_id))
         try:
             kind = rl_module.get_train_action_dist_cls()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,11 +19,12 @@ from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.rllib.env import INPUT_ENV_SINGLE_SPACES
 
 from corral.lab.listening.ear import Ear
+from corral.lab.listening.frameworks.calls import has_method
 from corral.lab.listening.frameworks.masks import mask_key
 from corral.lab.listening.frameworks.traps import place_of, sprung, trap
 from corral.lab.listening.heard import Heard, Minibatch, Place
 
-__all__ = ["Module", "Valued", "check_algorithm", "check_batch", "check_episodes", "check_module"]
+__all__ = ["Module", "check_algorithm", "check_batch", "check_episodes", "check_module"]
 
 FORWARD = ("_forward_train", "_forward_exploration", "_forward")
 """Methods of an RLModule that may return advantages or logits."""
@@ -36,13 +37,6 @@ CLIPPED = 0.5
 
 DOMINATES = 100.0
 """Loss of the values divided by the size of the advantages, from which on it is a finding."""
-
-
-@runtime_checkable
-class Valued(Protocol):
-    """An RLModule with values, which need not inherit ``ValueFunctionAPI``."""
-
-    def compute_values(self, batch: Any, embeddings: Any = None) -> Any: ...
 
 
 @dataclass
@@ -202,7 +196,7 @@ def _check_apis(module: Module) -> None:
     if "ValueFunctionAPI" not in missing:
         return
     measured = f"{kind.__name__} is no ValueFunctionAPI"
-    if isinstance(module.rl_module, Valued):
+    if has_method(module.rl_module, "compute_values"):
         measured += "; compute_values alone is not enough"
     place = _returning_advantages(kind)
     if place.name:

@@ -9,7 +9,7 @@ estimator (``GAE`` and the like) that fills in the advantages, wherever it is ca
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from corral.envs.core import Array
 from corral.lab.doctor.findings.finding import Finding
 from corral.lab.listening.ear import Ear
 from corral.lab.listening.frameworks import torchrl_traps as traps
+from corral.lab.listening.frameworks.calls import has_method
 from corral.lab.listening.heard import as_array
 
 __all__ = ["listen_torchrl"]
@@ -248,13 +249,6 @@ def _actions(data: TensorDictBase, loss: LossModule) -> torch.Tensor | None:
 # --- Minibatches ---------------------------------------------------------------------------------
 
 
-@runtime_checkable
-class _Distributing(Protocol):
-    """An acting network that makes a distribution."""
-
-    def get_dist(self, tensordict: TensorDictBase) -> Any: ...
-
-
 class _Losses:
     """Hears the calls of a loss: its distribution, its values and its terms."""
 
@@ -275,7 +269,7 @@ class _Losses:
         for handle in handles:
             ear.on_stop(handle.remove)
         actor = networks.get("actor_network")
-        if isinstance(actor, _Distributing):
+        if actor is not None and has_method(actor, "get_dist"):
             ear.on_call(actor, "get_dist", self.distributed)
 
     def begins(self, loss: Any, args: Any) -> None:
