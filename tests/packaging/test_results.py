@@ -30,6 +30,7 @@ from corral.lab.doctor.examination.judging import Check, Examination
 from corral.lab.doctor.examination.judging import Result as OfProbe
 from corral.lab.doctor.findings.finding import Finding
 from corral.lab.exploit.result import Exploit, SeatExploit
+from corral.lab.listening.ear import Ear
 from corral.lab.tuning.plan import Plan
 from corral.lab.tuning.result import Study, Trial
 from corral.lab.tuning.space import Space
@@ -84,6 +85,13 @@ def examination() -> Result:
     return Examination((OfProbe("probe_p04_v0", checks), OfProbe("probe_p05_v0", (), "broke")))
 
 
+def listened() -> Result:
+    ear = Ear()
+    mask = np.zeros((32, 2, 3), dtype=bool)  # it forbids every action
+    ear.rollout(rewards=np.ones((32, 2)), terminated=mask[..., 0], mask=mask)
+    return ear.report()
+
+
 def agreement() -> Result:
     rows = [AgreementRow(agent, 9, 0.5, Interval(0.4, 0.6), None) for agent in ("a", "all")]
     return Agreement("perfect", 3, tuple(rows), None)
@@ -123,6 +131,7 @@ MADE: Mapping[str, Callable[[], Result]] = {
     "learnable.json": lambda: corral.learnable("rps_v0", seconds=0.5),
     "diagnosis.json": diagnosis,
     "examination.json": examination,
+    "listen.json": listened,
     "agreement.json": agreement,
     "recheck.json": recheck,
     "recommendation.json": lambda: Recommendation("rule", "local/equal", None, "few", 3, 1),

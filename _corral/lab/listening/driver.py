@@ -24,8 +24,8 @@ def listen(
 ) -> Ear:
     """Listen to a training: call it once, before training. It reads only.
 
-    What is certain is printed to stderr while training. ``print(ear.report())`` says at the end
-    whether it learns, what is wrong, and what could not be heard.
+    Certain findings are printed to stderr while training. ``print(ear.report())`` says at the end
+    whether it learns, which faults it has, and which data was not heard.
 
     Args:
         training: what trains: a model of Stable-Baselines3 or sb3-contrib, an RLlib ``Algorithm``
@@ -96,9 +96,9 @@ def _connect(training: Any, ear: Ear) -> None:
 
         listen_tianshou(training, ear)
     else:
-        from corral.lab.listening.frameworks.own import listen_own
+        from corral.lab.listening.frameworks.own import listen_corral
 
-        listen_own(training, ear)
+        listen_corral(training, ear)
 
 
 def _outside(policy: torch.nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:

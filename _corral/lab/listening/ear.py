@@ -1,4 +1,4 @@
-"""An ear on a training: it records what its listener gives it, and says what is wrong.
+"""An ear on a training: it records the data of its listener, and reports faults.
 
     ear = listen(policy=net, optimizer=opt)
     ear.rollout(obs=..., actions=..., rewards=..., terminated=..., values=..., advantages=...)
@@ -60,9 +60,9 @@ BOOLEAN = ("mask", "terminated", "truncated", "valid")
 
 
 class Ear:
-    """Records a training, without changing it, and reports what is wrong with it.
+    """Records a training, without changing it, and reports its faults.
 
-    ``policies`` maps the name of each policy to what was heard of it.
+    ``policies`` maps the name of each policy to its records.
     """
 
     def __init__(
@@ -81,9 +81,9 @@ class Ear:
         self._say = say if say is not None else _to_stderr
         self._hooks: dict[str, tuple[Steps, Layers]] = {}
         self._undo: list[Callable[[], None]] = []
-        self._told: set[tuple[str, str]] = set()
+        self._printed: set[tuple[str, str]] = set()
         self._began = time.process_time()
-        self._told_in = 0.0  # CPU seconds of the last look for findings
+        self._rules_cpu = 0.0  # CPU seconds of the last look for findings
         self._batches: dict[str, int] = {}  # policy -> minibatches since its update began
         self._played: set[str] = set()  # policies with rollouts
         self._running: dict[str, tuple[Array, Array]] = {}  # policy -> return, length of columns
@@ -98,7 +98,7 @@ class Ear:
         gamma: float | None = None,
         gae_lambda: float | None = None,
     ) -> Heard:
-        """Return what is heard of a policy; the first call adds it."""
+        """Return the records of a policy; the first call adds it."""
         if name not in self.policies:
             heard = Heard(name, self.framework, network, gamma, gae_lambda)
             self.policies[name] = heard
@@ -178,11 +178,11 @@ class Ear:
         self._batches[policy] = self._batches.get(policy, 0) + 1
         recorded = [item for item in heard.minibatches if item.update == heard.updates]
         if self.attends(policy) and len(recorded) < MINIBATCHES:
-            known = {entry.name for entry in fields(Minibatch)}
+            names = {entry.name for entry in fields(Minibatch)}
             terms = {
                 name: float(_plain(values))
                 for name, values in data.items()
-                if name not in known and np.ndim(_plain(values)) == 0
+                if name not in names and np.ndim(_plain(values)) == 0
             }
             arrays = _arrays({k: v for k, v in data.items() if k not in terms}, Minibatch)
             minibatch = Minibatch(
@@ -192,6 +192,7 @@ class Ear:
                 first=first_ever if alone else not recorded,
                 update=heard.updates,
                 step=len(heard.steps),
+                gradients=None,
             )
             heard.minibatches.append(minibatch)
             watch_outputs(minibatch, data)
@@ -261,7 +262,7 @@ class Ear:
                 self._tell_finding(finding, heard)
 
     def stop(self) -> None:
-        """Remove all hooks. What was heard stays."""
+        """Remove all hooks. The records stay."""
         self.listening = False
         for hooks in [item for pair in self._hooks.values() for item in pair]:
             hooks.stop()
@@ -274,18 +275,18 @@ class Ear:
         began = time.process_time()
         allowed = max(GRACE, SHARE * (began - self._began))
         spent = self.cpu + sum(steps.cpu for steps, _ in self._hooks.values())
-        if not self.attends(heard.policy) or spent + self._told_in > allowed:
+        if not self.attends(heard.policy) or spent + self._rules_cpu > allowed:
             return
         for finding in findings_of([heard]):
             self._tell_finding(finding, heard)
-        self._told_in = time.process_time() - began
-        self.cpu += self._told_in
+        self._rules_cpu = time.process_time() - began
+        self.cpu += self._rules_cpu
 
     def _tell_finding(self, finding: Finding, heard: Heard) -> None:
         key = finding.cause, heard.policy
-        if finding.certainty < 3 or finding.follows or key in self._told:
+        if finding.certainty < 3 or finding.follows or key in self._printed:
             return
-        self._told.add(key)
+        self._printed.add(key)
         of = f", policy {heard.policy}" if len(self.policies) > 1 else ""
         when = f"update {heard.updates}" if heard.updates else "before training"
         self._say(
@@ -322,13 +323,13 @@ def _arrays(
     data: Mapping[str, Any], kind: type, only: tuple[str, ...] | None = None
 ) -> dict[str, Array]:
     """Return copies of fields, but not of observations. Raises ValueError for unknown names."""
-    known = {entry.name for entry in fields(kind)}
+    names = {entry.name for entry in fields(kind)}
     data = dict(data)
     if data.get("dones") is not None:
         data.setdefault("terminated", data["dones"])
     data.pop("dones", None)
-    if unknown := sorted(set(data) - known):
-        raise ValueError(f"unknown: {', '.join(unknown)}; known: {', '.join(sorted(known))}")
+    if unknown := sorted(set(data) - names):
+        raise ValueError(f"unknown: {', '.join(unknown)}; known: {', '.join(sorted(names))}")
     return {
         name: as_array(values, bool if name in BOOLEAN else None)
         for name, values in data.items()

@@ -1,4 +1,4 @@
-"""What was heard of rollouts, as arrays for rules and as evidence for rules of the doctor."""
+"""Recorded rollouts, as arrays for rules and as evidence for rules of the doctor."""
 
 from __future__ import annotations
 
@@ -122,12 +122,12 @@ def fed(part: Seen, policy: str) -> tuple[PolicyEvidence, Evidence]:
     if part.actions is not None:
         record.actions.append(part.actions)
     record.acted.append(part.valid)
-    none = np.zeros(part.shape, bool)
+    no_row = np.zeros(part.shape, bool)
     for flags, parts in (
         (rollout.terminated, record.terminated),
         (rollout.truncated, record.truncated),
     ):
-        parts.append(none if flags is None else flags.astype(bool))
+        parts.append(no_row if flags is None else flags.astype(bool))
     env = EnvRecord()
     if part.ended is not None:
         env.begins.append(np.concatenate([np.ones((1, part.shape[1]), bool), part.ended]))

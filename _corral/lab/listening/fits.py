@@ -92,10 +92,10 @@ def table_of(rollout: Rollout) -> Table | None:
             return None
         return values.astype(np.float64)
 
-    none = np.zeros(shape, bool)
-    terminated = none if rollout.terminated is None else rollout.terminated.astype(bool)
-    truncated = none if rollout.truncated is None else rollout.truncated.astype(bool)
-    valid = ~none if rollout.valid is None else rollout.valid.astype(bool)
+    no_row = np.zeros(shape, bool)
+    terminated = no_row if rollout.terminated is None else rollout.terminated.astype(bool)
+    truncated = no_row if rollout.truncated is None else rollout.truncated.astype(bool)
+    valid = ~no_row if rollout.valid is None else rollout.valid.astype(bool)
     values = numbers(rollout.values)
     unknown = np.full(shape, np.nan)
     final = numbers(rollout.final_values)
@@ -204,8 +204,8 @@ def jump_offset(rollout: Rollout, ended: Array) -> int | None:
     usual = np.median(steps[inner])
     jumps = [np.nanmean(item) for item in at_ends]
     best = int(np.argmax(jumps))
-    others = max(jump for k, jump in enumerate(jumps) if k != best)
-    return best if jumps[best] > 3 * max(others, usual) else None
+    second = max(jump for k, jump in enumerate(jumps) if k != best)
+    return best if jumps[best] > 3 * max(second, usual) else None
 
 
 # --- Fits ----------------------------------------------------------------------------------------

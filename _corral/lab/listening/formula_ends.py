@@ -101,8 +101,8 @@ class _End:
 
     def _ignored(self, rows: Array, text: str) -> tuple[str, str, int] | None:
         table = self.table
-        others = shifted(rows, -1, False) & ~table.ended, shifted(rows, 1, False) & ~table.ended
-        for cut, where in zip(others, ("after", "before"), strict=True):
+        neighbors = shifted(rows, -1, False) & ~table.ended, shifted(rows, 1, False) & ~table.ended
+        for cut, where in zip(neighbors, ("after", "before"), strict=True):
             if cut.sum() >= 2 and self.stops(cut) and not self.kept(cut):
                 # The script may hand over marks of another step: observations must tell.
                 certainty = 3 if table.offset == 1 else 1

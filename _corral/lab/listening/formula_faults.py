@@ -48,8 +48,8 @@ def _misplaced(table: Table, gamma: float | None, gae_lambda: float | None) -> I
     # A recursion over reversed arrays that is not turned back.
     yield from tried("advantage-elsewhere", "the order of steps reversed", target=advantages[::-1])
     for k, text in ((1, "next"), (-1, "previous")):
-        moved = {"target": shifted(advantages, k)}
-        yield from tried("advantage-elsewhere", f"advantages of the {text} decision", **moved)
+        moved = shifted(advantages, k)
+        yield from tried("advantage-elsewhere", f"advantages of the {text} decision", target=moved)
     if values is not None:
         after = table.next_values
         for now, then, text in (
@@ -59,17 +59,15 @@ def _misplaced(table: Table, gamma: float | None, gae_lambda: float | None) -> I
             (values, shifted(values, 2), "the value of two steps later as the next one"),
         ):
             yield from tried("values-of-another-step", text, values=now, after=then)
-        reversed_ = values[::-1]
-        parts = {"values": reversed_, "after": shifted(reversed_, 1)}
-        yield from tried("values-of-another-step", "values reversed in time", **parts)
+        text, now = "values reversed in time", values[::-1]
+        yield from tried("values-of-another-step", text, values=now, after=shifted(now, 1))
     if rewards.shape[1] > 1:
         text = "their rows and columns mixed by a reshape"
         yield from tried("advantages-mixed", text, target=reshaped(advantages))
         yield from tried("advantages-mixed", "rewards mixed by a reshape", rewards=_mixed(rewards))
         if values is not None:
-            mixed = _mixed(values)
-            parts = {"values": mixed, "after": shifted(mixed, 1)}
-            yield from tried("advantages-mixed", "values mixed by a reshape", **parts)
+            text, now = "values mixed by a reshape", _mixed(values)
+            yield from tried("advantages-mixed", text, values=now, after=shifted(now, 1))
 
 
 def reshaped(values: Array) -> Array:

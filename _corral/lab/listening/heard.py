@@ -1,4 +1,4 @@
-"""What was heard of a training: rollouts, minibatches, optimizer steps and episodes of a policy.
+"""Records of a training: rollouts, minibatches, optimizer steps and episodes of a policy.
 
 Every field may be missing (None or empty): rules use what there is, and the report names the rest.
 """
@@ -98,7 +98,7 @@ class Step:
     gradients: dict[str, float]  # parameter -> largest |gradient| that the optimizer gets
     norm: float  # of all gradients that the optimizer gets
     fresh_norm: float | None = None  # of the gradients of the last backward(), before any clipping
-    left_over: float | None = None  # norm of gradients of earlier steps that they were added to
+    kept_norm: float | None = None  # norm of gradients of earlier steps that they were added to
     changes: dict[str, float] = field(default_factory=dict)  # parameter -> largest |change|
     update: int = 0  # number of the update, from 1
     weight_decay: float = 0.0  # largest of the groups
@@ -140,7 +140,7 @@ class Place:
 
 @dataclass
 class Heard:
-    """What was heard of one policy."""
+    """The records of one policy."""
 
     policy: str
     framework: str = ""  # "rllib", "sb3", "torchrl", "tianshou", "corral", or "" for own loops

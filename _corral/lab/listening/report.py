@@ -1,4 +1,4 @@
-"""What an ear says: does the training learn, what is wrong, and what could not be heard."""
+"""The report of an ear: whether the training learns, its faults, and the missing data."""
 
 from __future__ import annotations
 
@@ -119,8 +119,8 @@ class Report(Result):
             text = f"It learns: {self._returns()}."
             return text if not faults else f"{text} But {count} heard, most certain first."
         if self.verdict == "fault":
-            told = self._returns()
-            return f"{count.capitalize()} heard, most certain first" + f"; {told}." * bool(told)
+            trend = self._returns()
+            return f"{count.capitalize()} heard, most certain first" + f"; {trend}." * bool(trend)
         if self.verdict == "too early":
             updates = max(self.updates.values(), default=0)
             episodes = sum(self.episodes.values())
@@ -161,7 +161,7 @@ class Report(Result):
 def report_of(
     policies: Mapping[str, Heard], findings: tuple[Finding, ...], error: str = ""
 ) -> Report:
-    """Return the report on what was heard; ``error`` ended the listening."""
+    """Return the report on recorded data; ``error`` ended the listening."""
     return Report(
         findings,
         {name: change_of(heard.returns) for name, heard in policies.items()},
@@ -200,9 +200,9 @@ def _measured(heard: Heard) -> Iterator[Measured]:
                 numbers["weights"] = max(step.changes.values())
     for name in LABELS:
         if name in sides[0] and name in sides[1]:
-            both = sides[0][name], sides[1][name]
-            if np.isfinite(both).all():
-                yield Measured(name, heard.policy, *both)
+            beginning, latest = sides[0][name], sides[1][name]
+            if np.isfinite([beginning, latest]).all():
+                yield Measured(name, heard.policy, beginning, latest)
 
 
 def _of_rollout(rollout: Any) -> dict[str, float]:
@@ -214,8 +214,8 @@ def _of_rollout(rollout: Any) -> dict[str, float]:
         returns = rollout.returns[valid].astype(np.float64)
         spread = float(np.var(returns))
         if spread > 0:
-            left = float(np.var(returns - rollout.values[valid]))
-            numbers["explained_variance"] = 1.0 - left / spread
+            unexplained = float(np.var(returns - rollout.values[valid]))
+            numbers["explained_variance"] = 1.0 - unexplained / spread
     return numbers
 
 
@@ -223,13 +223,13 @@ def _of_minibatches(group: list[Minibatch]) -> dict[str, float]:
     numbers: dict[str, float] = {}
     for batch in group:
         if batch.entropy is not None and batch.mask is not None:
-            most = float(np.log(np.maximum(batch.mask.sum(axis=-1), 1)).mean())
+            largest = float(np.log(np.maximum(batch.mask.sum(axis=-1), 1)).mean())
         elif batch.entropy is not None and batch.logits is not None:
-            most = float(np.log(batch.logits.shape[-1]))
+            largest = float(np.log(batch.logits.shape[-1]))
         else:
             continue
-        if most > 0:
-            numbers["entropy"] = float(np.mean(batch.entropy)) / most
+        if largest > 0:
+            numbers["entropy"] = float(np.mean(batch.entropy)) / largest
             break
     later = group[-1] if group else None
     if later is not None and later.new_log_probs is not None and later.log_probs is not None:

@@ -1,4 +1,4 @@
-"""All rules about what was heard, in one order."""
+"""All rules about recorded data, in one order."""
 
 from __future__ import annotations
 

@@ -249,7 +249,7 @@ def foreign_log_probs(heard: Heard) -> Finding | None:
         if wrong.mean() < 0.2:
             continue
         # The same table has them: the policy is the one that played, its actions are others.
-        other = (np.abs(table - stored[:, None]) <= 1e-4).any(axis=1)
+        other = np.any(np.abs(table - stored[:, None]) <= 1e-4, axis=1)
         least = np.where(np.isfinite(table), table, np.inf).min(axis=1)
         spread: Array = table.max(axis=1) - least
         apart = spread[wrong] > 1e-2

@@ -36,8 +36,8 @@ def broadcast(heard: Heard) -> Finding | None:
 
 def _rows(minibatch: Minibatch) -> int:
     """Return the number of decisions, from the log-probabilities; 0 if it is not known."""
-    known = (minibatch.new_log_probs, minibatch.log_probs)
-    return next((part.size for part in known if part is not None), 0)
+    stored = (minibatch.new_log_probs, minibatch.log_probs)
+    return next((part.size for part in stored if part is not None), 0)
 
 
 def misaligned(heard: Heard) -> Finding | None:

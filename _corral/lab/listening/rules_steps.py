@@ -152,12 +152,12 @@ def clipped_away(heard: Heard) -> Finding | None:
 
 def kept_gradients(heard: Heard) -> Finding | None:
     """Report gradients of earlier steps that are added to those of the next ones."""
-    after_backward = [step for step in heard.steps if step.left_over is not None]
+    after_backward = [step for step in heard.steps if step.kept_norm is not None]
     later = [step for step in after_backward[1:] if step.norm > 0]
-    kept = [step for step in later if (step.left_over or 0.0) > 0]
+    kept = [step for step in later if (step.kept_norm or 0.0) > 0]
     if len(kept) < STEPS or len(kept) < 0.5 * len(later):
         return None
-    share = float(np.median([(step.left_over or 0.0) / step.norm for step in kept]))
+    share = float(np.median([(step.kept_norm or 0.0) / step.norm for step in kept]))
     return Finding(
         "gradients-kept",
         "Gradients of earlier steps are added to the new ones.",

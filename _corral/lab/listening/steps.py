@@ -207,7 +207,7 @@ class Steps:
                 for name, grad in grads.items()
             )
             kept = [self._kept[name] for name in grads if name in self._kept]
-            step.left_over = _total(kept)
+            step.kept_norm = _total(kept)
         if self.heard.minibatches and (last := self.heard.minibatches[-1].gradients):
             last.done = True
 

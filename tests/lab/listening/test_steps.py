@@ -116,7 +116,7 @@ def test_a_step_of_gradient_descent() -> None:
     assert step.learning_rate == 0.25
     assert step.norm == pytest.approx(1.0, rel=1e-4)
     assert step.fresh_norm == pytest.approx((before[0] ** 2 + before[1] ** 2) ** 0.5)
-    assert step.left_over == 0.0
+    assert step.kept_norm == 0.0
     assert step.gradients["weight"] == pytest.approx(4 / step.fresh_norm, rel=1e-4)
     assert step.changes["weight"] == pytest.approx(0.25 * 4 / step.fresh_norm, rel=1e-4)
 
@@ -132,7 +132,7 @@ def test_cleared_gradients_leave_nothing_over(set_to_none: bool) -> None:
             net(torch.ones(4, 3)).square().mean().backward()
         optimizer.step()
     steps.stop()
-    assert [step.left_over for step in heard.steps] == [0.0, 0.0, 0.0]
+    assert [step.kept_norm for step in heard.steps] == [0.0, 0.0, 0.0]
 
 
 def test_gradients_of_earlier_steps_are_left_over() -> None:
@@ -144,7 +144,7 @@ def test_gradients_of_earlier_steps_are_left_over() -> None:
         optimizer.step()
     steps.stop()
     norm = heard.steps[0].norm
-    assert [step.left_over for step in heard.steps] == pytest.approx([0.0, norm, 2 * norm])
+    assert [step.kept_norm for step in heard.steps] == pytest.approx([0.0, norm, 2 * norm])
 
 
 def test_gradients_that_another_loss_left_are_cleared_in_time() -> None:
@@ -162,7 +162,7 @@ def test_gradients_that_another_loss_left_are_cleared_in_time() -> None:
         of_actor.step()
     steps.begin_update()
     steps.stop()
-    assert [step.left_over for step in heard.steps] == [0.0] * 8
+    assert [step.kept_norm for step in heard.steps] == [0.0] * 8
     assert heard.outside == []
 
 

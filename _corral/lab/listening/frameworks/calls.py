@@ -1,7 +1,7 @@
 """Hear the calls of a method of one object, without a trace in the object.
 
 The method is replaced in the class, for calls of this object alone. So copies of the object, and
-what is saved of it, are as without listening. A class that is pickled by value, as Ray does with
+its saved state, are as without listening. A class that is pickled by value, as Ray does with
 classes of a script, is pickled with its own method.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import MethodType, SimpleNamespace
 from typing import Any
 
-__all__ = ["on_call", "on_call_of_any"]
+__all__ = ["has_method", "on_call", "on_call_of_any"]
 
 Heard = Callable[[tuple[Any, ...], dict[str, Any], Any], None]
 """Called after a call with its arguments, without self, and its result."""
@@ -39,8 +39,16 @@ def on_call_of_any(kind: type, name: str, heard: Heard) -> Callable[[], None]:
     return _listen(owner, name, (None, heard, None))
 
 
+def has_method(instance: Any, name: str) -> bool:
+    """Return True if an object or its class has a method.
+
+    A check by a Protocol would leave a trace: Python 3.11 adds ``__annotations__`` to the class.
+    """
+    return name in vars(instance) or any(name in vars(base) for base in type(instance).__mro__)
+
+
 Entry = tuple[Any, Heard, Before | None]
-"""Instance, or None for any; what is called after and before its calls."""
+"""Instance, or None for any; functions that are called after and before its calls."""
 
 
 class _Method:
@@ -71,8 +79,8 @@ class _Method:
 
 def _listen(kind: type, name: str, entry: Entry) -> Callable[[], None]:
     """Add a listener to a method of a class; return the undo."""
-    found = vars(kind).get(name)
-    method = found if isinstance(found, _Method) else _Method(kind, name)
+    member = vars(kind).get(name)
+    method = member if isinstance(member, _Method) else _Method(kind, name)
     setattr(kind, name, method)
     method.listeners.append(entry)
 

@@ -16,10 +16,10 @@ from corral.trainers.on_policy.records import (
 )
 from corral.trainers.session import Session
 
-__all__ = ["listen_own"]
+__all__ = ["listen_corral"]
 
 
-def listen_own(trainer: Any, ear: Ear) -> None:
+def listen_corral(trainer: Any, ear: Ear) -> None:
     """Let ``ear`` hear a trainer, or the trainer of a session; call it before training."""
     if isinstance(trainer, Session):
         trainer = trainer.learner
@@ -36,7 +36,7 @@ def listen_own(trainer: Any, ear: Ear) -> None:
 
 
 class _Listener(Observer):
-    """Passes on what an observer sees."""
+    """Passes the data of an observer on."""
 
     def __init__(self, ear: Ear) -> None:
         self.ear = ear

@@ -20,9 +20,12 @@ from ray.rllib.connectors.connector_v2 import ConnectorV2
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.learner.learner import Learner
+from ray.rllib.core.learner.training_data import TrainingData
+from ray.rllib.policy.sample_batch import MultiAgentBatch
 
 from corral.envs.core import Array
 from corral.lab.listening.ear import Ear
+from corral.lab.listening.frameworks.calls import has_method
 from corral.lab.listening.frameworks.masks import mask_in
 from corral.lab.listening.frameworks.rllib_traps import (
     Module,
@@ -99,14 +102,14 @@ class _Listener:
             module_id,
             rl_module if trained and isinstance(rl_module, torch.nn.Module) else None,
             gamma=self.learner.config.gamma,  # RLlib ignores that of a module
-            gae_lambda=getattr(self.learner.config, "lambda_", None),
+            gae_lambda=vars(self.learner.config).get("lambda_"),
         )
         module = Module(module_id, rl_module, config, self.algo, self.learner, heard, trained)
         self.modules[module_id] = module
         check_module(module)
         if not trained:
             return
-        if hasattr(rl_module, "compute_values"):
+        if has_method(rl_module, "compute_values"):
             self.ear.on_call(rl_module, "compute_values", partial(self.valued, module_id))
         try:
             kind = rl_module.get_train_action_dist_cls()
@@ -123,7 +126,7 @@ class _Listener:
         """Note the episodes before the learner's connectors change them."""
         with self._costs():
             data = kwargs.get("training_data", args[0] if args else None)
-            episodes = getattr(data, "episodes", None) or []
+            episodes = data.episodes if isinstance(data, TrainingData) else None
             self.fragments = [
                 _Fragment(
                     episode.module_id or DEFAULT_MODULE_ID,
@@ -134,17 +137,17 @@ class _Listener:
                     bool(episode.is_truncated),
                 )
                 for episode in ConnectorV2.single_agent_episode_iterator(
-                    episodes, agents_that_stepped_only=False
+                    episodes or [], agents_that_stepped_only=False
                 )
             ]
 
     def batched(self, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
-        """Hear the episodes, and what the learner's connectors made of them."""
+        """Hear the episodes, and the batch that the learner's connectors made of them."""
         with self._costs():
             for module_id in tuple(self.learner.module.keys()):
                 if module_id not in self.modules:  # added while training
                     self._add(module_id)
-            batches = getattr(result, "policy_batches", {})
+            batches = result.policy_batches if isinstance(result, MultiAgentBatch) else {}
             for module_id, module in self.modules.items():
                 fragments = [item for item in self.fragments if item.module_id == module_id]
                 if module.trained:
@@ -196,10 +199,11 @@ class _Listener:
         """Add up the fragments of each episode, and count it when it ends."""
         for fragment in fragments:
             key = module_id, fragment.episode
-            known = self.running.pop(key, (0.0, 0) if fragment.first else None)
-            if known is None:  # it began before listening
+            earlier = self.running.pop(key, (0.0, 0) if fragment.first else None)
+            if earlier is None:  # it began before listening
                 continue
-            total, length = known[0] + float(fragment.rewards.sum()), known[1] + fragment.length
+            total = earlier[0] + float(fragment.rewards.sum())
+            length = earlier[1] + fragment.length
             if fragment.done:
                 self.ear.episode(total, length, policy=module_id)
             else:
@@ -315,8 +319,8 @@ class _Rows:
         """Return the entry after the last step of each fragment."""
         if values is None or self._after is None:
             return None
-        found = self._at(values, self._after)
-        return None if found is None else np.asarray(found, dtype=np.float64)
+        entries = self._at(values, self._after)
+        return None if entries is None else np.asarray(entries, dtype=np.float64)
 
     def _at(self, values: Any, index: Array) -> Any:
         if values is None:

@@ -7,15 +7,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from gymnasium import spaces
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
+from ray.rllib.connectors.connector_pipeline_v2 import ConnectorPipelineV2
 from ray.rllib.connectors.env_to_module import MeanStdFilter
 from ray.rllib.connectors.learner import GeneralAdvantageEstimation
 from ray.rllib.core.learner.learner import Learner
+from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.rllib.env import INPUT_ENV_SINGLE_SPACES
 
 from corral.lab.listening.ear import Ear
+from corral.lab.listening.frameworks.calls import has_method
 from corral.lab.listening.frameworks.masks import mask_key
 from corral.lab.listening.frameworks.traps import place_of, sprung, trap
 from corral.lab.listening.heard import Heard, Minibatch, Place
@@ -37,7 +41,7 @@ DOMINATES = 100.0
 
 @dataclass
 class Module:
-    """An RLModule, with what its checks need."""
+    """An RLModule, with the objects that its checks need."""
 
     module_id: str
     rl_module: Any
@@ -68,14 +72,14 @@ class Module:
         todo: str = "",
         setting: str = "",
     ) -> None:
-        """Add a trap to what was heard, once.
+        """Add a trap to the records, once.
 
-        ``setting``: the method of the AlgorithmConfig that sets what is wrong.
+        ``setting``: the method of the AlgorithmConfig that sets the wrong value.
         """
-        known = trap("rllib", cause)
+        entry = trap("rllib", cause)
         if setting:
             place = Place(type(self.learner.config).__name__, setting)
-        sprung(replace(known, todo=todo or known.todo), measured, self.heard, place)
+        sprung(replace(entry, todo=todo or entry.todo), measured, self.heard, place)
 
 
 def check_algorithm(algo: Algorithm, ear: Ear) -> bool:
@@ -92,14 +96,14 @@ def check_algorithm(algo: Algorithm, ear: Ear) -> bool:
 
 
 def check_module(module: Module) -> None:
-    """Check what is known before training: classes, spaces and settings."""
+    """Check all that is known before training: classes, spaces and settings."""
     config, kind = module.learner.config, type(module.rl_module)
     heard = module.heard
     learner = type(module.learner)
-    own = not learner.compute_loss_for_module.__module__.startswith("ray.")
+    custom = not learner.compute_loss_for_module.__module__.startswith("ray.")
     heard.places["network"] = place_of(kind)
     heard.places["batch"] = (
-        place_of(learner, "compute_loss_for_module") if own else place_of(kind, *FORWARD)
+        place_of(learner, "compute_loss_for_module") if custom else place_of(kind, *FORWARD)
     )
     env = _environment(module.algo)
     heard.places["rollout"] = place_of(type(env), "step") if env is not None else place_of(kind)
@@ -161,8 +165,8 @@ def check_batch(module: Module, minibatch: Minibatch) -> None:
     _check_masks(module, minibatch)
     config = module.learner.config
     loss = type(module.learner).compute_loss_for_module
-    own_loss = loss.__module__ != PPOTorchLearner.__module__
-    if own_loss or minibatch.values is None or minibatch.returns is None or not config.use_critic:
+    custom = loss.__module__ != PPOTorchLearner.__module__
+    if custom or minibatch.values is None or minibatch.returns is None or not config.use_critic:
         return
     errors = np.square(minibatch.values.astype(np.float64) - minibatch.returns)
     clipped = float(np.mean(errors > config.vf_clip_param))
@@ -187,23 +191,23 @@ def check_batch(module: Module, minibatch: Minibatch) -> None:
 def _check_apis(module: Module) -> None:
     """Report APIs that the learner needs, and the RLModule does not implement."""
     kind = type(module.rl_module)
-    needed: list[type] = getattr(module.learner, "rl_module_required_apis", list)()
+    needed: list[type] = module.learner.rl_module_required_apis()
     missing = [api.__name__ for api in needed if not isinstance(module.rl_module, api)]
     if "ValueFunctionAPI" not in missing:
         return
     measured = f"{kind.__name__} is no ValueFunctionAPI"
-    if hasattr(kind, "compute_values"):
+    if has_method(module.rl_module, "compute_values"):
         measured += "; compute_values alone is not enough"
     place = _returning_advantages(kind)
     if place.name:
         measured += f"; {kind.__name__}.{place.name} returns advantages, which RLlib keeps"
     bases = ", ".join(base.__name__ for base in kind.__bases__)
-    found_trap = trap("rllib", "zero-advantages")
+    remedy = trap("rllib", "zero-advantages").todo
     module.sprung(
         "zero-advantages",
         measured,
         place,
-        todo=f"class {kind.__name__}({bases}, ValueFunctionAPI): {found_trap.todo}",
+        todo=f"class {kind.__name__}({bases}, ValueFunctionAPI): {remedy}",
     )
 
 
@@ -211,9 +215,9 @@ def _returning_advantages(kind: type) -> Place:
     """Return the line of a forward method that returns advantages, or the place of the class."""
     for name in FORWARD:
         for text in ("ADVANTAGES", '"advantages"', "'advantages'"):
-            found = place_of(kind, name, text=text)
-            if found.name and found.line != place_of(kind, name).line:
-                return found
+            place = place_of(kind, name, text=text)
+            if place.name and place.line != place_of(kind, name).line:
+                return place
     return place_of(kind)
 
 
@@ -234,11 +238,8 @@ def _check_connectors(module: Module) -> None:
         )
         if (value := getattr(config, name, True)) is False
     ]
-    runner = module.algo.env_runner
-    pipeline = getattr(runner, "_env_to_module", None)
-    filters = [
-        item for item in getattr(pipeline, "connectors", ()) if isinstance(item, MeanStdFilter)
-    ]
+    connectors = _connectors(module.algo.env_runner, "_env_to_module")
+    filters = [item for item in connectors if isinstance(item, MeanStdFilter)]
     if filters and off:
         module.sprung(
             "stale-normalizer", f"MeanStdFilter with {', '.join(off)}", setting="env_runners"
@@ -288,21 +289,37 @@ def _spaces(algo: Algorithm) -> Iterator[spaces.Dict]:
 
 def _environment(algo: Algorithm) -> Any:
     """Return an environment of the user in this process, or None."""
-    env = getattr(algo.env_runner, "env", None)
-    envs = getattr(getattr(env, "unwrapped", env), "envs", None)
-    env = envs[0] if envs else env
-    return getattr(env, "unwrapped", env)
+    env = None if algo.env_runner is None else vars(algo.env_runner).get("env")
+    if env is None:
+        return None
+    envs = vars(_unwrapped(env)).get("envs")
+    return _unwrapped(envs[0] if envs else env)
+
+
+def _unwrapped(env: Any) -> Any:
+    try:
+        return env.unwrapped
+    except AttributeError:  # in an EnvRunner of the user
+        return env
 
 
 def _estimates(learner: Learner) -> bool:
     """Return True if a connector of the learner estimates advantages."""
-    pipeline = getattr(learner, "_learner_connector", None)
-    connectors = getattr(pipeline, "connectors", ())
+    connectors = _connectors(learner, "_learner_connector")
     return any(isinstance(item, GeneralAdvantageEstimation) for item in connectors)
 
 
+def _connectors(owner: Any, name: str) -> Sequence[Any]:
+    """Return the connectors of a pipeline of an EnvRunner or Learner."""
+    pipeline = None if owner is None else vars(owner).get(name)
+    return pipeline.connectors if isinstance(pipeline, ConnectorPipelineV2) else ()
+
+
 def _shares_layers(rl_module: Any) -> bool:
-    settings = getattr(rl_module, "model_config", None)
-    if isinstance(settings, dict):
-        return bool(settings.get("vf_share_layers")) and hasattr(rl_module, "encoder")
-    return bool(getattr(settings, "vf_share_layers", False)) and hasattr(rl_module, "encoder")
+    settings = vars(rl_module).get("model_config")
+    if isinstance(settings, DefaultModelConfig):
+        shares = settings.vf_share_layers
+    else:
+        shares = isinstance(settings, dict) and settings.get("vf_share_layers")
+    children = dict(rl_module.named_children()) if isinstance(rl_module, torch.nn.Module) else {}
+    return bool(shares) and "encoder" in children

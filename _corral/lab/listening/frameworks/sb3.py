@@ -60,12 +60,12 @@ class _Steps:
         self.terminated.append(dones & ~limit)
         self.truncated.append(limit)
 
-    def pop(self) -> dict[str, Array]:
-        """Return the steps so far [T, B], and forget them."""
-        data = {name: np.array(values) for name, values in vars(self).items()}
+    def pop(self) -> tuple[Array, Array, Array]:
+        """Return rewards, terminated and truncated [T, B] of the steps so far; forget them."""
+        rewards, terminated, truncated = (np.array(values) for values in vars(self).values())
         for values in vars(self).values():
             values.clear()
-        return data
+        return rewards, terminated, truncated
 
 
 class _OnPolicy:
@@ -87,27 +87,29 @@ class _OnPolicy:
 
     def rollout(self, args: Any, kwargs: Any, result: Any) -> None:
         """Hear a complete rollout: the buffer's arrays are [T, B] until the first minibatch."""
-        buffer, heard = self.model.rollout_buffer, self.steps.pop()
+        buffer, (paid, terminated, truncated) = self.model.rollout_buffer, self.steps.pop()
         rewards = np.asarray(buffer.rewards, dtype=np.float64)
-        if heard["rewards"].shape != rewards.shape:  # a callback stopped the rollout before
-            heard = {"rewards": rewards}
-        else:
+        complete = paid.shape == rewards.shape  # no callback stopped the rollout before
+        final_values = None
+        if complete:
             # At time limits SB3 adds gamma V(final observation) to the reward.
-            gamma = self.model.gamma or 1.0
-            added = np.where(heard["truncated"], rewards - heard["rewards"], 0.0)
-            heard["final_values"] = added / gamma
-            heard["rewards"] = rewards - added
+            added = np.where(truncated, rewards - paid, 0.0)
+            final_values = added / (self.model.gamma or 1.0)
+            rewards = rewards - added
         last = kwargs.get("last_values", args[0] if args else None)
         self.ear.rollout(
             obs=buffer.observations,
             actions=_actions(buffer.actions, self.model),
             mask=_masks(vars(buffer).get("action_masks"), rewards.shape),
+            rewards=rewards,
+            terminated=terminated if complete else None,
+            truncated=truncated if complete else None,
             values=buffer.values,
+            final_values=final_values,
             log_probs=buffer.log_probs,
             advantages=buffer.advantages,
             returns=buffer.returns,
             last_values=None if last is None else last.detach().flatten(),
-            **heard,
         )
         check_time_limits(self.ear.policies["policy"])
 
@@ -124,27 +126,27 @@ class _OnPolicy:
             return
         values, log_probs, entropy = result
         count = len(samples.advantages)
-        data = {
-            "obs": samples.observations,
-            "actions": _actions(samples.actions, self.model),
-            "mask": _masks(samples._asdict().get("action_masks"), (count,)),
-            "log_probs": samples.old_log_prob,
-            "new_log_probs": log_probs,
-            "logits": _logits(self.distribution),
-            "entropy": entropy,
-            "values": values.flatten(),
-            "advantages": samples.advantages,
-            "returns": samples.returns,
-        }
-        if (
-            "lstm_states" in samples._fields
-        ):  # sequences with padding: their gradients are not heard
+        padded = "lstm_states" in samples._fields
+
+        def valid(part: Any) -> Any:
+            """Drop padding after sequences, and the graph: gradients would have rows for it."""
+            if not padded:
+                return part
             rows = samples.mask > 1e-8
-            data = {
-                name: None if part is None or isinstance(part, dict) else part[rows].detach()
-                for name, part in data.items()
-            }
-        self.ear.batch(**data)
+            return None if part is None or isinstance(part, dict) else part[rows].detach()
+
+        self.ear.batch(
+            obs=valid(samples.observations),
+            actions=valid(_actions(samples.actions, self.model)),
+            mask=valid(_masks(samples._asdict().get("action_masks"), (count,))),
+            log_probs=valid(samples.old_log_prob),
+            new_log_probs=valid(log_probs),
+            logits=valid(_logits(self.distribution)),
+            entropy=valid(entropy),
+            values=valid(values.flatten()),
+            advantages=valid(samples.advantages),
+            returns=valid(samples.returns),
+        )
 
 
 class _OffPolicy:
@@ -164,13 +166,15 @@ class _OffPolicy:
         self.actions.append(np.array(action))
         if len(self.actions) < OFF_POLICY_STEPS // max(1, self.model.n_envs):
             return
-        steps = self.steps.pop()
-        if len(steps["rewards"]) == len(self.actions):
+        rewards, terminated, truncated = self.steps.pop()
+        if len(rewards) == len(self.actions):
             flat = not isinstance(obs, dict)
             self.ear.rollout(
                 obs=np.array(self.obs) if flat else None,
                 actions=np.array(self.actions),
-                **steps,
+                rewards=rewards,
+                terminated=terminated,
+                truncated=truncated,
             )
         self.obs, self.actions = [], []
 

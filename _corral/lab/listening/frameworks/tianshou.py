@@ -21,7 +21,7 @@ from tianshou.algorithm.multiagent.marl import (
     MultiAgentOffPolicyAlgorithm,
     MultiAgentOnPolicyAlgorithm,
 )
-from tianshou.data import Batch
+from tianshou.data import Batch, ReplayBufferManager
 
 from corral.envs.core import Array
 from corral.lab.listening.ear import Ear
@@ -74,15 +74,17 @@ class _Listener:
             for key in ("critic", "critic2")
             if isinstance(module := getattr(algorithm, key, None), torch.nn.Module)
         }
-        returns = getattr(algorithm, "discounted_return_computation", None)
+        self.settings = vars(algorithm)
+        returns = self.settings.get("discounted_return_computation")
         self.heard = ear.policy(
             name,
             torch.nn.ModuleDict({"policy": algorithm.policy, **critics}),
             gamma=getattr(algorithm, "gamma", getattr(returns, "gamma", None)),
-            gae_lambda=getattr(algorithm, "gae_lambda", None),
+            gae_lambda=self.settings.get("gae_lambda"),
         )
         policy = algorithm.policy
-        actor = getattr(policy, "actor", getattr(policy, "model", policy))
+        parts = vars(policy) | dict(policy.named_children())
+        actor = parts.get("actor", parts.get("model", policy))
         self.heard.places["network"] = place_of(type(actor), "forward")
         self.heard.places["batch"] = place_of(type(algorithm), "_update_with_batch")
         self.heard.places["rollout"] = place_of(type(algorithm), "_preprocess_batch")
@@ -101,7 +103,7 @@ class _Listener:
 
     def preprocesses(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.computes, self.critic_outputs = True, []
-        if getattr(self.algorithm, "return_scaling", False):
+        if self.settings.get("return_scaling"):
             self.scale = float(np.sqrt(self.algorithm.ret_rms.var + self.algorithm._eps))
 
     def preprocessed(self, args: tuple[Any, ...], kwargs: dict[str, Any], batch: Any) -> None:
@@ -165,8 +167,8 @@ class _Listener:
         if buffer is None:
             return
         with self._costs():
-            inner = getattr(buffer, "buffers", [buffer])
-            for column, part in enumerate(inner):
+            several = isinstance(buffer, ReplayBufferManager)
+            for column, part in enumerate(buffer.buffers if several else [buffer]):
                 end, begin = part._insertion_idx, self.read.get(column, 0)
                 if new := (end - begin) % part.maxsize:
                     rows = part[np.arange(begin, begin + new) % part.maxsize]
@@ -239,7 +241,7 @@ class _Listener:
         with self._costs():
             obs, before = _plain(minibatch.obs), len(self.heard.minibatches)
             advantages = minibatch.get("adv")
-            if advantages is not None and getattr(self.algorithm, "advantage_normalization", False):
+            if advantages is not None and self.settings.get("advantage_normalization"):
                 spread = advantages.std() + self.algorithm._eps
                 advantages = (advantages - advantages.mean()) / spread
             self.ear.batch(
@@ -278,9 +280,9 @@ class _Listener:
         chances = odds / odds.sum(axis=-1, keepdims=True)
         illegal = np.where(minibatch.mask, 0.0, chances).sum(axis=-1)
         if illegal.max() > NEVER:
-            known, place = trap("tianshou", "mask-ignored-in-play"), self.heard.places["network"]
+            entry, place = trap("tianshou", "mask-ignored-in-play"), self.heard.places["network"]
             measured = f"illegal actions have a probability of {illegal.mean():.3g} on average"
-            sprung(known, measured, self.heard, place)
+            sprung(entry, measured, self.heard, place)
 
     @contextmanager
     def _costs(self) -> Iterator[None]:
@@ -304,5 +306,5 @@ def _plain(values: Any) -> Any:
 
 def _columns(buffer: Any, indices: Array) -> Array:
     """Return the number of the sub-buffer, one for each environment, of each index."""
-    edges = np.asarray(getattr(buffer, "subbuffer_edges", [0]))
+    edges = np.asarray(buffer.subbuffer_edges if isinstance(buffer, ReplayBufferManager) else [0])
     return np.searchsorted(edges, indices, side="right")

@@ -22,6 +22,7 @@ from corral.envs.core import Array
 from corral.lab.doctor.findings.finding import Finding
 from corral.lab.listening.ear import Ear
 from corral.lab.listening.frameworks import torchrl_traps as traps
+from corral.lab.listening.frameworks.calls import has_method
 from corral.lab.listening.heard import as_array
 
 __all__ = ["listen_torchrl"]
@@ -123,22 +124,21 @@ class _Rollouts:
         log_probs = data.get(keys.sample_log_prob, None)
         advantage, target = data.get(keys.advantage, None), data.get(keys.value_target, None)
         mask = data.get(("collector", "mask"), None)
-        parts: dict[str, Any] = {
-            "rewards": rewards,
-            "terminated": axes.flags(terminated),
-            "truncated": None if truncated is None else axes.flags(truncated),
-            "values": axes.optional(data.get(keys.value, None)),
-            "final_values": after,
-            "last_values": None if after is None else after[-1],
-            "advantages": axes.optional(advantage),
-            "returns": axes.optional(target),
-            "log_probs": axes.optional(log_probs),
-            "actions": axes.per_column(actions),
-            "mask": axes.per_column(data.get("action_mask", None)),
-            "valid": None if mask is None else axes.flags(mask),
-            "obs": axes.per_column(data.get(obs_key, None)),
-        }
-        self.ear.rollout(**{name: part for name, part in parts.items() if part is not None})
+        self.ear.rollout(
+            rewards=rewards,
+            terminated=axes.flags(terminated),
+            truncated=None if truncated is None else axes.flags(truncated),
+            values=axes.optional(data.get(keys.value, None)),
+            final_values=after,
+            last_values=None if after is None else after[-1],
+            advantages=axes.optional(advantage),
+            returns=axes.optional(target),
+            log_probs=axes.optional(log_probs),
+            actions=axes.per_column(actions),
+            mask=axes.per_column(data.get("action_mask", None)),
+            valid=None if mask is None else axes.flags(mask),
+            obs=axes.per_column(data.get(obs_key, None)),
+        )
 
 
 class _Axes:
@@ -269,7 +269,7 @@ class _Losses:
         for handle in handles:
             ear.on_stop(handle.remove)
         actor = networks.get("actor_network")
-        if hasattr(actor, "get_dist"):
+        if actor is not None and has_method(actor, "get_dist"):
             ear.on_call(actor, "get_dist", self.distributed)
 
     def begins(self, loss: Any, args: Any) -> None:
@@ -366,7 +366,10 @@ def _items(result: Any) -> list[tuple[str, Any]]:
 
 def _logits(distribution: Any, count: int) -> torch.Tensor | None:
     """Return the logits of a categorical distribution, [R, A]."""
-    logits = getattr(distribution, "logits", None)
+    try:
+        logits = distribution.logits
+    except AttributeError:  # of another kind
+        return None
     if not isinstance(logits, torch.Tensor) or logits.ndim < 2:
         return None
     return logits.reshape(count, -1) if logits.numel() == count * logits.shape[-1] else None

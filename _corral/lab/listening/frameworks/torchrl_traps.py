@@ -157,7 +157,10 @@ def of_batch(data: TensorDictBase, loss: Any, obs_key: Any, policy: str) -> Iter
 
 def plays_mode(actions: Any, distribution: Any, policy: str) -> Iterator[Finding]:
     """Yield the trap of continuous actions that are all the mode of their distribution."""
-    mode = getattr(distribution, "deterministic_sample", None)
+    try:
+        mode = distribution.deterministic_sample
+    except AttributeError:  # of another kind
+        return
     if not isinstance(mode, torch.Tensor) or not isinstance(actions, torch.Tensor):
         return
     if not actions.is_floating_point() or mode.shape != actions.shape or len(actions) < ROWS:

@@ -1,6 +1,6 @@
 """Known traps of frameworks, as data: settings and classes with which nothing is learned.
 
-A listener checks them, and adds what it found to ``Heard.traps``.
+A listener checks them, and adds findings to ``Heard.traps``.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ def trap(framework: str, cause: str) -> Trap:
     return TRAPS[framework, cause]
 
 
-def sprung(found: Trap, measured: str, heard: Heard, place: Place | None = None) -> Finding:
-    """Add a trap to what was heard of a policy, once, with its place in the user's code."""
+def sprung(entry: Trap, measured: str, heard: Heard, place: Place | None = None) -> Finding:
+    """Add a trap to the records of a policy, once, with its place in the user's code."""
     for finding in heard.traps:
-        if finding.cause == found.cause:
+        if finding.cause == entry.cause:
             return finding
     finding = Finding(
-        found.cause,
-        found.title,
+        entry.cause,
+        entry.title,
         measured,
-        found.expected,
-        f"{found.todo} ({found.source_url})",
-        found.certainty,
+        entry.expected,
+        f"{entry.todo} ({entry.source_url})",
+        entry.certainty,
         heard.policy,
         place="" if place is None else str(place),
     )
@@ -55,10 +55,10 @@ def sprung(found: Trap, measured: str, heard: Heard, place: Place | None = None)
 
 def remedied(finding: Finding, framework: str) -> Finding:
     """Return a finding of a rule with the remedy in the words of a framework, if it is known."""
-    known = TRAPS.get((framework, finding.cause))
-    if known is None or known.source_url in finding.todo:
+    entry = TRAPS.get((framework, finding.cause))
+    if entry is None or entry.source_url in finding.todo:
         return finding
-    return replace(finding, todo=f"{known.todo} ({known.source_url})")
+    return replace(finding, todo=f"{entry.todo} ({entry.source_url})")
 
 
 def place_of(kind: type, *names: str, text: str = "") -> Place:
