@@ -32,6 +32,7 @@ from corral.lab.listening.frameworks.rllib_traps import check_algorithm
 from corral.lab.listening.heard import Heard, Rollout
 from support import rllib_posted
 from support.listening import block
+from support.messages import shown
 from support.rllib_posted import Mended, Posted, config
 
 pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.timeout(900)]
@@ -325,4 +326,4 @@ def test_a_posted_module_that_returns_no_advantages_is_named_before_it_fails() -
 def test_the_block_of_the_docs_runs(capsys: pytest.CaptureFixture[str]) -> None:
     name = "listen_rllib.py"
     exec(compile(block(name), name, "exec"), {"__name__": name})
-    assert "ended episodes" in capsys.readouterr().out
+    shown(capsys.readouterr().out, "Measurements")

@@ -74,7 +74,13 @@ def test_the_core_trains_resumes_and_evaluates(place: Place) -> None:
 
 
 COMMANDS = {
-    "lab": [("doctor", "run"), ("duel", "a", "b"), ("tune", "rps_v0"), ("compare", "a", "b"), ("bisect", "a", "b")],
+    "lab": [
+        ("doctor", "run"),
+        ("duel", "a", "b"),
+        ("tune", "rps_v0"),
+        ("compare", "a", "b"),
+        ("bisect", "a", "b"),
+    ],
     "loads": [("replay", "edge3"), ("rehearse", "edge3"), ("advise", "edge3"), ("serve", "run")],
 }
 

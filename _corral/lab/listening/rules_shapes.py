@@ -62,9 +62,7 @@ def misaligned(heard: Heard) -> Finding | None:
     return None
 
 
-def _rows_of(
-    parts: Sequence[Rollout | Minibatch], name: str
-) -> tuple[Array, Array, Array] | None:
+def _rows_of(parts: Sequence[Rollout | Minibatch], name: str) -> tuple[Array, Array, Array] | None:
     """Return actions [R, D], log-probabilities [R] and a field [R] of decisions with all three."""
     columns: tuple[list[Array], list[Array], list[Array]] = ([], [], [])
     for part in parts:
