@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -17,21 +18,25 @@ from support.messages import shown
 
 @pytest.mark.parametrize("name", ["listen_sb3.py", "listen_corral.py"])
 def test_a_sound_training_has_no_fault(name: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_text(block(name))
-    done = forked.run([name], folder=tmp_path, timeout=600)
+    done = run(name, tmp_path)
     assert done.returncode == 0, done.stderr
     shown(done.stdout, "Measurements")
     assert findings(done.stdout) == []
 
 
 def test_the_loop_hears_its_fault(tmp_path: Path) -> None:
-    (tmp_path / "listen_loop.py").write_text(block("listen_loop.py"))
-    done = forked.run(["listen_loop.py"], folder=tmp_path, timeout=600)
+    done = run("listen_loop.py", tmp_path)
     assert done.returncode == 0, done.stderr
     screen = re.search(r"<!-- heard -->\n```\n(.*?)```", PAGE, flags=re.DOTALL)
     assert screen is not None
     assert findings(done.stdout) == findings(screen[1])
     assert len(findings(screen[1])) == 2
+
+
+def run(name: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a block from a file, as a user does."""
+    (folder / name).write_text(block(name))
+    return forked.run(["-c", f"import runpy; runpy.run_path({name!r})"], folder=folder, timeout=600)
 
 
 def findings(text: str) -> list[str]:

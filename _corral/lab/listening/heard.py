@@ -171,7 +171,7 @@ class Heard:
     def missing(self) -> list[str]:
         """Return the names of the fields that were never heard."""
         names = {entry.name: None for kind in (Rollout, Minibatch) for entry in fields(kind)}
-        internal = {"valid", "update", "losses", "first", "update", "step", "gradients"}
+        internal = {"valid", "update", "losses", "first", "step", "gradients"}
         return [name for name in names if name not in internal and not self.heard(name)]
 
 
