@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -77,7 +77,7 @@ def bisect(
             bad,
             env,
             env_kwargs=arguments_of(arg) if arg else None,
-            api=api,
+            api=cast(Any, api),
             trainer=_paired("--trainer", trainer),
             model=_paired("--model", model),
             steps=steps,

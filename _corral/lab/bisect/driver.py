@@ -85,7 +85,7 @@ class Trainings:
     @property
     def cpu(self) -> float:
         """CPU seconds of all trainings, also of earlier calls."""
-        return sum(row["cpu"] for row in self.rows.values())
+        return float(sum(row["cpu"] for row in self.rows.values()))
 
     def score(self, bad: Collection[Difference], seed: int) -> float:
         """Return the score of a mixture, FAILED if it does not fit. Raises OutOfTime."""

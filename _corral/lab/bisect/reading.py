@@ -78,8 +78,12 @@ def side_of(side: SideLike, named: Named) -> RunConfig | Script:
             side, named.env, env_kwargs=kwargs, api=named.api, trainer=trainer, model=model
         ).config
     if isinstance(side, str | Path) and str(side).endswith(FILES):
-        code = {name: value for name, value in vars(named).items() if value is not None}
-        custom = {name: code.pop(name) for name in ("trainer", "model") if name in code}
+        code: dict[str, Any] = {
+            name: value for name, value in vars(named).items() if value is not None
+        }
+        custom: dict[str, Any] = {
+            name: code.pop(name) for name in ("trainer", "model") if name in code
+        }
         side = {**custom, **read_config(side, **code)}
     if isinstance(side, Mapping):
         return train(**{**side, "dry_run": True, "progress": False}).config
@@ -98,9 +102,10 @@ def side_of(side: SideLike, named: Named) -> RunConfig | Script:
         return Script(target, settings)
     if named.env is None:
         raise ArgumentError(f"{one_line(side)}: name its environment, --env (env=)")
+    trainer: Any = side  # no path: that would be refused above
     return train(
         named.env,
-        trainer=side,
+        trainer=trainer,
         env_kwargs=named.env_kwargs,
         api=named.api,
         model=named.model,

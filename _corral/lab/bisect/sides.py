@@ -19,7 +19,7 @@ from corral.envs.others.convert import EnvFactory
 from corral.envs.registry import NamedEnv
 from corral.lab.bisect.wrappers import Rewrapped, chain, is_custom
 from corral.text import dotted_name, one_line
-from corral.trainers.arguments import have_equal_spaces, policy_of_each
+from corral.trainers.arguments import Policies, have_equal_spaces, policy_of_each
 from corral.trainers.base import Trainer, trainer_class
 from corral.trainers.kinds import defaults_for
 from corral.trainers.on_policy import algorithms
@@ -130,7 +130,8 @@ class Pair:
         """Return the good configuration with the values of the bad side for some differences."""
         chosen = {(difference.part, difference.name) for difference in bad}
 
-        def pick(*key: str) -> Any:
+        def pick(part: str, name: str) -> Any:
+            key = part, name
             side = self._values[key in chosen]
             return side.get(key, self._values[key not in chosen].get(key))
 
@@ -215,14 +216,14 @@ class Pair:
                 config = dataclasses.replace(
                     config, held_out=bad.held_out, validation=bad.validation
                 )
-            rules = config.own_rules
+            rules: Any = config.own_rules
             if isinstance(rules, ZooRules):
                 rules = rules_of(_maker_with(rules.make_env, kwargs))
             config = dataclasses.replace(config, env_kwargs=kwargs, own_rules=rules)
         if not any(key[0] == "wrapper" for key in self._keys):
             return config
         good = len(self._chain(self.good)) > len(self._chain(self.bad))
-        longer = (self.good if good else self.bad).env_config.own_rules
+        longer: Any = (self.good if good else self.bad).env_config.own_rules
         assert isinstance(longer, ZooRules)
         assert self.wrappers is not None
         dropped = {name for name in self.wrappers if (("wrapper", name) in chosen) is good}
@@ -266,7 +267,7 @@ def _values(config: RunConfig) -> Iterator[tuple[Key, Any]]:
     yield ("data", "rows"), (data, env.held_out, env.validation)
 
 
-def _base(cls: Any) -> type:
+def _base(cls: type[Trainer]) -> type[Trainer]:
     """Return the class of a trainer without its record: OnPolicyTrainer for a plain record."""
     plain = trainer_of(algorithms.mappo)
     if cls.__bases__ == (OnPolicyTrainer,) and vars(cls).keys() <= vars(plain).keys():
@@ -276,7 +277,7 @@ def _base(cls: Any) -> type:
 
 def _environment(config: EnvConfig) -> Any:
     """Return the identity of an environment, without its arguments."""
-    rules = config.own_rules
+    rules: Any = config.own_rules
     if not isinstance(rules, ZooRules):
         return config.env
     make = rules.make_env
@@ -334,7 +335,7 @@ def stock_of(config: RunConfig) -> RunConfig:
     kind: Any = trainer_class(name)
     defaults = defaults_for(rules, kind, config.seed)
     learners = [agent for agent in config.policies if agent not in config.opponents]
-    default = "shared" if have_equal_spaces(rules, learners) else "separate"
+    default: Policies = "shared" if have_equal_spaces(rules, learners) else "separate"
     sharing = policy_of_each(defaults.policies or default, learners)
     return dataclasses.replace(
         config,

@@ -247,8 +247,8 @@ def _without_ratio(heard: Heard) -> Finding | None:
     if without < 2:
         return None
     measured = (
-        f"in {without} minibatches the gradients are in proportion to the advantages alone, although "
-        f"ratios are up to {ratios:.3g}"
+        f"in {without} minibatches the gradients are in proportion to the advantages alone, "
+        f"although ratios are up to {ratios:.3g}"
     )
     return finding_of("old-log-prob-recomputed", measured, 2, heard.policy)
 

@@ -55,8 +55,8 @@ def misaligned(heard: Heard) -> Finding | None:
             wrong, same = astray(rows, made)
             if wrong is not None and wrong > 0.5:
                 measured = (
-                    f"{wrong:.0%} of a minibatch's rows have an action and log-probability that had "
-                    f"other {name} in the rollout"
+                    f"{wrong:.0%} of a minibatch's rows have an action and log-probability that "
+                    f"had other {name} in the rollout"
                 )
                 return finding_of(CAUSES[name], measured, 3 if same else 2, heard.policy)
     return None
