@@ -102,10 +102,10 @@ def side_of(side: SideLike, named: Named) -> RunConfig | Script:
         return Script(target, settings)
     if named.env is None:
         raise ArgumentError(f"{one_line(side)}: name its environment, --env (env=)")
-    trainer: Any = side  # no path: that would be refused above
+    record_or_name: Any = side  # no path: that would be refused above
     return train(
         named.env,
-        trainer=trainer,
+        trainer=record_or_name,
         env_kwargs=named.env_kwargs,
         api=named.api,
         model=named.model,
