@@ -20,6 +20,7 @@ def listen(
     optimizer: torch.optim.Optimizer | None = None,
     gamma: float | None = None,
     gae_lambda: float | None = None,
+    estimator: Any = None,
     out: str | Path | None = None,
 ) -> Ear:
     """Listen to a training: call it once, before training. It reads only.
@@ -35,6 +36,8 @@ def listen(
             ``torch.nn.ModuleList([actor, critic])``.
         optimizer: its optimizer, to tell which parameters it does not have.
         gamma, gae_lambda: discount and lambda of your own loop; without them they are estimated.
+        estimator: the value estimator of a TorchRL loop, such as ``GAE``; default: the first one
+            that is called.
         out: folder for listen.json and listen.txt, written by ``report`` and at exit.
 
     Raises TypeError if ``training`` is nothing that can be heard.
@@ -45,7 +48,7 @@ def listen(
         if policy is not None and optimizer is not None:
             ear.policies["policy"].outside = _outside(policy, optimizer)
     else:
-        _connect(training, ear)
+        _connect(training, ear, estimator)
     if out is not None:
         atexit.register(ear.report)
     return ear
@@ -77,7 +80,7 @@ FRAMEWORKS = {
 """Package of a class or of one of its base classes -> framework."""
 
 
-def _connect(training: Any, ear: Ear) -> None:
+def _connect(training: Any, ear: Ear, estimator: Any) -> None:
     """Connect the listener of a framework, which is imported only here."""
     if ear.framework == "sb3":
         from corral.lab.listening.frameworks.sb3 import listen_sb3
@@ -90,7 +93,7 @@ def _connect(training: Any, ear: Ear) -> None:
     elif ear.framework == "torchrl":
         from corral.lab.listening.frameworks.torchrl import listen_torchrl
 
-        listen_torchrl(training, ear)
+        listen_torchrl(training, ear, estimator)
     elif ear.framework == "tianshou":
         from corral.lab.listening.frameworks.tianshou import listen_tianshou
 
