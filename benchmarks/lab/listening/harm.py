@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from planted import Planted, silent
+from planted import Planted, lines_of, silent
 
 RESULTS = Path(__file__).parents[2] / "results" / "listening_harm.json"
 SEEDS = (0, 1)
@@ -53,7 +53,7 @@ def save(own: dict[str, Any]) -> None:
     """Write the results of this call beside those of other calls."""
     results = read() | own
     judge(results)
-    RESULTS.write_text(json.dumps(dict(sorted(results.items())), indent=1) + "\n")
+    RESULTS.write_text(lines_of(results))
 
 
 def main() -> None:

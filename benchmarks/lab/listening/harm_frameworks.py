@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from planted import Planted, silent
+from planted import Planted, lines_of, silent
 
 FILES = {"rllib": "rllib", "torchrl": "torchrl_runs"}
 THIRD = 1 / 3
@@ -74,8 +74,8 @@ def main() -> None:
                 continue
             rows[name]["seeds"][str(seed)] = measure(runs[name], seed)
             judge(rows)
-            text = json.dumps(dict(sorted(rows.items())), indent=1)
-            results.write_text(text.replace("NaN", "null") + "\n")
+            text = lines_of(rows)
+            results.write_text(text.replace("NaN", "null"))
             print(name, seed, rows[name]["seeds"][str(seed)], rows[name].get("lost"), flush=True)
 
 

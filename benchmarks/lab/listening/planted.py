@@ -10,6 +10,7 @@ Each file of scripts has ``RUNS: dict[str, Planted]``.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -75,3 +76,9 @@ def by_name(planted: Iterable[Planted]) -> dict[str, Planted]:
     for one in listed:
         assert not one.base or runs[one.base].sound, f"{one.name}: unsound base {one.base}"
     return runs
+
+
+def lines_of(rows: dict[str, Any]) -> str:
+    """Return rows as a JSON object, one line each."""
+    lines = [f"{json.dumps(name)}: {json.dumps(row)}" for name, row in sorted(rows.items())]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
