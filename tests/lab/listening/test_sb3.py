@@ -15,7 +15,10 @@ pytest.importorskip("stable_baselines3", reason="needs the extra sb3")
 from sb3_contrib import MaskablePPO, RecurrentPPO
 from sb3_contrib.common.envs import InvalidActionEnvDiscrete
 from stable_baselines3 import A2C, DQN, PPO
+from stable_baselines3.common.buffers import ReplayBuffer
+from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 import corral
 from corral.lab.listening.ear import Ear
@@ -178,3 +181,103 @@ def test_sound_models_have_no_traps(kind: Any) -> None:
     ear = corral.listen(model_of(kind))
     assert ear.policies["policy"].traps == []
     ear.stop()
+
+
+# --- Buffers and plans ---------------------------------------------------------------------------
+
+
+def causes_of(model: Any, steps: int, callback: Any = None) -> dict[str, int]:
+    """Train, and return the known traps with their certainty."""
+    ear = corral.listen(model)
+    model.learn(steps, callback=callback)
+    ear.stop()
+    assert ear.error == ""
+    return {finding.cause: finding.certainty for finding in ear.policies["policy"].traps}
+
+
+class OwnBuffer(DummyVecEnv):
+    """Returns its own array of observations, and overwrites it in the next step."""
+
+    def step_wait(self) -> Any:
+        returned = super().step_wait()
+        return (self.buf_obs[None], *returned[1:])
+
+    def reset(self) -> Any:
+        super().reset()
+        return self.buf_obs[None]
+
+
+def test_overwritten_observations_are_named() -> None:
+    envs = OwnBuffer([lambda: gym.make("CartPole-v1")] * 2)
+    model = PPO("MlpPolicy", envs, n_steps=64, batch_size=64, n_epochs=1, seed=0)
+    assert causes_of(model, 256) == {"observation-changed": 3}
+
+
+class Centered(BaseCallback):
+    """Subtracts the mean reward, in place."""
+
+    def _on_step(self) -> bool:
+        self.locals["rewards"] -= self.locals["rewards"].mean()
+        return True
+
+
+def test_rewards_that_a_callback_changes_are_named() -> None:
+    assert causes_of(model_of(PPO), 512, Centered()) == {"reward-changed": 3}
+
+
+class Stale(ReplayBuffer):
+    """Stores the observation as the next observation, too."""
+
+    def add(self, obs: Any, next_obs: Any, *rest: Any) -> None:
+        super().add(obs, obs.copy(), *rest)
+
+
+def dqn(**settings: Any) -> Any:
+    return DQN("MlpPolicy", "CartPole-v1", seed=0, train_freq=16, **settings)
+
+
+def test_stale_next_observations_are_named() -> None:
+    model = dqn(learning_starts=128, target_update_interval=200, replay_buffer_class=Stale)
+    assert causes_of(model, 1024) == {"observation-changed": 3}
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"learning_starts": 5000}, {"never-learns": 3}),
+        ({"learning_starts": 100, "target_update_interval": 9000}, {"target-network-fixed": 2}),
+        ({"learning_starts": 100, "target_update_interval": 200}, {}),
+    ],
+)
+def test_plans_of_dqn(settings: dict[str, Any], expected: dict[str, int]) -> None:
+    assert causes_of(dqn(**settings), 1024) == expected
+
+
+@pytest.mark.parametrize(
+    ("target_kl", "expected"), [(1e-7, {"updates-cut-short": 2}), (None, {}), (1.0, {})]
+)
+def test_updates_that_target_kl_ends(target_kl: float | None, expected: dict[str, int]) -> None:
+    envs = make_vec_env("CartPole-v1", n_envs=4, seed=0)
+    settings: dict[str, Any] = {"n_steps": 64, "batch_size": 32, "n_epochs": 4, "seed": 0}
+    model = PPO("MlpPolicy", envs, target_kl=target_kl, learning_rate=1e-2, **settings)
+    assert causes_of(model, 1536) == expected
+
+
+@pytest.mark.parametrize(("log_std", "expected"), [(3.0, {"actions-clipped": 2}), (0.0, {})])
+def test_actions_that_are_nearly_all_clipped(log_std: float, expected: dict[str, int]) -> None:
+    model = PPO(
+        "MlpPolicy",
+        make_vec_env("Pendulum-v1", n_envs=2, seed=0),
+        n_steps=64,
+        batch_size=64,
+        n_epochs=1,
+        policy_kwargs={"log_std_init": log_std},
+        seed=0,
+    )
+    assert causes_of(model, 256) == expected
+
+
+def test_normalized_rewards_are_stored_as_returned() -> None:
+    envs = VecNormalize(make_vec_env("CartPole-v1", n_envs=4, seed=0))
+    model = PPO("MlpPolicy", envs, n_steps=64, batch_size=64, n_epochs=1, seed=0)
+    assert causes_of(model, 512) == {}

@@ -10,6 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
+from gymnasium.spaces import Box
+from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
@@ -17,13 +20,23 @@ from torch.distributions import Categorical
 
 from corral.envs.core import Array
 from corral.lab.listening.ear import Ear
-from corral.lab.listening.frameworks.sb3_traps import check_sb3, check_time_limits
+from corral.lab.listening.frameworks.sb3_traps import (
+    check_bounds,
+    check_minibatches,
+    check_plan,
+    check_sb3,
+    check_stored,
+    check_time_limits,
+)
 from corral.lab.listening.frameworks.traps import place_of
 
 __all__ = ["listen_sb3"]
 
 OFF_POLICY_STEPS = 512
 """Env steps of an off-policy algorithm that are heard as one rollout."""
+
+VIEWS = 32
+"""Decisions of a rollout with observations that are compared with the buffer."""
 
 
 def listen_sb3(model: BaseAlgorithm, ear: Ear) -> None:
@@ -76,12 +89,15 @@ class _OnPolicy:
         self.steps = _Steps(model, ear)
         self.samples: Any = None  # the last minibatch
         self.distribution: Any = None  # the last distribution
+        self.minibatches: list[int] = []  # of each update
+        self.views: list[Array] = []  # observations of the first decisions of a rollout
         buffer, policy = model.rollout_buffer, model.policy
         for instance, name, heard in (
             (buffer, "compute_returns_and_advantage", self.rollout),
             (buffer, "_get_samples", self.sampled),
             (policy, "_get_action_dist_from_latent", self.distributed),
             (policy, "evaluate_actions", self.evaluated),
+            (policy, "forward", self.decided),
         ):
             ear.on_call(instance, name, heard)
 
@@ -89,6 +105,7 @@ class _OnPolicy:
         """Hear a complete rollout: the buffer's arrays are [T, B] until the first minibatch."""
         buffer, (paid, terminated, truncated) = self.model.rollout_buffer, self.steps.pop()
         rewards = np.asarray(buffer.rewards, dtype=np.float64)
+        self.check(paid, truncated)
         complete = paid.shape == rewards.shape  # no callback stopped the rollout before
         final_values = None
         if complete:
@@ -113,8 +130,31 @@ class _OnPolicy:
         )
         check_time_limits(self.ear.policies["policy"])
 
+    def check(self, paid: Array, truncated: Array) -> None:
+        """Compare the buffer with play, and the last update with its plan."""
+        heard, buffer = self.ear.policies["policy"], self.model.rollout_buffer
+        if paid.shape == buffer.rewards.shape:
+            check_stored("reward", buffer.rewards[~truncated], paid[~truncated], heard)
+        if self.views and isinstance(buffer.observations, np.ndarray):
+            views = np.array(self.views)
+            stored = buffer.observations[: len(views)].reshape(views.shape)
+            lead = len(views) * self.model.n_envs
+            check_stored("observation", stored.reshape(lead, -1), views.reshape(lead, -1), heard)
+        if isinstance(self.model.action_space, Box) and not self.model.policy.squash_output:
+            check_bounds(self.model.action_space, buffer.actions, heard)
+        if isinstance(self.model, PPO):
+            check_minibatches(self.model, self.minibatches, heard)
+        self.views, self.minibatches = [], [*self.minibatches, 0]
+
+    def decided(self, args: Any, kwargs: Any, result: Any) -> None:
+        """Keep the observations of a rollout's first decisions, as the policy gets them."""
+        if args and len(self.views) < VIEWS and isinstance(args[0], torch.Tensor):
+            self.views.append(args[0].cpu().numpy().copy())
+
     def sampled(self, args: Any, kwargs: Any, result: Any) -> None:
         self.samples = result
+        if self.minibatches:
+            self.minibatches[-1] += 1
 
     def distributed(self, args: Any, kwargs: Any, result: Any) -> None:
         self.distribution = result
@@ -156,17 +196,27 @@ class _OffPolicy:
         self.model, self.ear, self.steps = model, ear, _Steps(model, ear)
         self.obs: list[Any] = []
         self.actions: list[Array] = []
+        self.after: list[tuple[Array, Array]] = []  # next observations: stored, and returned
         if model.replay_buffer is not None:
             ear.on_call(model.replay_buffer, "add", self.added)
 
     def added(self, args: Any, kwargs: Any, result: Any) -> None:
         """Hear a step when it is stored; rollouts of ``OFF_POLICY_STEPS`` are passed on."""
-        obs, action = args[0], args[2]
+        obs, after, action = args[0], args[1], args[2]
+        buffer = self.model.replay_buffer
+        if isinstance(after, np.ndarray) and "next_observations" in vars(buffer):
+            self.after.append((buffer.next_observations[buffer.pos - 1].copy(), after.copy()))
         self.obs.append(obs)
         self.actions.append(np.array(action))
         if len(self.actions) < OFF_POLICY_STEPS // max(1, self.model.n_envs):
             return
         rewards, terminated, truncated = self.steps.pop()
+        heard = self.ear.policies["policy"]
+        if self.after:
+            stored, returned = (np.array(part) for part in zip(*self.after, strict=True))
+            check_stored("observation", stored.reshape(returned.shape), returned, heard)
+        if isinstance(self.model, DQN):
+            check_plan(self.model, heard)
         if len(rewards) == len(self.actions):
             flat = not isinstance(obs, dict)
             self.ear.rollout(
@@ -176,7 +226,7 @@ class _OffPolicy:
                 terminated=terminated,
                 truncated=truncated,
             )
-        self.obs, self.actions = [], []
+        self.obs, self.actions, self.after = [], [], []
 
 
 def _actions(actions: Any, model: BaseAlgorithm) -> Any:
