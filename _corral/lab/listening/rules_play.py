@@ -100,6 +100,54 @@ def no_action(heard: Heard) -> Finding | None:
     )
 
 
+def still_masks(heard: Heard) -> Finding | None:
+    """Report masks that are equal in all copies, or in all steps of an episode.
+
+    Other masks must be possible: they differ between steps, or between episodes.
+    """
+    for part in parts_of(heard):
+        mask, obs = part.mask, part.obs
+        if mask is None or obs is None or part.ended is None or len(mask) < 32:
+            continue
+        changes = (mask[1:] != mask[:-1]).any(axis=-1)
+        moves = (obs[1:] != obs[:-1]).any(axis=-1)
+        within, over = part.within, part.ended[:-1]
+        apart = (obs != obs[:, :1]).any(axis=-1)[:, 1:]
+        equal = not (mask != mask[:, :1]).any() and mask.shape[1] >= COPIES
+        if equal and changes[within].mean() > 0.2 and apart.mean() > 0.5:
+            measured = (
+                f"the masks of all {mask.shape[1]} copies are equal in each of {len(mask)} steps, "
+                f"while their observations differ in {apart.mean():.0%}"
+            )
+            return _still("mask-of-another", measured, 2, heard)
+        if within.sum() < DECISIONS or not moves[within].mean() > 0.5 or over.sum() < 8:
+            continue
+        if not changes[within].any() and changes[over].mean() > 0.2:
+            measured = (
+                f"0 of {within.sum():,} masks differ from the one before in the same episode, "
+                f"{changes[over].mean():.0%} after an end"
+            )
+            return _still("mask-constant", measured, 1, heard)
+    return None
+
+
+def _still(cause: str, measured: str, certainty: int, heard: Heard) -> Finding:
+    return Finding(
+        cause,
+        "Masks do not follow the state of their own environment.",
+        measured,
+        "the mask of the copy's own current state",
+        "compute the mask in each step, in the object that has the state; a function made in a "
+        "loop sees the loop's last object",
+        certainty,
+        heard.policy,
+    )
+
+
+COPIES = 4
+"""Copies of which equal masks are no chance."""
+
+
 def never_allowed(heard: Heard) -> Finding | None:
     """Report actions that no mask allows."""
     return by_doctor(signals.never_allowed, heard)

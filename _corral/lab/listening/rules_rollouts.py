@@ -14,6 +14,7 @@ RULES: tuple[Callable[[Heard], Finding | None], ...] = (
     rules_obs.not_finite,
     rules_play.no_action,
     rules_play.illegal,
+    rules_play.still_masks,
     rules_obs.equal_copies,
     rules_obs.constant,
     rules_obs.late,

@@ -11,6 +11,7 @@ import pytest
 
 from corral.lab.doctor.findings.finding import Finding
 from corral.lab.listening.heard import Heard, Minibatch, Rollout
+from corral.lab.listening.rules_play import still_masks
 from corral.lab.listening.rules_rollouts import RULES
 
 STEPS, COPIES = 256, 8
@@ -424,3 +425,24 @@ def test_equal_observations_of_agents_in_one_copy() -> None:
     ended = np.repeat(ENDED[:, :1], COPIES, axis=1)
     rollout = replace(ROLLOUT, obs=shared, terminated=ended, truncated=NEVER)
     assert "copies-alike" not in findings(heard(rollout))
+
+
+def masked(how: str) -> Rollout:
+    """The walk, with a mask that forbids to go on to the nearer goal, and no such actions."""
+    part = walked()
+    spot, begin = part.obs[..., 0], part.obs[..., 1]
+    if how == "of the last copy":
+        spot = np.repeat(spot[:, -1:], COPIES, axis=1)
+    elif how == "of the reset":
+        spot = begin
+    mask = np.stack([spot > -0.1, np.ones_like(spot, bool), spot < 0.1], axis=-1)
+    return replace(part, mask=mask, actions=np.ones_like(part.actions))
+
+
+@pytest.mark.parametrize(
+    ("how", "cause"),
+    [("of the last copy", "mask-of-another"), ("of the reset", "mask-constant"), ("own", "")],
+)
+def test_masks_of_another_copy_or_step(how: str, cause: str) -> None:
+    finding = still_masks(heard(masked(how)))
+    assert ("" if finding is None else finding.cause) == cause
