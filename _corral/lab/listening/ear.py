@@ -176,6 +176,8 @@ class Ear:
             self.begin_update(policy)
             self._batches[policy] = 0
         self._batches[policy] = self._batches.get(policy, 0) + 1
+        if alone and data.get("rewards") is not None:
+            heard.batch_rewards.append(float(as_array(data["rewards"]).mean()))
         recorded = [item for item in heard.minibatches if item.update == heard.updates]
         if self.attends(policy) and len(recorded) < MINIBATCHES:
             names = {entry.name for entry in fields(Minibatch)}

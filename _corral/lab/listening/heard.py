@@ -151,6 +151,7 @@ class Heard:
     minibatches: list[Minibatch] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     returns: list[float] = field(default_factory=list)  # of ended episodes, in order
+    batch_rewards: list[float] = field(default_factory=list)  # means, without rollouts
     lengths: list[int] = field(default_factory=list)
     counted: bool = False  # without rollouts: an update is a number of minibatches
     updates: int = 0  # all updates, also those in which nothing was recorded

@@ -55,7 +55,8 @@ class Report(Result):
     json_file: ClassVar[str] = "listen.json"
 
     findings: tuple[Finding, ...]
-    returns: Mapping[str, Change | None]  # policy -> change of the return of its episodes
+    returns: Mapping[str, Change | None]
+    """Policy -> change of the return of its episodes; without rollouts, of minibatches' rewards."""
     updates: Mapping[str, int]  # policy -> updates
     episodes: Mapping[str, int]  # policy -> ended episodes
     measurements: tuple[Measured, ...]
@@ -142,9 +143,12 @@ class Report(Result):
                 of = f" of {policy}" if len(self.returns) > 1 else ""
                 direction = change.direction()
                 how = {"rose": "rises", "fell": "falls"}.get(direction, "does not change")
+                episodes = self.episodes[policy]
+                total = "return" if episodes else "mean reward of minibatches"
+                count = f" of {episodes:,} episodes" if episodes else ""
                 texts.append(
-                    f"the return{of} {how} ({change.first:.4g} in the first third of "
-                    f"{self.episodes[policy]:,} episodes, {change.last:.4g} in the last)"
+                    f"the {total}{of} {how} ({change.first:.4g} in the first third{count}, "
+                    f"{change.last:.4g} in the last)"
                 )
         return ", ".join(texts)
 
@@ -164,7 +168,7 @@ def report_of(
     """Return the report on recorded data; ``error`` ended the listening."""
     return Report(
         findings,
-        {name: change_of(heard.returns) for name, heard in policies.items()},
+        {name: change_of(heard.returns or heard.batch_rewards) for name, heard in policies.items()},
         {name: heard.updates for name, heard in policies.items()},
         {name: len(heard.returns) for name, heard in policies.items()},
         tuple(item for heard in policies.values() for item in _measured(heard)),

@@ -196,3 +196,11 @@ def test_minibatches_without_rollouts_make_updates() -> None:
     heard = ear.policies["policy"]
     assert heard.updates == 3
     assert [batch.first for batch in heard.minibatches] == [True] + [False] * (3 * MINIBATCHES - 1)
+
+
+@pytest.mark.parametrize(("slope", "verdict"), [(0.01, "learns"), (0.0, "no fault")])
+def test_without_rollouts_the_verdict_follows_rewards(slope: float, verdict: str) -> None:
+    ear, draws = Ear(), np.random.default_rng(0)
+    for step in range(20 * BATCHES):
+        ear.batch(rewards=slope * step + draws.normal(size=8), terminated=np.zeros(8))
+    assert ear.report().verdict == verdict
