@@ -65,6 +65,10 @@ class _End:
             np.abs(off - (shift if shift is not None else np.median(off))).max() < self.slack
         )
 
+    def traced(self, rows: Array) -> bool:
+        """Return True if V after the end counts as 0, and advantages of the next episode enter."""
+        return self._equal(rows, self.model.trace * self.later, self.model.shift)
+
     def clear(self, rows: Array, value: Array | float) -> bool:
         """Return True if ``value`` as V after the end differs from 0 by more than rounding."""
         size = np.abs(self.model.final * value + np.zeros_like(self.rest))[rows]
@@ -78,6 +82,9 @@ class _End:
         count = int(rows.sum())
         if self.kept(rows):
             return self._ignored(rows, f"advantages of {count} steps that end an episode")
+        if self.traced(rows):
+            measured = f"V after {count} terminated steps is 0, but later advantages enter theirs"
+            return "end-ignored", measured, 3
         after = table.next_values
         if after is not None and self.model.after:
             if self.stops(rows, after) and self.clear(rows, after):
@@ -105,7 +112,7 @@ class _End:
         for cut, where in zip(neighbors, ("after", "before"), strict=True):
             if cut.sum() >= 2 and self.stops(cut) and not self.kept(cut):
                 # The script may hand over marks of another step: observations must tell.
-                certainty = 3 if table.offset == 1 else 1
+                certainty = 2 if table.offset == 1 else 1
                 return (
                     "end-ignored",
                     f"{text} count the next one; they stop one step {where}",

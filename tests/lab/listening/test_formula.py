@@ -374,7 +374,7 @@ def test_ends_one_step_off(by: int) -> None:
     )
     finding = advantage_formula(heard(play, adv, obs=observed(play, 1)))
     assert finding is not None
-    assert (finding.cause, finding.certainty) == ("end-ignored", 3)
+    assert (finding.cause, finding.certainty) == ("end-ignored", 2)
     # Without observations, the marks may be those of another step.
     unseen = advantage_formula(heard(play, adv))
     assert unseen is not None
@@ -452,3 +452,16 @@ def test_quick(shape: tuple[int, int]) -> None:
     began = time.process_time()
     assert [rule(of) for rule in RULES] == [None, None]
     assert time.process_time() - began < 0.2
+
+
+def test_a_trace_that_goes_on_over_ends() -> None:
+    play = apart(PLAY)
+    after = np.concatenate([play.v[1:], play.last[None]])
+    after = np.where(play.term, 0.0, np.where(play.trunc, play.final, after))
+    adv, later = np.zeros(play.r.shape), np.zeros(play.r.shape[1])
+    for t in reversed(range(len(adv))):
+        later = play.r[t] + 0.99 * after[t] - play.v[t] + 0.99 * 0.95 * later
+        adv[t] = later
+    finding = advantage_formula(heard(play, adv))
+    assert finding is not None
+    assert (finding.cause, finding.certainty) == ("end-ignored", 3)
