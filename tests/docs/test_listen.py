@@ -16,6 +16,7 @@ from support.listening import PAGE, block
 from support.messages import shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["listen_sb3.py", "listen_corral.py"])
 def test_a_sound_training_has_no_fault(name: str, tmp_path: Path) -> None:
     done = run(name, tmp_path)
@@ -24,6 +25,7 @@ def test_a_sound_training_has_no_fault(name: str, tmp_path: Path) -> None:
     assert findings(done.stdout) == []
 
 
+@pytest.mark.slow
 def test_the_loop_hears_its_fault(tmp_path: Path) -> None:
     done = run("listen_loop.py", tmp_path)
     assert done.returncode == 0, done.stderr
