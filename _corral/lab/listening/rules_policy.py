@@ -231,10 +231,16 @@ def recomputed(heard: Heard) -> Finding | None:
 def _without_ratio(heard: Heard) -> Finding | None:
     """Report gradients in proportion to the advantages, without the ratio of the probabilities."""
     without, ratios = 0, 1.0
+    used_before: dict[int, set[bytes]] = {}
     for minibatch in heard.minibatches:
+        rows, earlier = _keys(minibatch), used_before.setdefault(minibatch.update, set())
+        again = rows and len(rows & earlier) > 0.5 * len(rows)
+        earlier |= rows
+        if not again:
+            continue  # one epoch needs no ratio
         ratio, advantage = ratio_of(minibatch), flat(minibatch.advantages)
         pull = flat(minibatch.gradients.log_probs) if minibatch.gradients is not None else None
-        if minibatch.first or ratio is None or advantage is None or pull is None:
+        if ratio is None or advantage is None or pull is None:
             continue
         if not len(pull) == len(ratio) == len(advantage) >= ROWS or np.std(np.log(ratio)) < 0.02:
             continue
@@ -251,6 +257,20 @@ def _without_ratio(heard: Heard) -> Finding | None:
         f"although ratios are up to {ratios:.3g}"
     )
     return finding_of("old-log-prob-recomputed", measured, 2, heard.policy)
+
+
+def _keys(minibatch: Minibatch) -> set[bytes]:
+    """Return keys of decisions, by which they are known again in another epoch."""
+    columns = [
+        part.reshape(len(minibatch.log_probs), -1).astype(np.float64)
+        for part in (minibatch.log_probs, minibatch.returns, minibatch.obs)
+        if isinstance(part, np.ndarray)
+        and minibatch.log_probs is not None
+        and len(part) == len(minibatch.log_probs)
+    ]
+    if minibatch.log_probs is None or not columns:
+        return set()
+    return {row.tobytes() for row in np.concatenate(columns, axis=1)}
 
 
 def clip_range(heard: Heard) -> Finding | None:
