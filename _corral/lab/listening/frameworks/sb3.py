@@ -203,7 +203,7 @@ class _OffPolicy:
     def added(self, args: Any, kwargs: Any, result: Any) -> None:
         """Hear a step when it is stored; rollouts of ``OFF_POLICY_STEPS`` are passed on."""
         obs, after, action = args[0], args[1], args[2]
-        buffer = self.model.replay_buffer
+        buffer: Any = self.model.replay_buffer
         if isinstance(after, np.ndarray) and "next_observations" in vars(buffer):
             self.after.append((buffer.next_observations[buffer.pos - 1].copy(), after.copy()))
         self.obs.append(obs)
