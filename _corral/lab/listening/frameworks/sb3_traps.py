@@ -70,7 +70,7 @@ def check_stored(name: str, stored: Array, returned: Array, heard: Heard) -> Non
     if stored.shape != returned.shape or not len(stored):
         return
     equal = np.isclose(stored.astype(np.float64), returned, rtol=1e-5, atol=1e-6, equal_nan=True)
-    rows: Array = ~np.asarray(equal).reshape(len(stored), -1).all(axis=1)
+    rows = np.asarray(~np.asarray(equal).reshape(len(stored), -1).all(axis=1))
     if rows.mean() > 0.5:
         measured = f"{name}: {rows.mean():.0%} of {len(rows):,} stored rows differ"
         sprung(trap("sb3", f"{name}-changed"), measured, heard)
