@@ -41,7 +41,7 @@ def measured(text: str) -> list[str]:
 @pytest.mark.slow
 def test_the_example_is_what_is_printed(tmp_path: Path) -> None:
     shown = re.search(r"<!-- doctor -->\n```\n\$ (.*?)\n(.*?)```", PAGE, flags=re.DOTALL)
-    code = re.search(r"```python\n# (\w+\.py)\n(.*?)```", PAGE, flags=re.DOTALL)
+    code = re.search(r"```python\n# (my_faulty\.py)\n(.*?)```", PAGE, flags=re.DOTALL)
     train = re.search(r"^\$ (corral train .* runs/faulty)$", PAGE, flags=re.MULTILINE)
     assert shown is not None
     assert code is not None
