@@ -59,7 +59,7 @@ def bisect(
         typer.Option(metavar="<file.py:name>", help=f"Custom trainer of runs and files{Twice}"),
     ] = None,
 ) -> None:
-    """Find the smallest set of differences between GOOD and BAD that costs the learning.
+    """Find the differences between two trainings that cost the learning.
 
     Trains GOOD with some of BAD's settings, functions, network and other parts, each time for a
     short time and with as many seeds as the test needs. Custom code that only a run's files name

@@ -22,9 +22,6 @@ from corral.text import dotted_name, one_line
 from corral.trainers.arguments import Policies, have_equal_spaces, policy_of_each
 from corral.trainers.base import Trainer, trainer_class
 from corral.trainers.kinds import defaults_for
-from corral.trainers.on_policy import algorithms
-from corral.trainers.on_policy.records import OnPolicy
-from corral.trainers.on_policy.trainer import OnPolicyTrainer, trainer_of
 from corral.trainers.runs.env_config import EnvConfig
 from corral.trainers.runs.run_config import RunConfig
 from corral.trainers.settings import make_settings
@@ -38,11 +35,6 @@ ABSENT = "absent"
 
 DATA = ("rows", "held_out", "validation")
 """Arguments that divide the data of an environment; they depend on each other."""
-
-RECORD = [entry.name for entry in dataclasses.fields(OnPolicy) if entry.name != "name"]
-
-STOCK = tuple(entry for entry in vars(algorithms).values() if isinstance(entry, OnPolicy))
-"""The algorithm records of corral."""
 
 
 @dataclass(frozen=True)
@@ -174,21 +166,19 @@ class Pair:
         return rules if spaces[0] == spaces[1] else mixed
 
     def _trainer(self, pick: Callable[..., Any]) -> type[Trainer]:
+        from corral.lab.bisect import records  # needs torch
+
         base = pick("trainer", "class")
         sides = [config.trainer_class() for config in (self.good, self.bad)]
         if ("algorithm", "loss") not in self._values[0]:  # another kind of trainer
-            return next(cls for cls in sides if _base(cls) is base)
-        fields = {name: pick("algorithm", name) for name in RECORD}
+            return next(cls for cls in sides if records.base_of(cls) is base)
+        fields = {name: pick("algorithm", name) for name in records.FIELDS}
         for cls in sides:
-            if _base(cls) is base and all(
+            if records.base_of(cls) is base and all(
                 _same(value, vars(cls.algorithm)[name]) for name, value in fields.items()
             ):
                 return cls
-        record = OnPolicy(name="mixture", **fields)
-        if base is OnPolicyTrainer:
-            return trainer_of(record)
-        members = {"algorithm": record, "Settings": record.Settings, "name": "mixture"}
-        return type("Mixture", (base,), members)
+        return records.mixture_of(base, fields)
 
     def _settings(self, cls: Any, chosen: Collection[Key]) -> dict[str, Any]:
         sides = (self.good.settings, self.bad.settings)
@@ -236,11 +226,13 @@ class Pair:
 
 def _values(config: RunConfig) -> Iterator[tuple[Key, Any]]:
     """Yield all values that define a training, except for its seed."""
+    from corral.lab.bisect import records  # needs torch
+
     cls = config.trainer_class()
-    record = cls.algorithm if isinstance(cls.algorithm, OnPolicy) else None
-    yield ("trainer", "class"), _base(cls)
+    record = records.record_of(cls)
+    yield ("trainer", "class"), records.base_of(cls)
     yield ("algorithm", "record"), record is not None
-    for name in RECORD if record is not None else ():
+    for name in records.FIELDS if record is not None else ():
         yield ("algorithm", name), vars(record)[name]
     yield ("network", ""), config.own_model
     learners = [agent for agent in config.policies if agent not in config.opponents]
@@ -265,14 +257,6 @@ def _values(config: RunConfig) -> Iterator[tuple[Key, Any]]:
             yield ("argument", name), value
     data = {name: env.env_kwargs.get(name) for name in DATA[:1]}
     yield ("data", "rows"), (data, env.held_out, env.validation)
-
-
-def _base(cls: type[Trainer]) -> type[Trainer]:
-    """Return the class of a trainer without its record: OnPolicyTrainer for a plain record."""
-    plain = trainer_of(algorithms.mappo)
-    if cls.__bases__ == (OnPolicyTrainer,) and vars(cls).keys() <= vars(plain).keys():
-        return OnPolicyTrainer
-    return cls
 
 
 def _environment(config: EnvConfig) -> Any:
@@ -319,6 +303,8 @@ def stock_of(config: RunConfig) -> RunConfig:
     the default network and policies, all policies trained, and no custom wrappers. The
     environment, its arguments and the opponents stay.
     """
+    from corral.lab.bisect import records  # needs torch
+
     env_config = config.env_config
     rules: Any = env_config.rules()
     if isinstance(rules, ZooRules):
@@ -327,11 +313,14 @@ def stock_of(config: RunConfig) -> RunConfig:
             rules = rules_of(Rewrapped(rules.make_env, custom))
             env_config = dataclasses.replace(env_config, own_rules=rules)
     cls = config.trainer_class()
-    record = cls.algorithm
+    record = records.record_of(cls)
     name = str(config.trainer)
-    if isinstance(record, OnPolicy):
-        like = [sum(_same(vars(record)[f], vars(stock)[f]) for f in RECORD) for stock in STOCK]
-        name = STOCK[like.index(max(like))].name
+    if record is not None:
+        like = [
+            sum(_same(vars(record)[f], vars(stock)[f]) for f in records.FIELDS)
+            for stock in records.STOCK
+        ]
+        name = records.STOCK[like.index(max(like))].name
     kind: Any = trainer_class(name)
     defaults = defaults_for(rules, kind, config.seed)
     learners = [agent for agent in config.policies if agent not in config.opponents]

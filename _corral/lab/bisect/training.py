@@ -26,11 +26,9 @@ from corral.envs.policy import PolicyLike
 from corral.lab.bisect.sides import Difference, Pair
 from corral.lab.bisect.wrappers import Rewrapped
 from corral.trainers.base import Trainer
-from corral.trainers.cloning.start import start_from
 from corral.trainers.evaluation.episodes import play
 from corral.trainers.evaluation.zero_sum import is_zero_sum
 from corral.trainers.plan import begun
-from corral.trainers.rng import GlobalGenerators
 from corral.trainers.runs.run_config import RunConfig
 
 __all__ = ["FAILED", "Mixable", "MixedConfigs", "score_of"]
@@ -64,6 +62,8 @@ class MixedConfigs:
         self.share = steps / good.steps
 
     def score(self, bad: Collection[Difference], seed: int) -> float | None:
+        from corral.trainers.rng import GlobalGenerators  # needs torch
+
         with (
             GlobalGenerators(seed),
             contextlib.redirect_stdout(io.StringIO()),
@@ -74,6 +74,8 @@ class MixedConfigs:
                 config = self.pair.mixed(bad)
                 learner = begun(shortened(config, self.share, seed))
                 if config.init is not None:
+                    from corral.trainers.cloning.start import start_from  # needs torch
+
                     at = int(config.init["checkpoint"].split("_")[1])
                     start_from(learner, f"{config.init['run']}@{at}", config.env_config)
                 judge = self.pair.judge(bad)
