@@ -102,6 +102,7 @@ def test_json_holds_all_of_it_and_nothing_else_is_printed(zeroed: tuple[Path, st
     assert found["findings"][0]["cause"] == "zero-advantages"
     assert set(found["findings"][0]) == {
         *("cause", "title", "measured", "expected", "todo", "certainty", "policy", "follows"),
+        "place",
     }
     assert found["audit"] is None
     assert found["imitation"] is None
