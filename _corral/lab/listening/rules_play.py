@@ -145,7 +145,7 @@ def _still(cause: str, measured: str, certainty: int, heard: Heard) -> Finding:
 
 
 COPIES = 4
-"""Copies of which equal masks are no chance."""
+"""Number of copies from which equal masks are not a coincidence."""
 
 
 def never_allowed(heard: Heard) -> Finding | None:
