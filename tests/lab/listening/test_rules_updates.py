@@ -627,6 +627,35 @@ def test_saturated_layers_and_unscaled_inputs() -> None:
     assert (causes["observation-unscaled"], causes["layer-saturated"]) == (2, 1)
 
 
+def test_a_picture_that_is_scaled_twice() -> None:
+    class Sees(ActorCritic):
+        def __init__(self, divisor: float) -> None:
+            super().__init__()
+            self.image, self.divisor = nn.Conv1d(1, 2, 1), divisor
+
+        def forward(self, obs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            pixels = (obs[:, None].abs() / obs.abs().max()) / self.divisor
+            hidden = self.image(pixels).mean(dim=1)
+            return self.actor(hidden), self.critic(hidden)[:, 0]
+
+    for divisor, certainty in ((255.0, 2), (1.0, None)):
+        assert found(network=Sees(divisor)).get("observation-tiny") == certainty
+
+
+def test_a_value_loss_that_dominates_shared_layers() -> None:
+    def heavy(values: torch.Tensor, rows: Rows) -> torch.Tensor:
+        return 1000.0 * value_loss(values, rows)
+
+    assert found(network=SharedTrunk(), value_loss=heavy)["shared-layers"] == 2
+    assert "shared-layers" not in found(value_loss=heavy)  # separate networks
+
+
+def test_a_policy_without_data_has_no_gradient() -> None:
+    heard = Heard("policy", "rllib", network=nn.Linear(3, 2), updates=4)
+    heard.steps = [Step(1e-3, {"weight": 0.0, "bias": 0.0}, 0.0)] * 20
+    assert [rule(heard) for rule in RULES] == [None] * len(RULES)
+
+
 def test_other_algorithms_without_log_probabilities_are_silent() -> None:
     """A DQN has no log-probabilities and no rollout."""
     heard = Heard("policy", network=nn.Linear(3, 2))
