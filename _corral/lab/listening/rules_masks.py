@@ -17,6 +17,7 @@ from corral.lab.listening.minibatches import (
     chosen,
     close,
     flat,
+    largest_entropy,
     log_softmax,
     vary,
 )
@@ -81,12 +82,10 @@ def entropy_in_loss(heard: Heard) -> Finding | None:
 
 def _share_of_entropy(minibatch: Minibatch) -> float | None:
     """Return the entropy as a share of its maximum; None if the number of actions is unknown."""
-    actions = minibatch.mask if minibatch.mask is not None else minibatch.logits
-    if actions is None or actions.ndim != 2 or minibatch.entropy is None:
+    largest = largest_entropy(minibatch)
+    if largest is None or minibatch.entropy is None:
         return None
-    legal = minibatch.mask.sum(axis=1) if minibatch.mask is not None else actions.shape[1]
-    maximum = float(np.mean(np.log(np.maximum(legal, 1))))
-    return float(np.mean(minibatch.entropy)) / maximum if maximum > 0 else None
+    return float(np.mean(minibatch.entropy)) / largest
 
 
 def masks_in_loss(heard: Heard) -> Finding | None:

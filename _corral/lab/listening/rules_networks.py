@@ -17,7 +17,14 @@ from corral.lab.listening.heard import Heard
 from corral.lab.listening.rules_steps import NOTHING, STEPS, largest
 from corral.lab.listening.steps import place_of
 
-__all__ = ["dead_layers", "modes_differ", "same_units", "saturated", "tiny_inputs", "unscaled_inputs"]
+__all__ = [
+    "dead_layers",
+    "modes_differ",
+    "same_units",
+    "saturated",
+    "tiny_inputs",
+    "unscaled_inputs",
+]
 
 
 def dead_layers(heard: Heard) -> Finding | None:

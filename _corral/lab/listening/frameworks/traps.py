@@ -120,9 +120,9 @@ _ALL = (
     Trap(
         "rllib",
         "remote-learners",
-        "The learners run in other processes and are not heard.",
-        "a learner in this process",
-        "to listen, set config.learners(num_learners=0) for a short run",
+        "Learners in other processes are not heard.",
+        "one learner, in this process or in one that can import corral",
+        "to hear everything, set config.learners(num_learners=0) for a short run",
         1,
         f"{RAY_DOCS}/package_ref/algorithm-config.html",
     ),
@@ -194,6 +194,36 @@ _ALL = (
         "set config.training(vf_clip_param=float('inf')), or scale the rewards",
         3,
         f"{RAY}/issues/8908",
+    ),
+    Trap(
+        "rllib",
+        "reward-late",
+        "Connectors of the learner move rewards to other decisions.",
+        "the reward that the environment returned for the decision",
+        "reward t of an episode belongs to observation t and action t: remove the connector that "
+        "moves rewards in config.learners(learner_connector=...)",
+        3,
+        f"{RAY_DOCS}/single-agent-episode.html",
+    ),
+    Trap(
+        "rllib",
+        "reward-changed",
+        "Connectors of the learner replace the rewards of the environment.",
+        "rewards that rise with those of the environment",
+        "check the connectors in config.learners(learner_connector=...), unless they add a bonus "
+        "on purpose",
+        1,
+        f"{RAY_DOCS}/single-agent-episode.html",
+    ),
+    Trap(
+        "rllib",
+        "actions-changed",
+        "The environment gets other actions than the ones stored for learning.",
+        "equal values in Columns.ACTIONS and Columns.ACTIONS_FOR_ENV for discrete actions",
+        "a connector in config.env_runners(module_to_env_connector=...) that replaces actions must "
+        "also write Columns.ACTIONS, or use an action mask instead",
+        2,
+        f"{RAY_DOCS}/connector-v2.html",
     ),
     Trap(
         "rllib",
