@@ -295,6 +295,40 @@ def test_traps_are_named(settings: Any, found: dict[str, int]) -> None:
     assert causes(heard(settings(), 1)) == found
 
 
+class Pair(LimitedEnv):
+    """Two agents; the episode ends with agent b. Both see the same if ``shared``."""
+
+    def __init__(self, config: Any = None) -> None:
+        super().__init__()
+        self.shared, self.cut = config["shared"], config["cut"]
+        self.random = np.random.default_rng(0)
+
+    def step(self, actions: Any) -> Any:
+        self.t += 1
+        over = self.t >= 4
+        seen = self.random.uniform(-1, 1, (2, 2)).astype(np.float32)
+        obs = {"a": seen[0], "b": seen[0 if self.shared else 1]}
+        ends = {"a": over and not self.cut, "b": over, "__all__": over}
+        return obs, self._each(1.0), ends, {"__all__": False}, {}
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("cut", [True, False])
+def test_agents_with_one_observation_and_agents_that_never_end(shared: bool, cut: bool) -> None:
+    settings = (
+        PPOConfig()
+        .environment(Pair, env_config={"shared": shared, "cut": cut})
+        .env_runners(num_env_runners=0)
+        .multi_agent(policies={"a", "b"}, policy_mapping_fn=lambda agent, *_, **__: agent)
+        .training(train_batch_size_per_learner=128, minibatch_size=64, num_epochs=1)
+        .learners(num_learners=0)
+        .debugging(seed=0, log_level="ERROR")
+    )
+    ear = heard(settings, 2)
+    assert causes(ear, "a") == ({"agent-cut-off": 1} if cut else {})
+    assert causes(ear, "b") == ({"observation-of-another": 1} if shared else {})
+
+
 class LateGoal(PictureEnv):
     """Some episodes reach their end in the step of the time limit."""
 
@@ -415,7 +449,7 @@ def test_a_remote_learner_is_heard_in_its_own_process() -> None:
     assert ear.report().updates == {"default_policy": 3}
     algo.stop()
     report = ear.report()  # the learner is gone
-    assert {item.cause: item.certainty for item in report.findings} == {"value-clipped": 3}
+    assert ("value-clipped", 3) in [(item.cause, item.certainty) for item in report.findings]
     assert report.updates == {"default_policy": 3}
     assert report.episodes["default_policy"] > 0
     assert not report.errors
@@ -438,16 +472,12 @@ def test_a_remote_learner_trains_as_without_listening() -> None:
 
 def test_a_remote_learner_that_cannot_be_heard_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     algo, ear = remote(), Ear("rllib")
-    monkeypatch.setattr("corral.lab.listening.frameworks.rllib._begin", _refuses)
+    monkeypatch.setattr("corral.lab.listening.frameworks.rllib.PACKAGE", "missing_package")
     listen_rllib(algo, ear)
     algo.train()
     assert causes(ear, "learners") == {"remote-learners": 1}
-    shown(ear.report().findings[0].measured, "num_learners=1", "ImportError")
+    shown(ear.report().findings[0].measured, "num_learners=1", "missing_package")
     algo.stop()
-
-
-def _refuses(learner: Any, played: Any, count: int) -> str:
-    return "ImportError: corral"
 
 
 def test_a_posted_module_that_returns_no_advantages_is_named_before_it_fails() -> None:

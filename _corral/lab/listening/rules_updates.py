@@ -46,6 +46,7 @@ RULES: tuple[Callable[[Heard], Finding | None], ...] = (
     rules_values.values_in_loss,
     rules_values.values_dominate,
     rules_masks.entropy_in_loss,
+    rules_masks.other_terms,
     rules_policy.clip_range,
     rules_policy.size_of_updates,
     rules_networks.saturated,

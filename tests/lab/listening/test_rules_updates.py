@@ -18,8 +18,10 @@ from support.updates import (
     ACTIONS,
     FEATURES,
     ActorCritic,
+    Listener,
     Loop,
     Rows,
+    entropy_of,
     masked,
     network,
     policy_loss,
@@ -648,6 +650,32 @@ def test_a_value_loss_that_dominates_shared_layers() -> None:
 
     assert found(network=SharedTrunk(), value_loss=heavy)["shared-layers"] == 2
     assert "shared-layers" not in found(value_loss=heavy)  # separate networks
+
+
+@pytest.mark.parametrize(("weight", "certainty"), [(0.1, 2), (1e-4, None)])
+def test_a_penalty_on_logits_that_is_summed(weight: float, certainty: int | None) -> None:
+    net, rng = network(), np.random.default_rng(0)
+    listener = Listener(net)
+    for _ in range(4):
+        listener.begin_update()
+        obs = torch.from_numpy(rng.normal(size=(128, FEATURES))).float()
+        logits, _ = net(obs)
+        chances = torch.log_softmax(logits, dim=1)
+        actions = torch.from_numpy(rng.integers(0, ACTIONS, 128))
+        new, entropy = chances[torch.arange(128), actions], entropy_of(logits)
+        advantages = torch.from_numpy(rng.normal(size=128)).float()
+        loss = -(new * advantages).mean() - 0.01 * entropy.mean() + weight * logits.square().sum()
+        listener.batch(
+            actions=actions,
+            log_probs=new.detach(),
+            new_log_probs=new,
+            logits=logits,
+            entropy=entropy,
+            advantages=advantages,
+        )
+        loss.backward()
+    listener.stop()
+    assert listener.findings().get("loss-term-dominates") == certainty
 
 
 def test_a_policy_without_data_has_no_gradient() -> None:

@@ -22,12 +22,14 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.learner.learner import Learner
 from ray.rllib.core.learner.training_data import TrainingData
+from ray.rllib.env.multi_agent_env import MultiAgentEnv
 from ray.rllib.policy.sample_batch import MultiAgentBatch
 
 from corral.envs.core import Array
 from corral.lab.listening.ear import CLOSE, Ear
 from corral.lab.listening.frameworks.calls import has_method
 from corral.lab.listening.frameworks.masks import mask_in
+from corral.lab.listening.frameworks.rllib_agents import Agents
 from corral.lab.listening.frameworks.rllib_traps import (
     Module,
     Played,
@@ -36,6 +38,7 @@ from corral.lab.listening.frameworks.rllib_traps import (
     check_episodes,
     check_module,
     check_rewards,
+    environment,
     played_of,
 )
 from corral.lab.listening.frameworks.traps import sprung, trap
@@ -64,13 +67,19 @@ def listen_rllib(algo: Algorithm, ear: Ear) -> None:
     else:
         for result in algo.learner_group.foreach_learner(lambda learner: learner):
             listener = _Listener(played_of(algo), result.get(), ear)
-            connectors = None if algo.env_runner is None else vars(algo.env_runner)
-            if connectors is not None and "_module_to_env" in connectors:
-                ear.on_call(connectors["_module_to_env"], "__call__", listener.acted)
+            runner = {} if algo.env_runner is None else vars(algo.env_runner)
+            if "_module_to_env" in runner:
+                ear.on_call(runner["_module_to_env"], "__call__", listener.acted)
+            env = environment(algo)
+            if isinstance(env, MultiAgentEnv):
+                ear.on_call(env, "step", listener.agents.stepped)
     ear.tell_traps()
 
 
 # --- Learners in other processes -----------------------------------------------------------------
+
+PACKAGE = "corral"
+"""Needed in the process of a remote learner."""
 
 _EARS: WeakKeyDictionary[Learner, Ear] = WeakKeyDictionary()
 """The ears in the process of a remote learner."""
@@ -110,8 +119,17 @@ class _Remote:
         self.over = False  # the learners are stopped
 
     def begin(self) -> None:
-        count = len(self.algo.learner_group)
-        error = self.ask(_begin, played=played_of(self.algo), count=count)
+        count, package = len(self.algo.learner_group), PACKAGE
+
+        def importable(learner: Learner) -> bool:  # Ray sends a nested function by value
+            from importlib.util import find_spec
+
+            return find_spec(package) is not None
+
+        if self.ask(importable) is True:
+            error = self.ask(_begin, played=played_of(self.algo), count=count)
+        else:  # a function of a missing package would end the learner's process
+            error = f"their process has no package {package}"
         if error or self.fetched() is None:
             measured = f"num_learners={count}; {error}"
             sprung(trap("rllib", "remote-learners"), measured, self.ear.policy("learners"))
@@ -187,6 +205,7 @@ class _Listener:
         self.outputs: dict[str, torch.Tensor] = {}  # of the distribution in that loss
         self.padded: list[tuple[Module, Minibatch, Array]] = []  # with the mask of valid rows
         self.kinds: set[type] = set()
+        self.agents = Agents()
         self.plays = 0  # calls of the connectors that give actions to the environment
         self.actions: list[tuple[Array, Array]] = []  # sampled and played ones
         for module_id in tuple(learner.module.keys()):
@@ -272,6 +291,8 @@ class _Listener:
                     self._rollout(module, fragments, batches.get(module_id, {}))
                 self._count(module_id, fragments)
                 check_episodes(module, [(item.terminated, item.truncated) for item in fragments])
+                self.agents.modules |= {item.episode[1]: module_id for item in fragments}
+            self.agents.check(self.modules)
             self.values.clear()
 
     def _rollout(

@@ -32,6 +32,7 @@ __all__ = [
     "check_episodes",
     "check_module",
     "check_rewards",
+    "environment",
     "played_of",
 ]
 
@@ -65,7 +66,7 @@ class Played:
 
 
 def played_of(algo: Algorithm) -> Played:
-    env = _environment(algo)
+    env = environment(algo)
     names = [mask_key(space.spaces) for space in _spaces(algo)]
     connectors = _connectors(algo.env_runner, "_env_to_module")
     return Played(
@@ -348,7 +349,7 @@ def _spaces(algo: Algorithm) -> Iterator[spaces.Dict]:
         yield from agents
 
 
-def _environment(algo: Algorithm) -> Any:
+def environment(algo: Algorithm) -> Any:
     """Return an environment of the user in this process, or None."""
     env = None if algo.env_runner is None else vars(algo.env_runner).get("env")
     if env is None:
