@@ -114,6 +114,8 @@ def _of_other_terms(minibatch: Minibatch) -> float | None:
     table, rows = log_softmax(logits), np.arange(len(logits))
     if len(pull) != len(rows) or not close(new, table[rows, choice]):
         return None
+    if close(new, logits[rows, choice]):
+        return None  # of normalized logits, a log-probability has another gradient
     chances = np.exp(table)
     table = np.where(chances > 0, table, 0.0)
     entropy = -np.sum(chances * table, axis=1, keepdims=True)

@@ -41,7 +41,7 @@ def values_dominate(heard: Heard) -> Finding | None:
         f"gradients of the values are {np.median(times):.3g} times those of the log-probabilities",
         "a loss of the values of about the size of the policy's loss",
         "lower the weight of the value loss, scale the rewards, or use separate networks",
-        2 if np.median(times) > 10 * DOMINATE else 1,
+        2 if np.median(times) > 20 * DOMINATE else 1,
         heard.policy,
     )
 

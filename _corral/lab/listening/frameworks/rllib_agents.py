@@ -20,7 +20,7 @@ SEEN = 32
 """Minimum number of steps in which two agents observe, before equal observations count."""
 
 AGENTS = 8
-"""Agents whose observations are compared."""
+"""Number of agents with compared observations."""
 
 
 class Agents:
