@@ -107,9 +107,9 @@ def _of_other_terms(minibatch: Minibatch) -> float | None:
     parts, logits, new = minibatch.gradients, minibatch.logits, flat(minibatch.new_log_probs)
     if parts is None or not minibatch.first or logits is None or logits.ndim != 2 or new is None:
         return None
-    pull, bonus, whole = (flat(item) for item in (parts.log_probs, parts.entropy, parts.logits))
+    pull, bonus, total = (flat(item) for item in (parts.log_probs, parts.entropy, parts.logits))
     choice = chosen(minibatch, logits.shape[1])
-    if pull is None or bonus is None or whole is None or choice is None or not pull.any():
+    if pull is None or bonus is None or total is None or choice is None or not pull.any():
         return None
     table, rows = log_softmax(logits), np.arange(len(logits))
     if len(pull) != len(rows) or not close(new, table[rows, choice]):
@@ -121,9 +121,11 @@ def _of_other_terms(minibatch: Minibatch) -> float | None:
     entropy = -np.sum(chances * table, axis=1, keepdims=True)
     policy = pull[:, None] * (np.eye(logits.shape[1])[choice] - chances)
     share = bonus if len(bonus) == len(rows) else np.full(len(rows), bonus.sum() / len(rows))
-    rest = whole.reshape(logits.shape) - policy + share[:, None] * chances * (table + entropy)
-    size = float(np.linalg.norm(policy))
-    return float(np.linalg.norm(rest)) / size if size > 0 and np.isfinite(rest).all() else None
+    rest = total.reshape(logits.shape) - policy
+    # The entropy may come from other logits, such as those before the mask.
+    both = (rest, rest + share[:, None] * chances * (table + entropy))
+    size, least = float(np.linalg.norm(policy)), min(float(np.linalg.norm(item)) for item in both)
+    return least / size if size > 0 and np.isfinite(least) else None
 
 
 def _share_of_entropy(minibatch: Minibatch) -> float | None:

@@ -208,13 +208,13 @@ def _pays_for_next(heard: Heard) -> str | None:
     different, cells = np.unique(np.concatenate([shown, following]), axis=0, return_inverse=True)
     if not 2 <= len(different) <= 16 or len(np.unique(played)) > 16:
         return None
-    by_own, by_next = (
+    by_shown, by_next = (
         _by_action(paid, part, played) for part in np.split(cells.reshape(-1), [len(paid)])
     )
-    if not (by_next > 0.5 and by_own < 0.02 + 2 * len(different) * 16 / len(paid)):
+    if not (by_next > 0.5 and by_shown < 0.02 + 2 * len(different) * 16 / len(paid)):
         return None
     return (
-        f"observation and action explain {max(by_own, 0.0):.0%} of the rewards, the next "
+        f"observation and action explain {max(by_shown, 0.0):.0%} of the rewards, the next "
         f"observation and the action {by_next:.0%}, in {len(paid):,} decisions"
     )
 

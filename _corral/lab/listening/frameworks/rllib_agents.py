@@ -32,7 +32,7 @@ class Agents:
         self._cut: Counter[Any] = Counter()  # ends of others in which an agent went on
         self._both: Counter[tuple[Any, Any]] = Counter()  # steps in which both agents observe
         self._equal: Counter[tuple[Any, Any]] = Counter()
-        self._last: dict[tuple[Any, Any], Any] = {}
+        self._previous: dict[tuple[Any, Any], Any] = {}
         self._moving: Counter[tuple[Any, Any]] = Counter()  # observations that differ from the last
 
     def stepped(self, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
@@ -52,8 +52,8 @@ class Agents:
                 continue
             self._both[pair] += 1
             self._equal[pair] += np.array_equal(first, second)
-            self._moving[pair] += not np.array_equal(first, self._last.get(pair))
-            self._last[pair] = np.array(first)
+            self._moving[pair] += not np.array_equal(first, self._previous.get(pair))
+            self._previous[pair] = np.array(first)
 
     def check(self, modules: Mapping[str, Module]) -> None:
         """Report agents without an own end, and agents of two policies that observe the same."""

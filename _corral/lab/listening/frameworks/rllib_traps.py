@@ -234,11 +234,11 @@ def check_batch(module: Module, minibatch: Minibatch) -> None:
 
 def check_rewards(module: Module, rewards: Sequence[Array], learned: Sequence[Array]) -> None:
     """Check if connectors of the learner change rewards [T] of episodes more than their scale."""
-    given, used = np.concatenate(rewards), np.concatenate(learned)
-    if len(given) < REWARDS or np.ptp(given) == 0:
+    of_env, in_batch = np.concatenate(rewards), np.concatenate(learned)
+    if len(of_env) < REWARDS or np.ptp(of_env) == 0:
         return
-    alike = float(np.corrcoef(given, used)[0, 1]) if np.ptp(used) else 0.0
-    if alike > 0.5:
+    correlation = float(np.corrcoef(of_env, in_batch)[0, 1]) if np.ptp(in_batch) else 0.0
+    if correlation > 0.5:
         return
     pairs = [(a, b) for a, b in zip(rewards, learned, strict=True) if len(a) > 1]
     later = np.mean([np.allclose(b[:-1], a[1:]) for a, b in pairs])
@@ -248,7 +248,7 @@ def check_rewards(module: Module, rewards: Sequence[Array], learned: Sequence[Ar
         measured = f"each decision gets the reward of the decision {step} it"
         module.sprung("reward-late", measured, setting="learners")
     else:
-        measured = f"correlation with the rewards of the environment {alike:.2f}"
+        measured = f"correlation with the rewards of the environment {correlation:.2f}"
         module.sprung("reward-changed", measured, setting="learners")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import os
 from dataclasses import dataclass, replace
+from tokenize import TokenError
 from typing import Any
 
 from corral.lab.doctor.findings.finding import Finding
@@ -81,7 +82,7 @@ def _source(item: Any, text: str) -> tuple[str, int | None]:
     try:
         lines, first = inspect.getsourcelines(item)
         file = inspect.getsourcefile(item) or ""
-    except (OSError, TypeError):
+    except (OSError, TypeError, SyntaxError, TokenError):  # or the file was changed meanwhile
         return "", None
     at = next((number for number, line in enumerate(lines) if text and text in line), 0)
     return os.path.relpath(file) if file.startswith(os.getcwd()) else file, first + at
