@@ -21,28 +21,30 @@ import ray
 import torch
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.ppo import PPOConfig
+from ray.rllib.connectors.connector_v2 import ConnectorV2
 from ray.rllib.connectors.env_to_module import FlattenObservations
 from ray.rllib.core.columns import Columns
+from ray.rllib.core.distribution.torch.torch_distribution import TorchMultiCategorical
 from ray.rllib.core.rl_module import RLModuleSpec
 from ray.rllib.env.multi_agent_env import MultiAgentEnv
 
 from corral.lab.listening.ear import Ear
 from corral.lab.listening.frameworks.rllib import listen_rllib
-from corral.lab.listening.frameworks.rllib_traps import check_algorithm
 from corral.lab.listening.heard import Heard, Rollout
 from support import rllib_posted
 from support.listening import block
 from support.messages import shown
-from support.rllib_posted import Mended, Posted, config
+from support.rllib_posted import Mended, PictureEnv, Posted, config
 
 pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.timeout(900)]
 
 SCRIPT = Path(rllib_posted.__file__)
 
 
-@pytest.fixture(autouse=True)
-def left_as_it_was() -> Iterator[None]:
-    """The learner starts Ray in this process: other modules of tests start one of their own."""
+@pytest.fixture(scope="module", autouse=True)
+def one_ray() -> Iterator[None]:
+    """Start Ray once, without a dashboard. Other modules of tests start one of their own."""
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     yield
     ray.shutdown()
 
@@ -293,17 +295,189 @@ def test_traps_are_named(settings: Any, found: dict[str, int]) -> None:
     assert causes(heard(settings(), 1)) == found
 
 
-def test_an_algorithm_that_cannot_be_heard_is_named() -> None:
-    ear = Ear("rllib")
-    old = SimpleNamespace(config=SimpleNamespace(enable_rl_module_and_learner=False))
-    remote = SimpleNamespace(
-        config=SimpleNamespace(enable_rl_module_and_learner=True, num_learners=2),
-        learner_group=SimpleNamespace(is_remote=True),
+class Pair(LimitedEnv):
+    """Two agents; the episode ends with agent b. Both see the same if ``shared``."""
+
+    def __init__(self, config: Any = None) -> None:
+        super().__init__()
+        self.shared, self.cut = config["shared"], config["cut"]
+        self.random = np.random.default_rng(0)
+
+    def step(self, actions: Any) -> Any:
+        self.t += 1
+        over = self.t >= 4
+        seen = self.random.uniform(-1, 1, (2, 2)).astype(np.float32)
+        obs = {"a": seen[0], "b": seen[0 if self.shared else 1]}
+        ends = {"a": over and not self.cut, "b": over, "__all__": over}
+        return obs, self._each(1.0), ends, {"__all__": False}, {}
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("cut", [True, False])
+def test_agents_with_one_observation_and_agents_that_never_end(shared: bool, cut: bool) -> None:
+    settings = (
+        PPOConfig()
+        .environment(Pair, env_config={"shared": shared, "cut": cut})
+        .env_runners(num_env_runners=0)
+        .multi_agent(policies={"a", "b"}, policy_mapping_fn=lambda agent, *_, **__: agent)
+        .training(train_batch_size_per_learner=128, minibatch_size=64, num_epochs=1)
+        .learners(num_learners=0)
+        .debugging(seed=0, log_level="ERROR")
     )
-    assert not check_algorithm(old, ear)
-    assert not check_algorithm(remote, ear)
+    ear = heard(settings, 2)
+    assert causes(ear, "a") == ({"agent-cut-off": 1} if cut else {})
+    assert causes(ear, "b") == ({"observation-of-another": 1} if shared else {})
+
+
+class LateGoal(PictureEnv):
+    """Some episodes reach their end in the step of the time limit."""
+
+    def step(self, action: Any) -> Any:
+        obs, reward, over, _, info = super().step(action)
+        return obs, reward, over and reward > 0, over, info
+
+
+def test_an_end_in_the_step_of_the_time_limit_is_no_trap() -> None:
+    assert causes(heard(config(Mended).environment(LateGoal), 2)) == {}
+
+
+class TwoChoices(PictureEnv):
+    """Two choices of 2 actions each, with the masks of both side by side."""
+
+    def __init__(self, config: Any = None) -> None:
+        super().__init__()
+        self.action_space = gymnasium.spaces.MultiDiscrete([2, 2])
+
+    def step(self, action: Any) -> Any:
+        return super().step(2 * action[0] + action[1])
+
+    def look(self) -> dict[str, Any]:
+        obs, mask = super().look(), np.ones(4, np.int8)
+        mask[self.goal] = 0
+        return {**obs, "action_mask": mask}
+
+
+class Heads(Mended):
+    def setup(self) -> None:
+        super().setup()
+        self.action_dist_cls = TorchMultiCategorical.get_partial_dist_cls(input_lens=[2, 2])
+
+
+class SwappedHeads(Heads):
+    def logits(self, batch: dict[str, Any]) -> torch.Tensor:
+        obs = batch[Columns.OBS]
+        mask = obs["action_mask"].roll(2, dims=-1)
+        return super().logits({Columns.OBS: {**obs, "action_mask": mask}})
+
+
+@pytest.mark.parametrize(
+    ("kind", "found"), [(Heads, {}), (SwappedHeads, {"mask-ignored-in-play": 3})]
+)
+def test_masks_of_several_choices(kind: type, found: dict[str, int]) -> None:
+    ear = heard(config(kind).environment(TwoChoices), 2)
+    assert causes(ear) == found
+    mask = ear.policies["default_policy"].rollouts[0].mask
+    assert mask is not None
+    assert mask.shape[2] == 4
+
+
+class Shifts(ConnectorV2):
+    """Gives each decision the reward of the next one."""
+
+    def __call__(self, *, rl_module: Any, batch: Any, episodes: Any, **kwargs: Any) -> Any:
+        for episode in episodes:
+            rewards = np.append(episode.get_rewards()[1:], 0.0)
+            episode.set_rewards(new_data=rewards.astype(np.float32))
+        return batch
+
+
+class Signs(ConnectorV2):
+    def __call__(self, *, rl_module: Any, batch: Any, episodes: Any, **kwargs: Any) -> Any:
+        for episode in episodes:
+            rewards = np.sign(np.asarray(episode.get_rewards()) - 0.3)
+            episode.set_rewards(new_data=rewards.astype(np.float32))
+        return batch
+
+
+@pytest.mark.parametrize(("kind", "found"), [(Shifts, {"reward-late": 3}), (Signs, {})])
+def test_rewards_that_a_connector_changes(kind: type, found: dict[str, int]) -> None:
+    settings = config(Mended).learners(learner_connector=lambda *spaces, **_: kind())
+    assert causes(heard(settings, 2)) == found
+
+
+class Replaces(ConnectorV2):
+    """Plays other actions than those that were sampled."""
+
+    def __call__(self, *, rl_module: Any, batch: Any, episodes: Any, **kwargs: Any) -> Any:
+        batch[Columns.ACTIONS_FOR_ENV] = {
+            key: [0 for _ in listed] for key, listed in batch[Columns.ACTIONS].items()
+        }
+        return batch
+
+
+def test_actions_that_a_connector_replaces() -> None:
+    settings = config(Mended).environment(normalize_actions=False, clip_actions=False)
+    settings.env_runners(module_to_env_connector=lambda *_, **__: Replaces())
+    assert causes(heard(settings, 2)) == {"actions-changed": 2}
+
+
+def test_an_algorithm_of_the_old_stack_cannot_be_heard() -> None:
+    ear = Ear("rllib")
+    old: Any = SimpleNamespace(config=SimpleNamespace(enable_rl_module_and_learner=False))
+    listen_rllib(old, ear)
     assert causes(ear) == {"old-stack": 2}
+
+
+# --- Learners in other processes ----------------------------------------------------------------
+
+
+def remote(**training: Any) -> Algorithm:
+    settings = PPOConfig().environment("CartPole-v1").env_runners(num_env_runners=0)
+    settings.training(train_batch_size_per_learner=128, minibatch_size=64, num_epochs=1, **training)
+    settings.learners(num_learners=1).debugging(seed=0, log_level="ERROR")
+    algo: Algorithm = settings.build_algo()
+    return algo
+
+
+def test_a_remote_learner_is_heard_in_its_own_process() -> None:
+    said: list[str] = []
+    algo, ear = remote(vf_clip_param=1e-6), Ear("rllib", say=said.append)
+    listen_rllib(algo, ear)
+    for _ in range(3):
+        algo.train()
+    assert len(said) == 1
+    assert ear.report().updates == {"default_policy": 3}
+    algo.stop()
+    report = ear.report()  # the learner is gone
+    assert ("value-clipped", 3) in [(item.cause, item.certainty) for item in report.findings]
+    assert report.updates == {"default_policy": 3}
+    assert report.episodes["default_policy"] > 0
+    assert not report.errors
+
+
+def test_a_remote_learner_trains_as_without_listening() -> None:
+    states = []
+    for listening in (False, True):
+        algo, ear = remote(), Ear("rllib")
+        if listening:
+            listen_rllib(algo, ear)
+        algo.train()
+        ear.stop()
+        algo.train()
+        states.append(algo.learner_group.get_weights()["default_policy"])
+        algo.stop()
+    assert ear.report().updates == {"default_policy": 1}
+    assert all(np.array_equal(values, states[1][name]) for name, values in states[0].items())
+
+
+def test_a_remote_learner_that_cannot_be_heard_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    algo, ear = remote(), Ear("rllib")
+    monkeypatch.setattr("corral.lab.listening.frameworks.rllib.PACKAGE", "missing_package")
+    listen_rllib(algo, ear)
+    algo.train()
     assert causes(ear, "learners") == {"remote-learners": 1}
+    shown(ear.report().findings[0].measured, "num_learners=1", "missing_package")
+    algo.stop()
 
 
 def test_a_posted_module_that_returns_no_advantages_is_named_before_it_fails() -> None:

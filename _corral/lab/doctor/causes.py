@@ -50,7 +50,11 @@ FOLLOWS: dict[str, tuple[str, ...]] = {
         *("advantages-unrelated-to-truth", "returns-flat"),
     ),
     "softmax-twice": STILL,
-    "advantage-sign": ("advantages-unrelated-to-truth", "returns-fell", "returns-flat"),
+    "advantage-sign": (
+        *("advantages-unrelated-to-truth", "clip-reversed", "returns-fell", "returns-flat"),
+    ),
+    "play-greedy": ("log-probs-wrong",),
+    "log-probs-wrong": ("ratio-not-one",),
     "advantage-shuffled": ("advantages-unrelated-to-truth", "returns-flat"),
     "advantage-elsewhere": (
         *("limit-taken-for-end", "end-ignored", "myopic", "value-clipped"),

@@ -87,6 +87,7 @@ class Ear:
         self._batches: dict[str, int] = {}  # policy -> minibatches since its update began
         self._played: set[str] = set()  # policies with rollouts
         self._running: dict[str, tuple[Array, Array]] = {}  # policy -> return, length of columns
+        self._elsewhere: Callable[[], Report] | None = None  # report of an ear in another process
 
     # --- What a listener gives -------------------------------------------------------------------
 
@@ -239,6 +240,10 @@ class Ear:
 
         return guarded
 
+    def hear_elsewhere(self, report: Callable[[], Report]) -> None:
+        """Take the report of an ear in another process in place of this one's."""
+        self._elsewhere = report
+
     def fail(self, error: Exception) -> None:
         """End the listening, because of an exception of a listener; the report says so."""
         self.error = f"{type(error).__name__}: {error}"
@@ -248,20 +253,30 @@ class Ear:
 
     def findings(self) -> tuple[Finding, ...]:
         """Return the findings so far, the most certain and the nearest to the root first."""
-        return findings_of(list(self.policies.values()))
+        return self._report().findings
 
     def report(self) -> Report:
         """Return the report so far; ``print`` it. With ``out`` its files are written there."""
-        report = report_of(self.policies, self.findings(), self.error)
+        report = self._report()
         if self.out is not None:
             report.write(self.out)
         return report
+
+    def _report(self) -> Report:
+        if self._elsewhere is not None:
+            return self._elsewhere()
+        return report_of(self.policies, findings_of(list(self.policies.values())), self.error)
+
+    def tell(self, report: Report) -> None:
+        """Say what became certain in another process, once for each cause."""
+        for finding in report.findings:
+            self._tell_finding(finding, finding.policy, max(report.updates.values(), default=0))
 
     def tell_traps(self) -> None:
         """Say the certain traps found so far at once: some of them end a training with an error."""
         for heard in self.policies.values():
             for finding in heard.traps:
-                self._tell_finding(finding, heard)
+                self._tell_finding(finding, self._shown(heard), heard.updates)
 
     def stop(self) -> None:
         """Remove all hooks. The records stay."""
@@ -280,17 +295,21 @@ class Ear:
         if not self.attends(heard.policy) or spent + self._rules_cpu > allowed:
             return
         for finding in findings_of([heard]):
-            self._tell_finding(finding, heard)
+            self._tell_finding(finding, self._shown(heard), heard.updates)
         self._rules_cpu = time.process_time() - began
         self.cpu += self._rules_cpu
 
-    def _tell_finding(self, finding: Finding, heard: Heard) -> None:
-        key = finding.cause, heard.policy
+    def _shown(self, heard: Heard) -> str:
+        """Return the name of a policy, or "" if it is the only one."""
+        return heard.policy if len(self.policies) > 1 else ""
+
+    def _tell_finding(self, finding: Finding, policy: str, updates: int) -> None:
+        key = finding.cause, policy
         if finding.certainty < 3 or finding.follows or key in self._printed:
             return
         self._printed.add(key)
-        of = f", policy {heard.policy}" if len(self.policies) > 1 else ""
-        when = f"update {heard.updates}" if heard.updates else "before training"
+        of = f", policy {policy}" if policy else ""
+        when = f"update {updates}" if updates else "before training"
         self._say(
             f"corral hears, {when}{of}: {finding.title} "
             f"Measured: {finding.measured}. To do: {finding.todo}"

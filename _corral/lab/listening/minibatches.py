@@ -25,6 +25,7 @@ __all__ = [
     "close",
     "correlation",
     "flat",
+    "largest_entropy",
     "log_softmax",
     "names_of",
     "ratio_of",
@@ -165,6 +166,17 @@ def chosen(minibatch: Minibatch, actions: int) -> Array | None:
     if (chosen != chosen.astype(np.int64)).any() or chosen.min() < 0 or chosen.max() >= actions:
         return None
     return chosen.astype(np.int64)
+
+
+def largest_entropy(minibatch: Minibatch) -> float | None:
+    """Return the mean entropy of uniform legal play; None without a single choice of actions."""
+    actions = minibatch.mask if minibatch.mask is not None else minibatch.logits
+    if actions is None or actions.ndim != 2:
+        return None
+    if minibatch.actions is not None and minibatch.actions.size != len(actions):
+        return None  # several choices
+    legal = actions.shape[1] if minibatch.mask is None else minibatch.mask.sum(axis=1)
+    return float(np.mean(np.log(np.maximum(legal, 1)))) or None
 
 
 def log_softmax(logits: Array) -> Array:

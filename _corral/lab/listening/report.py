@@ -11,6 +11,7 @@ import numpy as np
 from corral.lab.doctor.findings.finding import Finding
 from corral.lab.doctor.text import finding_lines, wrapped
 from corral.lab.listening.heard import Heard, Minibatch
+from corral.lab.listening.minibatches import largest_entropy
 from corral.results import Result
 from corral.trainers.runs.trends import Change, change_of
 
@@ -226,13 +227,8 @@ def _of_rollout(rollout: Any) -> dict[str, float]:
 def _of_minibatches(group: list[Minibatch]) -> dict[str, float]:
     numbers: dict[str, float] = {}
     for batch in group:
-        if batch.entropy is not None and batch.mask is not None:
-            largest = float(np.log(np.maximum(batch.mask.sum(axis=-1), 1)).mean())
-        elif batch.entropy is not None and batch.logits is not None:
-            largest = float(np.log(batch.logits.shape[-1]))
-        else:
-            continue
-        if largest > 0:
+        largest = largest_entropy(batch)
+        if batch.entropy is not None and largest is not None:
             numbers["entropy"] = float(np.mean(batch.entropy)) / largest
             break
     later = group[-1] if group else None

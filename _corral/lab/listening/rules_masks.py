@@ -17,6 +17,7 @@ from corral.lab.listening.minibatches import (
     chosen,
     close,
     flat,
+    largest_entropy,
     log_softmax,
     vary,
 )
@@ -26,6 +27,7 @@ from corral.lab.listening.steps import place_of
 __all__ = [
     "entropy_in_loss",
     "masks_in_loss",
+    "other_terms",
     "played_illegally",
     "softmax_of_probabilities",
 ]
@@ -79,14 +81,59 @@ def entropy_in_loss(heard: Heard) -> Finding | None:
     )
 
 
+OUTWEIGHS = 3.0
+"""Gradient of other terms at the logits divided by the policy's, from which on it is a finding."""
+
+
+def other_terms(heard: Heard) -> Finding | None:
+    """Report terms of the loss that outweigh the policy's and the entropy's at the logits."""
+    times = [item for batch in heard.minibatches if (item := _of_other_terms(batch)) is not None]
+    if not times or not times[0] > OUTWEIGHS:  # later, they may have reached their minimum
+        return None
+    return Finding(
+        "loss-term-dominates",
+        "Another term of the loss outweighs the advantages at the outputs of the policy.",
+        f"its gradient is {times[0]:.3g} times that of the policy's log-probabilities in the first "
+        "minibatch",
+        "a smaller gradient than that of the advantages",
+        "average each term over the minibatch, as the policy's loss does, and lower its weight",
+        2 if times[0] > 2 * OUTWEIGHS else 1,
+        heard.policy,
+    )
+
+
+def _of_other_terms(minibatch: Minibatch) -> float | None:
+    """Return the size of what log-probabilities and entropy leave of the gradient at the logits."""
+    parts, logits, new = minibatch.gradients, minibatch.logits, flat(minibatch.new_log_probs)
+    if parts is None or not minibatch.first or logits is None or logits.ndim != 2 or new is None:
+        return None
+    pull, bonus, total = (flat(item) for item in (parts.log_probs, parts.entropy, parts.logits))
+    choice = chosen(minibatch, logits.shape[1])
+    if pull is None or bonus is None or total is None or choice is None or not pull.any():
+        return None
+    table, rows = log_softmax(logits), np.arange(len(logits))
+    if len(pull) != len(rows) or not close(new, table[rows, choice]):
+        return None
+    if close(new, logits[rows, choice]):
+        return None  # of normalized logits, a log-probability has another gradient
+    chances = np.exp(table)
+    table = np.where(chances > 0, table, 0.0)
+    entropy = -np.sum(chances * table, axis=1, keepdims=True)
+    policy = pull[:, None] * (np.eye(logits.shape[1])[choice] - chances)
+    share = bonus if len(bonus) == len(rows) else np.full(len(rows), bonus.sum() / len(rows))
+    rest = total.reshape(logits.shape) - policy
+    # The entropy may come from other logits, such as those before the mask.
+    both = (rest, rest + share[:, None] * chances * (table + entropy))
+    size, least = float(np.linalg.norm(policy)), min(float(np.linalg.norm(item)) for item in both)
+    return least / size if size > 0 and np.isfinite(least) else None
+
+
 def _share_of_entropy(minibatch: Minibatch) -> float | None:
     """Return the entropy as a share of its maximum; None if the number of actions is unknown."""
-    actions = minibatch.mask if minibatch.mask is not None else minibatch.logits
-    if actions is None or actions.ndim != 2 or minibatch.entropy is None:
+    largest = largest_entropy(minibatch)
+    if largest is None or minibatch.entropy is None:
         return None
-    legal = minibatch.mask.sum(axis=1) if minibatch.mask is not None else actions.shape[1]
-    maximum = float(np.mean(np.log(np.maximum(legal, 1))))
-    return float(np.mean(minibatch.entropy)) / maximum if maximum > 0 else None
+    return float(np.mean(minibatch.entropy)) / largest
 
 
 def masks_in_loss(heard: Heard) -> Finding | None:

@@ -17,7 +17,14 @@ from corral.lab.listening.heard import Heard
 from corral.lab.listening.rules_steps import NOTHING, STEPS, largest
 from corral.lab.listening.steps import place_of
 
-__all__ = ["dead_layers", "modes_differ", "same_units", "saturated", "unscaled_inputs"]
+__all__ = [
+    "dead_layers",
+    "modes_differ",
+    "same_units",
+    "saturated",
+    "tiny_inputs",
+    "unscaled_inputs",
+]
 
 
 def dead_layers(heard: Heard) -> Finding | None:
@@ -83,6 +90,32 @@ def unscaled_inputs(heard: Heard) -> Finding | None:
         "values of about -1 to 1",
         "divide large entries by their typical size, or normalize them with running statistics",
         2 if largest > 100 else 1,
+        heard.policy,
+    )
+
+
+TINY = 1 / 128
+"""Largest number of an input that hardly moves the outputs of a layer."""
+
+
+def tiny_inputs(heard: Heard) -> Finding | None:
+    """Report a layer that gets tiny numbers only from outside the network."""
+    inputs = {
+        name: float(layer.inputs.max())
+        for name, layer in heard.layers.items()
+        if layer.inputs is not None and layer.inputs.size
+    }
+    tiny = [name for name, size in inputs.items() if 0 < size < TINY]
+    if not tiny:
+        return None
+    heard.places["observation-tiny"] = place_of(heard, tiny[0])
+    return Finding(
+        "observation-tiny",
+        "A part of the observation has tiny numbers only: the network hardly sees it.",
+        f"largest input of {_titled(heard, tiny[0])} {inputs[tiny[0]]:.2g}",
+        "values of about -1 to 1",
+        "scale it once only: pixels are divided by 255 in a wrapper or in the network, not in both",
+        2 if heard.layers[tiny[0]].kind.startswith("Conv") else 1,
         heard.policy,
     )
 

@@ -138,6 +138,8 @@ def late(heard: Heard) -> Finding | None:
         )
     if (delayed := _answers_late(heard)) is not None:
         reasons.append(delayed)
+    if not reasons and (paid := _pays_for_next(heard)) is not None:
+        reasons.append(paid)
     if not reasons:
         return None
     return finding_of("observation-late", "; ".join(reasons), len(reasons), heard.policy)
@@ -185,6 +187,52 @@ def _answers_late(heard: Heard) -> str | None:
     return None
 
 
+def _pays_for_next(heard: Heard) -> str | None:
+    """Describe rewards that fit the action and the next observation, and not the decision's own.
+
+    Hidden moves that the next observation shows, as those of an opponent, look the same.
+    """
+    columns: tuple[list[Array], ...] = ([], [], [], [])
+    for part in parts_of(heard):
+        actions, obs, rewards = part.actions, part.obs, part.rollout.rewards
+        if actions is None or obs is None or rewards is None or rewards.shape != part.shape:
+            return None
+        inside = part.within
+        for column, values in zip(columns, (obs, obs[1:], actions, rewards), strict=True):
+            column.append(values[: len(inside)][inside])
+    if not columns[0] or len({rows.shape[1] for rows in columns[0]}) > 1:
+        return None
+    shown, following, played, paid = (np.concatenate(column) for column in columns)
+    if len(paid) < 256 or shown.shape[1] > WIDE or np.ptp(paid) == 0:
+        return None
+    different, cells = np.unique(np.concatenate([shown, following]), axis=0, return_inverse=True)
+    if not 2 <= len(different) <= 16 or len(np.unique(played)) > 16:
+        return None
+    by_shown, by_next = (
+        _by_action(paid, part, played) for part in np.split(cells.reshape(-1), [len(paid)])
+    )
+    if not (by_next > 0.5 and by_shown < 0.02 + 2 * len(different) * 16 / len(paid)):
+        return None
+    return (
+        f"observation and action explain {max(by_shown, 0.0):.0%} of the rewards, the next "
+        f"observation and the action {by_next:.0%}, in {len(paid):,} decisions"
+    )
+
+
+def _by_action(rewards: Array, cells: Array, actions: Array) -> float:
+    """Return the share of the variance of rewards that actions explain, given the cell."""
+    rest = rewards - _means(rewards, cells)
+    explained = _means(rest, np.unique(cells * 16 + actions, return_inverse=True)[1].reshape(-1))
+    return float(explained.var() / rewards.var())
+
+
+def _means(values: Array, groups: Array) -> Array:
+    """Return the mean of the group of each value."""
+    counts = np.maximum(np.bincount(groups), 1)
+    means: Array = (np.bincount(groups, values) / counts)[groups]
+    return means
+
+
 def _explained(change: Array, actions: Array) -> Array:
     """Return the share of the variance of each column [F] that the actions explain."""
     total = np.square(change - change.mean(axis=0)).sum(axis=0)
@@ -207,6 +255,8 @@ def unscaled(heard: Heard) -> Finding | None:
     rows = _rows(heard)
     if rows is None or len(rows) < 32 or rows.shape[1] < 2 or not np.isfinite(rows).all():
         return None
+    if any(layer.inputs is not None for layer in heard.layers.values()):
+        return None  # a network may divide them itself: another rule reads its inputs
     if heard.network is not None and any(
         part in type(module).__name__.lower()
         for module in heard.network.modules()

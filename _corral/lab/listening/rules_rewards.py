@@ -19,6 +19,7 @@ __all__ = [
     "few_updates",
     "goal_avoided",
     "huge_targets",
+    "reset_incomplete",
     "returns_fell",
     "running_total",
     "same_rewards",
@@ -179,6 +180,26 @@ def constant_ends(heard: Heard) -> Finding | None:
         "an end in the last step of an episode only",
         "check the order of the results of step(): obs, reward, terminated, truncated, info; "
         "an array or dict of flags is always true",
+        2,
+        heard.policy,
+    )
+
+
+def reset_incomplete(heard: Heard) -> Finding | None:
+    """Report episodes that all end after one step, except for the first ones."""
+    lengths = np.array(heard.lengths)
+    longer = np.flatnonzero(lengths > 1)
+    if len(lengths) < 128 or not len(longer) or longer[-1] >= 0.05 * len(lengths):
+        return None
+    if np.median(lengths[longer]) < 3:
+        return None
+    return Finding(
+        "reset-incomplete",
+        "Only the first episodes last; all later ones end after one step.",
+        f"the first {longer[-1] + 1} episodes have up to {lengths.max()} decisions, the other "
+        f"{len(lengths) - longer[-1] - 1:,} have 1",
+        "episodes of similar lengths from the start on",
+        "reset() must set back every variable that ends an episode, such as its clock",
         2,
         heard.policy,
     )

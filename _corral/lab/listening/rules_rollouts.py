@@ -20,6 +20,7 @@ RULES: tuple[Callable[[Heard], Finding | None], ...] = (
     rules_obs.late,
     rules_rewards.constant_ends,
     rules_rewards.ends_unmarked,
+    rules_rewards.reset_incomplete,
     rules_rewards.same_rewards,
     rules_rewards.tiny_rewards,
     rules_rewards.running_total,

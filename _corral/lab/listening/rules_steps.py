@@ -83,6 +83,8 @@ def no_gradient(heard: Heard) -> Finding | None:
     recorded = heard.steps
     if len(recorded) < STEPS or not _learnable(heard.minibatches):
         return None
+    if heard.framework and not heard.minibatches and not heard.rollouts:
+        return None  # the policy gets no data
     sizes = largest(step.gradients for step in recorded)
     named = dict(heard.network.named_parameters()) if heard.network is not None else {}
     idle = [

@@ -9,14 +9,41 @@ from corral.lab.doctor.findings.finding import Finding
 from corral.lab.listening.heard import Heard, Minibatch
 from corral.lab.listening.minibatches import ROWS, Verdict, flat, unreached, vary, verdict_of
 
-__all__ = [
-    "values_in_loss",
-]
+__all__ = ["values_dominate", "values_in_loss"]
+
+DOMINATE = 50.0
+"""Gradient of the values divided by that of the log-probabilities, from which on it is a finding.
+"""
 
 
 def values_in_loss(heard: Heard) -> Finding | None:
     """Compare the gradient of the loss for each value with its target."""
     return verdict_of(heard, "values", _value_verdict) or unreached(heard, "values")
+
+
+def values_dominate(heard: Heard) -> Finding | None:
+    """Report value gradients that dwarf those of the policy in layers that both share."""
+    times = []
+    for minibatch in heard.minibatches:
+        parts = minibatch.gradients
+        if parts is None or parts.values is None or parts.log_probs is None or not minibatch.first:
+            continue
+        if not parts.reach.get("values", frozenset()) & parts.reach.get("log_probs", frozenset()):
+            continue
+        of_policy = float(np.abs(parts.log_probs).sum())
+        if of_policy > 0 and np.isfinite(parts.values).all():
+            times.append(float(np.abs(parts.values).sum()) / of_policy)
+    if not times or not np.median(times) > DOMINATE:
+        return None
+    return Finding(
+        "shared-layers",
+        "The loss of the values dominates the layers that actor and critic share.",
+        f"gradients of the values are {np.median(times):.3g} times those of the log-probabilities",
+        "a loss of the values of about the size of the policy's loss",
+        "lower the weight of the value loss, scale the rewards, or use separate networks",
+        2 if np.median(times) > 20 * DOMINATE else 1,
+        heard.policy,
+    )
 
 
 def _value_verdict(minibatch: Minibatch, gradient: Array) -> Verdict | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
@@ -42,9 +41,16 @@ PLANTED: list[Planted] = []
 
 
 def plant(
-    name: str, script: type, *, cause: str, place: str, base: str = "", cited: str | None = None
+    name: str,
+    script: type,
+    *,
+    cause: str,
+    place: str,
+    base: str = "",
+    cited: str | None = None,
+    **changed: Any,
 ) -> None:
-    """Add a script; without a base it is sound."""
+    """Add a script with ``changed`` settings and methods; without a base it is sound."""
     PLANTED.append(
         Planted(
             name=f"rllib_{name}",
@@ -53,23 +59,11 @@ def plant(
             place=place,
             cited=cited,
             sound=not base,
-            train=train_of(script),
+            train=train_of(script, **changed),
             base=base and f"rllib_{base}",
             random=None if base else random_play_of(script),
         )
     )
-
-
-def fault(
-    name: str, base: str, cause: str, place: str, cited: str | None = None
-) -> Callable[[type], type]:
-    """Add the decorated script as a fault of this base."""
-
-    def add(script: type) -> type:
-        plant(name, script, cause=cause, place=place, base=base, cited=cited)
-        return script
-
-    return add
 
 
 # Environments and wrappers.
@@ -86,16 +80,15 @@ class StaleRelay(Relay):
         return {agent: np.eye(4, dtype=np.float32)[self.before[agent]] for agent in agents}
 
 
-@fault(
+plant(
     "stale_observation",
+    TwoPolicies,
     base="two_policies",
     cause="step() builds the observations before it draws the next parcels, so every agent "
     "sees the parcel that it sorted last.",
     place="Relay.step (environment): observation",
+    make=lambda: StaleRelay(),
 )
-class StaleObservation(TwoPolicies):
-    def make(self) -> Any:
-        return StaleRelay()
 
 
 class TerminatedAtLimit(gym.Wrapper):
@@ -104,17 +97,16 @@ class TerminatedAtLimit(gym.Wrapper):
         return obs, reward, terminated or truncated, False, info
 
 
-@fault(
+plant(
     "terminated_at_limit",
+    Depot,
     base="depot",
     cause="The environment reports its time limit as termination, so the value of the last state "
     "is not bootstrapped.",
     place="environment: terminated",
     cited="https://github.com/MaximilianB2/pc-gym/issues/45",
+    make=lambda: TerminatedAtLimit(Depot().make()),
 )
-class LimitTerminates(Depot):
-    def make(self) -> gym.Env:
-        return TerminatedAtLimit(super().make())
 
 
 class StuckClock(worlds.Depot):
@@ -124,16 +116,15 @@ class StuckClock(worlds.Depot):
         """Forgotten: the day counts on over episodes."""
 
 
-@fault(
+plant(
     "clock_not_reset",
+    Depot,
     base="depot",
     cause="reset() does not set the day back to 0, so every episode after the first ends after "
     "its first step.",
     place="Depot.reset (environment)",
+    make=lambda: worlds.Count(StuckClock()),
 )
-class ClockNotReset(Depot):
-    def make(self) -> gym.Env:
-        return worlds.Count(StuckClock())
 
 
 class RawDepot(worlds.Depot):
@@ -145,17 +136,16 @@ class RawDepot(worlds.Depot):
         return seen
 
 
-@fault(
+plant(
     "unscaled_observation",
+    Depot,
     base="depot",
     cause="Two of four features are in the thousands and nothing normalizes them: the units "
     "saturate, and the forecasts, which are small, are lost.",
     place="environment: scale of the observation",
     cited="https://github.com/gutfeeling/realdeeprl",
+    make=lambda: worlds.Count(RawDepot()),
 )
-class UnscaledObservation(Depot):
-    def make(self) -> gym.Env:
-        return worlds.Count(RawDepot())
 
 
 class FirstAgentSeen(Relay):
@@ -164,16 +154,15 @@ class FirstAgentSeen(Relay):
         return dict.fromkeys(agents, seen[self.possible_agents[0]])
 
 
-@fault(
+plant(
     "first_agents_observation",
+    TwoPolicies,
     base="two_policies",
     cause="The environment gives every agent the observation of the first agent.",
     place="Relay.look (environment): observation of the packer",
     cited="https://github.com/Farama-Foundation/PettingZoo/pull/262",
+    make=lambda: FirstAgentSeen(),
 )
-class FirstAgentsObservation(TwoPolicies):
-    def make(self) -> Any:
-        return FirstAgentSeen()
 
 
 class PaysTheLiving(Relay):
@@ -183,17 +172,16 @@ class PaysTheLiving(Relay):
         return dict.fromkeys(paid, 0.0) | {agent: rewards[agent] for agent in alive}
 
 
-@fault(
+plant(
     "last_reward_lost",
+    PaidAtEnd,
     base="paid_at_end",
     cause="The environment looks up rewards of the agents that are still alive and gives 0 to "
     "those that just ended, so the only reward, which comes at the end, never arrives.",
     place="Relay.step (environment): rewards of agents that end",
     cited="https://github.com/ray-project/ray/issues/4627",
+    make=lambda: PaysTheLiving(at_end=True),
 )
-class LastRewardLost(PaidAtEnd):
-    def make(self) -> Any:
-        return PaysTheLiving(at_end=True)
 
 
 class EndsWithFirst(Relay):
@@ -201,16 +189,15 @@ class EndsWithFirst(Relay):
         return bool(over)
 
 
-@fault(
+plant(
     "all_ends_with_first",
+    PaidAtEnd,
     base="paid_at_end",
     cause="'__all__' is set when the first agent ends, so the other agent never reaches its own "
     "end, at which it would be paid.",
     place="Relay.step (environment): terminateds['__all__']",
+    make=lambda: EndsWithFirst(at_end=True),
 )
-class AllEndsWithFirst(PaidAtEnd):
-    def make(self) -> Any:
-        return EndsWithFirst(at_end=True)
 
 
 class FarmedErrand(gym.Wrapper):
@@ -224,16 +211,15 @@ class FarmedErrand(gym.Wrapper):
         return obs, reward + 0.3 * nearer, terminated, truncated, info
 
 
-@fault(
+plant(
     "farmed_bonus",
+    Errand,
     base="errand",
     cause="The shaped reward pays each step towards the goal but takes nothing for a step back: "
     "walking to and fro pays more than reaching the goal.",
     place="wrapper FarmedErrand: reward",
+    make=lambda: FarmedErrand(Errand().make()),
 )
-class FarmedBonus(Errand):
-    def make(self) -> gym.Env:
-        return FarmedErrand(super().make())
 
 
 class FirstMask(worlds.Turret):
@@ -251,16 +237,15 @@ class FirstMask(worlds.Turret):
         return {**seen, "action_mask": self.shown}
 
 
-@fault(
+plant(
     "mask_of_reset",
+    Turret,
     base="turret",
     cause="The action mask is made in reset() and never again: later in the episode legal "
     "actions are forbidden and illegal ones allowed.",
     place="Turret.look (environment): action_mask",
+    make=lambda: worlds.Count(FirstMask()),
 )
-class MaskOfReset(Turret):
-    def make(self) -> gym.Env:
-        return worlds.Count(FirstMask())
 
 
 # Connectors and callbacks.
@@ -277,18 +262,17 @@ class AddsObs(ConnectorV2):
         return batch
 
 
-@fault(
+plant(
     "scaled_only_when_acting",
+    CartPole,
     base="cartpole",
     cause="An env-to-module connector puts scaled observations into the batch, but does not "
     "write them back to the episodes: the learner trains on raw ones.",
     place="env_to_module_connector: batch['obs'], episode observations",
+    more=lambda config: config.env_runners(
+        env_to_module_connector=lambda env=None, spaces=None, device=None: AddsObs()
+    ),
 )
-class ScaledOnlyWhenActing(CartPole):
-    def more(self, config: PPOConfig) -> PPOConfig:
-        return config.env_runners(
-            env_to_module_connector=lambda env=None, spaces=None, device=None: AddsObs()
-        )
 
 
 class Shield(ConnectorV2):
@@ -302,17 +286,17 @@ class Shield(ConnectorV2):
         return batch
 
 
-@fault(
+plant(
     "shield_unseen",
+    CartPole,
     base="cartpole",
     cause="A module-to-env connector replaces half of the actions for the environment by random "
     "ones; the batch keeps the sampled ones and blames them.",
     place="module_to_env_connector: actions_for_env",
+    more=lambda config: config.environment(normalize_actions=False, clip_actions=False).env_runners(
+        module_to_env_connector=lambda env=None, spaces=None: Shield()
+    ),
 )
-class ShieldUnseen(CartPole):
-    def more(self, config: PPOConfig) -> PPOConfig:
-        config = config.environment(normalize_actions=False, clip_actions=False)
-        return config.env_runners(module_to_env_connector=lambda env=None, spaces=None: Shield())
 
 
 class UnitObservation(gym.ObservationWrapper):
@@ -322,16 +306,15 @@ class UnitObservation(gym.ObservationWrapper):
         return np.clip(obs, 0.0, 1.0)
 
 
-@fault(
+plant(
     "clipped_to_unit",
+    CartPole,
     base="cartpole",
     cause="A wrapper clips observations to [0, 1], but positions and angles are signed: all "
     "negative values become 0.",
     place="wrapper UnitObservation: observation",
+    make=lambda: UnitObservation(CartPole().make()),
 )
-class ClippedToUnit(CartPole):
-    def make(self) -> gym.Env:
-        return UnitObservation(super().make())
 
 
 class RewardsToScore(gym.Wrapper):
@@ -348,16 +331,15 @@ class RewardsToScore(gym.Wrapper):
         return obs, (reward - self.mean) / (spread + 1e-3), terminated, truncated, info
 
 
-@fault(
+plant(
     "rewards_centered",
+    CartPole,
     base="cartpole",
     cause="A wrapper normalizes rewards with their running mean; CartPole's rewards are all 1, "
     "so all become 0.",
     place="wrapper RewardsToScore: reward",
+    make=lambda: RewardsToScore(CartPole().make()),
 )
-class RewardsCentered(CartPole):
-    def make(self) -> gym.Env:
-        return RewardsToScore(super().make())
 
 
 class ShiftRewards(ConnectorV2):
@@ -370,16 +352,17 @@ class ShiftRewards(ConnectorV2):
         return batch
 
 
-@fault(
+plant(
     "rewards_shifted",
+    Turret,
     base="turret",
     cause="A learner connector aligns rewards with observations by dropping the first one: each "
     "action gets the reward of the next.",
     place="learner_connector: rewards",
+    more=lambda config: config.learners(
+        learner_connector=lambda obs_space, act_space: ShiftRewards()
+    ),
 )
-class RewardsShifted(Turret):
-    def more(self, config: PPOConfig) -> PPOConfig:
-        return config.learners(learner_connector=lambda obs_space, act_space: ShiftRewards())
 
 
 class RestoreBest(RLlibCallback):
@@ -394,56 +377,52 @@ class RestoreBest(RLlibCallback):
         algorithm.env_runner.set_state({"rl_module": self.best})
 
 
-@fault(
+plant(
     "restored_each_iteration",
+    CartPole,
     base="cartpole",
     cause="A callback restores the weights of the best iteration after every iteration, but "
     "never takes new best ones: training starts again from the first.",
     place="callback on_train_result: set_weights, set_state",
+    more=lambda config: config.callbacks(RestoreBest),
 )
-class RestoredEachIteration(CartPole):
-    def more(self, config: PPOConfig) -> PPOConfig:
-        return config.callbacks(RestoreBest)
 
 
 # Policies.
 
 
-@fault(
+plant(
     "mapped_by_prefix",
+    TwoPolicies,
     base="two_policies",
     cause="The mapping function looks at the first letter of the agent only; picker and packer "
     "share one policy, and the other policy gets no data.",
     place="policy_mapping_fn",
+    policy_of=lambda agent, episode=None, **kwargs: "picker" if agent.startswith("p") else "packer",
 )
-class MappedByPrefix(TwoPolicies):
-    def policy_of(self, agent: str, episode: Any = None, **kwargs: Any) -> str:
-        return "picker" if agent.startswith("p") else "packer"
 
 
-@fault(
+plant(
     "mapped_at_random",
+    TwoPolicies,
     base="two_policies",
     cause="The mapping function, copied from an example, draws a policy at random for every "
     "agent and episode, so both policies play both roles.",
     place="policy_mapping_fn",
     cited="https://discuss.ray.io/t/why-are-policies-randomly-assigned-to-agent-ids-in-the-mapping-function/1882",
+    policy_of=lambda agent, episode=None, **kwargs: random.choice(["picker", "packer"]),
 )
-class MappedAtRandom(TwoPolicies):
-    def policy_of(self, agent: str, episode: Any = None, **kwargs: Any) -> str:
-        return random.choice(self.policies())
 
 
-@fault(
+plant(
     "one_policy_trained",
+    TwoPolicies,
     base="two_policies",
     cause="policies_to_train still names only the packer, from an experiment with a fixed "
     "picker; the picker stays random.",
     place="policies_to_train",
+    trained=lambda: ["packer"],
 )
-class OnePolicyTrained(TwoPolicies):
-    def trained(self) -> list[str]:
-        return ["packer"]
 
 
 # Modules.
@@ -472,19 +451,17 @@ class Filled(PPOTorchLearner):
         )
 
 
-@fault(
+plant(
     "no_value_function_api",
+    Turret,
     base="turret",
     cause="The module defines compute_values but does not inherit ValueFunctionAPI, so RLlib "
     "computes no advantages; the learner of the user fills in zeros.",
     place="RLModule class: ValueFunctionAPI; learner: advantages",
     cited="https://discuss.ray.io/t/trouble-migrating-multi-agent-ppo-with-custom-model-action-masking-cnn-mlp-to-new-rllib-api/22848",
+    module_class=NoValueFunctionAPI,
+    more=lambda config: config.training(learner_class=Filled),
 )
-class WithoutValueFunctionAPI(Turret):
-    module_class = NoValueFunctionAPI
-
-    def more(self, config: PPOConfig) -> PPOConfig:
-        return config.training(learner_class=Filled)
 
 
 class MaskWhenActing(TurretModule):
@@ -494,15 +471,15 @@ class MaskWhenActing(TurretModule):
         return {Columns.ACTION_DIST_INPUTS: flat}
 
 
-@fault(
+plant(
     "mask_only_when_acting",
+    Turret,
     base="turret",
     cause="Only exploration applies the mask; _forward_train returns bare logits, so ratios and "
     "entropy belong to another distribution.",
     place="RLModule._forward_train",
+    module_class=MaskWhenActing,
 )
-class MaskOnlyWhenActing(Turret):
-    module_class = MaskWhenActing
 
 
 class SwappedMask(TurretModule):
@@ -510,15 +487,15 @@ class SwappedMask(TurretModule):
         return super().logits(hidden, torch.cat([mask[..., 3:], mask[..., :3]], dim=-1))
 
 
-@fault(
+plant(
     "mask_parts_swapped",
+    Turret,
     base="turret",
     cause="The module joins the masks of the two heads in the other order than their logits: "
     "each head is masked with parts of both.",
     place="TurretModule.logits: action_mask",
+    module_class=SwappedMask,
 )
-class MaskPartsSwapped(Turret):
-    module_class = SwappedMask
 
 
 class DimImage(TurretModule):
@@ -526,15 +503,15 @@ class DimImage(TurretModule):
         return super().features({**obs, "image": obs["image"] / 255})
 
 
-@fault(
+plant(
     "image_scaled_twice",
+    Turret,
     base="turret",
     cause="The image is divided by 255 twice, in a preprocessing step and in the module: its "
     "values are below 0.004 and the network hardly sees it.",
     place="TurretModule.features: image",
+    module_class=DimImage,
 )
-class ImageScaledTwice(Turret):
-    module_class = DimImage
 
 
 class FrozenImage(TurretModule):
@@ -544,15 +521,15 @@ class FrozenImage(TurretModule):
             part.requires_grad_(False)
 
 
-@fault(
+plant(
     "encoder_frozen",
+    Turret,
     base="turret",
     cause="requires_grad_(False), left from a test with a pretrained encoder, freezes the image "
     "encoder and the trunk at their random weights.",
     place="RLModule.setup: requires_grad_",
+    module_class=FrozenImage,
 )
-class EncoderFrozen(Turret):
-    module_class = FrozenImage
 
 
 class SoftmaxModule(PlainModule):
@@ -561,15 +538,15 @@ class SoftmaxModule(PlainModule):
         return {Columns.ACTION_DIST_INPUTS: out[Columns.ACTION_DIST_INPUTS].softmax(-1)}
 
 
-@fault(
+plant(
     "softmax_as_logits",
+    OwnModule,
     base="own_module",
     cause="The module returns probabilities as action_dist_inputs, which RLlib takes as logits: "
     "the policy cannot become certain.",
     place="RLModule._forward: action_dist_inputs",
+    module_class=SoftmaxModule,
 )
-class SoftmaxAsLogits(OwnModule):
-    module_class = SoftmaxModule
 
 
 class TwoActors(PlainModule):
@@ -581,15 +558,15 @@ class TwoActors(PlainModule):
         return {Columns.ACTION_DIST_INPUTS: self.acting_pi(self.acting_encoder(batch[Columns.OBS]))}
 
 
-@fault(
+plant(
     "acting_copy",
+    OwnModule,
     base="own_module",
     cause="_forward_exploration uses a copy of the network that setup() made and nothing "
     "updates: all data come from the initial policy.",
     place="RLModule._forward_exploration",
+    module_class=TwoActors,
 )
-class ActingCopy(OwnModule):
-    module_class = TwoActors
 
 
 class ValuesWithoutGradient(PlainModule):
@@ -598,15 +575,15 @@ class ValuesWithoutGradient(PlainModule):
         return super().compute_values(batch, embeddings)
 
 
-@fault(
+plant(
     "values_without_gradient",
+    OwnModule,
     base="own_module",
     cause="compute_values is decorated with torch.no_grad, since GAE calls it; the value loss "
     "has no gradient and the critic never learns.",
     place="RLModule.compute_values: torch.no_grad",
+    module_class=ValuesWithoutGradient,
 )
-class ValuesNoGrad(OwnModule):
-    module_class = ValuesWithoutGradient
 
 
 class DroppingModule(PlainModule):
@@ -616,15 +593,15 @@ class DroppingModule(PlainModule):
         self.encoder.append(nn.Dropout(0.6))
 
 
-@fault(
+plant(
     "dropout",
+    OwnModule,
     base="own_module",
     cause="The module has dropout of 0.6, also in the ratio: log-probabilities of the same "
     "action differ at random between acting and training.",
     place="RLModule.setup: nn.Dropout",
+    module_class=DroppingModule,
 )
-class DropoutInModule(OwnModule):
-    module_class = DroppingModule
 
 
 # Learners.
@@ -642,17 +619,16 @@ class HeadsOnly(PPOTorchLearner):
         )
 
 
-@fault(
+plant(
     "encoder_not_optimized",
+    OwnModule,
     base="own_module",
     cause="The learner registers an optimizer for the two heads only; the shared encoder is in "
     "no optimizer and stays random.",
     place="Learner.configure_optimizers_for_module",
     cited="https://github.com/SforAiDl/genrl/issues/315",
+    more=lambda config: config.training(learner_class=HeadsOnly),
 )
-class EncoderNotOptimized(OwnModule):
-    def more(self, config: PPOConfig) -> PPOConfig:
-        return config.training(learner_class=HeadsOnly)
 
 
 class SmallLogits(PPOTorchLearner):
@@ -665,16 +641,15 @@ class SmallLogits(PPOTorchLearner):
         return loss + 0.1 * fwd_out[Columns.ACTION_DIST_INPUTS].square().sum()
 
 
-@fault(
+plant(
     "penalty_summed",
+    OwnModule,
     base="own_module",
     cause="A penalty on the logits is summed over the minibatch instead of averaged, so it "
     "outweighs the loss and keeps the policy uniform.",
     place="Learner.compute_loss_for_module",
+    more=lambda config: config.training(learner_class=SmallLogits),
 )
-class PenaltySummed(OwnModule):
-    def more(self, config: PPOConfig) -> PPOConfig:
-        return config.training(learner_class=SmallLogits)
 
 
 class MinusLoss(PPOTorchLearner):
@@ -687,16 +662,15 @@ class MinusLoss(PPOTorchLearner):
         )
 
 
-@fault(
+plant(
     "advantages_negated",
+    Turret,
     base="turret",
     cause="The learner of the user changes the sign of the advantages ('costs'), so good "
     "actions become rare.",
     place="Learner.compute_loss_for_module: advantages",
+    more=lambda config: config.training(learner_class=MinusLoss),
 )
-class AdvantagesNegated(Turret):
-    def more(self, config: PPOConfig) -> PPOConfig:
-        return config.training(learner_class=MinusLoss)
 
 
 # Settings.
@@ -706,97 +680,93 @@ class PreciousDepot(worlds.Depot):
     PRICE = 100.0
 
 
-@fault(
+plant(
     "value_clip",
+    CartPole,
     base="cartpole",
     cause="vf_clip_param keeps its default of 10, but squared errors of the value function are "
     "in the millions: the clipped loss has no gradient and the critic never learns.",
     place="config.training(vf_clip_param)",
     cited="https://github.com/ray-project/ray/pull/2921",
+    vf_clip=10.0,
+    make=lambda: gym.wrappers.TransformReward(CartPole().make(), lambda reward: 100 * reward),
 )
-class ValueClip(CartPole):
-    vf_clip = 10.0
-
-    def make(self) -> gym.Env:
-        return gym.wrappers.TransformReward(super().make(), lambda reward: 100 * reward)
 
 
-@fault(
+plant(
     "schedule_in_iterations",
+    CartPole,
     base="cartpole",
     cause="The learning rate's schedule is written in iterations, but RLlib counts env steps: "
     "the rate is 0 before the second iteration.",
     place="config.training(lr=[[0, 0.002], [8, 0.0]])",
+    lr=[[0, 2e-3], [8, 0.0]],
 )
-class ScheduleInIterations(CartPole):
-    lr = [[0, 2e-3], [8, 0.0]]  # noqa: RUF012
 
 
-@fault(
+plant(
     "explore_false",
+    Errand,
     base="errand",
     cause="explore=False, meant for evaluation, makes the env runner play greedily during "
     "training.",
     place="config.env_runners(explore=False)",
+    more=lambda config: config.env_runners(explore=False),
 )
-class ExploreFalse(Errand):
-    def more(self, config: PPOConfig) -> PPOConfig:
-        return config.env_runners(explore=False)
 
 
-@fault(
+plant(
     "short_sight",
+    Errand,
     base="errand",
     cause="gamma is 0.3 in a task whose only reward comes after many steps.",
     place="config.training(gamma)",
+    gamma=0.3,
 )
-class ShortSight(Errand):
-    gamma = 0.3
 
 
-@fault(
+plant(
     "no_clip",
+    CartPole,
     base="cartpole",
     cause="clip_param is 0, meant to switch clipping off; it clips every change of the ratio.",
     place="config.training(clip_param)",
+    clip=0.0,
 )
-class NoClip(CartPole):
-    clip = 0.0
 
 
-@fault(
+plant(
     "value_loss_dominates",
+    OwnModule,
     base="own_module",
     cause="A shared encoder with vf_loss_coeff 1, rewards of 100 and a gradient clipped to a norm "
     "of 0.5: hardly anything of the actor's gradient remains.",
     place="config.training(vf_loss_coeff, grad_clip), reward scale",
+    vf_coeff=1.0,
+    make=lambda: gym.wrappers.TransformReward(OwnModule().make(), lambda reward: 100 * reward),
 )
-class ValueLossDominates(OwnModule):
-    vf_coeff = 1.0
-
-    def make(self) -> gym.Env:
-        return gym.wrappers.TransformReward(super().make(), lambda reward: 100 * reward)
 
 
-@fault(
+plant(
     "learning_rate",
+    Dfaas,
     base="dfaas",
     cause="The learning rate is 0.3: the first updates saturate the policy.",
     place="config.training(lr)",
+    lr=0.3,
+    grad_clip=1e9,
 )
-class LearningRate(Dfaas):
-    lr, grad_clip = 0.3, 1e9
 
 
-@fault(
+plant(
     "entropy_everything",
+    Dfaas,
     base="dfaas",
     cause="entropy_coeff is 3, copied from a task with rewards in the thousands: the policy "
     "stays uniform.",
     place="config.training(entropy_coeff)",
+    entropy=3.0,
 )
-class EntropyEverything(Dfaas):
-    entropy = 3.0
 
 
 # Sound runs.

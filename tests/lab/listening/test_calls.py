@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import pickle
+from pathlib import Path
+
+import pytest
 
 from corral.lab.listening.frameworks.calls import on_call
+from corral.lab.listening.frameworks.traps import place_of
 
 
 class Base:
@@ -60,3 +65,16 @@ def test_a_function_of_the_object_itself_is_heard() -> None:
     undo()
     assert item.double(2) == 6
     assert calls == [6]
+
+
+def test_a_class_in_a_file_that_was_changed_has_no_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python reads the source again: a user edits the script while it trains."""
+    file = tmp_path / "edited_script.py"
+    file.write_text("class Module:\n    def setup(self):\n        return 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    kind = importlib.import_module("edited_script").Module
+    file.write_text("\n\ntext = f(\n    'a',\n")
+    place = place_of(kind, "setup")
+    assert (place.module, place.line) in {("Module", None), ("Module", 1)}

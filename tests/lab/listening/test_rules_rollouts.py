@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from corral.lab.doctor.findings.finding import Finding
-from corral.lab.listening.heard import Heard, Minibatch, Rollout
+from corral.lab.listening.heard import Heard, Layer, Minibatch, Rollout
 from corral.lab.listening.rules_play import still_masks
 from corral.lab.listening.rules_rollouts import RULES
 
@@ -313,6 +313,11 @@ FAULTS: dict[str, tuple[str, int, Callable[[], Heard]]] = {
             lengths=[20] * 600,
         ),
     ),
+    "episodes of one step after the first": (
+        "reset-incomplete",
+        2,
+        lambda: heard(ROLLOUT, updates=30, lengths=[*[20] * 8, *[1] * 800], returns=[0.0] * 808),
+    ),
     "normalization that drifts": (
         "observation-drifts",
         1,
@@ -398,6 +403,19 @@ def test_values_in_the_scale_of_huge_targets() -> None:
     assert "reward-huge" not in findings(heard(replace(ROLLOUT, values=near, returns=targets)))
 
 
+def test_large_observations_that_the_network_divides() -> None:
+    layers = {"first": Layer("Conv2d", inputs=np.ones(1)), "second": Layer("Linear")}
+    of = heard(replace(ROLLOUT, obs=200 * LINE), layers=layers)
+    assert "observation-unscaled" not in findings(of)
+
+
+@pytest.mark.parametrize("lengths", [[1] * 800, [20] * 400 + [1] * 400])
+def test_episodes_of_one_step(lengths: list[int]) -> None:
+    """A bandit, and a policy that learned to end its episodes."""
+    of = heard(ROLLOUT, updates=30, lengths=lengths, returns=[0.0] * len(lengths))
+    assert "reset-incomplete" not in findings(of)
+
+
 def test_equal_lengths_matter_for_equal_rewards() -> None:
     rollout = replace(ROLLOUT, rewards=np.ones((STEPS, COPIES)))
     lengths = list(range(10, 60))
@@ -417,6 +435,23 @@ def test_actions_that_matter_only_together_with_the_observation() -> None:
         terminated=np.ones((STEPS, COPIES), bool),
     )
     assert findings(heard(rollout, updates=30)) == {}
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_rewards_that_follow_the_next_observation(late: bool) -> None:
+    """A contextual bandit whose observation shows the question of the step before."""
+    rng = np.random.default_rng(0)
+    asked, actions = rng.integers(0, 4, (2, STEPS, COPIES))
+    shown = np.roll(asked, 1, axis=0) if late else asked
+    rollout = Rollout(
+        obs=np.eye(4)[shown],
+        actions=actions,
+        rewards=(actions == asked).astype(float),
+        terminated=np.repeat((np.arange(STEPS) % 16 == 15)[:, None], COPIES, axis=1),
+    )
+    found = findings(heard(rollout, updates=30))
+    assert ("observation-late" in found) is late
+    assert not late or found["observation-late"].certainty == 1
 
 
 def test_equal_observations_of_agents_in_one_copy() -> None:

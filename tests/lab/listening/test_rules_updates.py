@@ -18,8 +18,10 @@ from support.updates import (
     ACTIONS,
     FEATURES,
     ActorCritic,
+    Listener,
     Loop,
     Rows,
+    entropy_of,
     masked,
     network,
     policy_loss,
@@ -625,6 +627,61 @@ def test_saturated_layers_and_unscaled_inputs() -> None:
 
     causes = found(forward=forward)
     assert (causes["observation-unscaled"], causes["layer-saturated"]) == (2, 1)
+
+
+def test_a_picture_that_is_scaled_twice() -> None:
+    class Sees(ActorCritic):
+        def __init__(self, divisor: float) -> None:
+            super().__init__()
+            self.image, self.divisor = nn.Conv1d(1, 2, 1), divisor
+
+        def forward(self, obs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            pixels = (obs[:, None].abs() / obs.abs().max()) / self.divisor
+            hidden = self.image(pixels).mean(dim=1)
+            return self.actor(hidden), self.critic(hidden)[:, 0]
+
+    for divisor, certainty in ((255.0, 2), (1.0, None)):
+        assert found(network=Sees(divisor)).get("observation-tiny") == certainty
+
+
+def test_a_value_loss_that_dominates_shared_layers() -> None:
+    def heavy(values: torch.Tensor, rows: Rows) -> torch.Tensor:
+        return 1000.0 * value_loss(values, rows)
+
+    assert found(network=SharedTrunk(), value_loss=heavy)["shared-layers"] == 2
+    assert "shared-layers" not in found(value_loss=heavy)  # separate networks
+
+
+@pytest.mark.parametrize(("weight", "certainty"), [(0.1, 2), (1e-4, None)])
+def test_a_penalty_on_logits_that_is_summed(weight: float, certainty: int | None) -> None:
+    net, rng = network(), np.random.default_rng(0)
+    listener = Listener(net)
+    for _ in range(4):
+        listener.begin_update()
+        obs = torch.from_numpy(rng.normal(size=(128, FEATURES))).float()
+        logits, _ = net(obs)
+        chances = torch.log_softmax(logits, dim=1)
+        actions = torch.from_numpy(rng.integers(0, ACTIONS, 128))
+        new, entropy = chances[torch.arange(128), actions], entropy_of(logits)
+        advantages = torch.from_numpy(rng.normal(size=128)).float()
+        loss = -(new * advantages).mean() - 0.01 * entropy.mean() + weight * logits.square().sum()
+        listener.batch(
+            actions=actions,
+            log_probs=new.detach(),
+            new_log_probs=new,
+            logits=logits,
+            entropy=entropy,
+            advantages=advantages,
+        )
+        loss.backward()
+    listener.stop()
+    assert listener.findings().get("loss-term-dominates") == certainty
+
+
+def test_a_policy_without_data_has_no_gradient() -> None:
+    heard = Heard("policy", "rllib", network=nn.Linear(3, 2), updates=4)
+    heard.steps = [Step(1e-3, {"weight": 0.0, "bias": 0.0}, 0.0)] * 20
+    assert [rule(heard) for rule in RULES] == [None] * len(RULES)
 
 
 def test_other_algorithms_without_log_probabilities_are_silent() -> None:

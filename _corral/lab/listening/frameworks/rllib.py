@@ -1,17 +1,18 @@
 """Listen to an Algorithm of RLlib (ray[rllib] 2.58 or newer, new API stack).
 
-The learner in this process is heard: the episodes that it gets, the advantages and value targets
+A learner is heard in its own process: the episodes that it gets, the advantages and value targets
 that its connectors compute, and each minibatch between the forward pass and ``backward()``.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -21,37 +22,154 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.learner.learner import Learner
 from ray.rllib.core.learner.training_data import TrainingData
+from ray.rllib.env.multi_agent_env import MultiAgentEnv
 from ray.rllib.policy.sample_batch import MultiAgentBatch
 
 from corral.envs.core import Array
-from corral.lab.listening.ear import Ear
+from corral.lab.listening.ear import CLOSE, Ear
 from corral.lab.listening.frameworks.calls import has_method
 from corral.lab.listening.frameworks.masks import mask_in
+from corral.lab.listening.frameworks.rllib_agents import Agents
 from corral.lab.listening.frameworks.rllib_traps import (
     Module,
-    check_algorithm,
+    Played,
+    check_actions,
     check_batch,
     check_episodes,
     check_module,
+    check_rewards,
+    environment,
+    played_of,
 )
+from corral.lab.listening.frameworks.traps import sprung, trap
 from corral.lab.listening.heard import Minibatch
+from corral.lab.listening.report import Report
 
 __all__ = ["listen_rllib"]
 
 DECISIONS = 4096
 """Recorded decisions of a rollout, in whole fragments of episodes."""
 
+PLAYS = 64
+"""Steps of all environment copies in which actions are compared."""
+
 
 def listen_rllib(algo: Algorithm, ear: Ear) -> None:
     """Let ``ear`` hear an Algorithm; call it before ``algo.train()``.
 
-    Each RLModule that learns is a policy. Learners in other processes are not heard, and a finding
-    says so.
+    Each RLModule that learns is a policy. Of learners in other processes the first one is heard.
     """
-    if check_algorithm(algo, ear):
+    if not algo.config.enable_rl_module_and_learner:
+        measured = "enable_rl_module_and_learner=False"
+        sprung(trap("rllib", "old-stack"), measured, ear.policy("default_policy"))
+    elif algo.learner_group.is_remote:
+        _Remote(algo, ear).begin()
+    else:
         for result in algo.learner_group.foreach_learner(lambda learner: learner):
-            _Listener(algo, result.get(), ear)
+            listener = _Listener(played_of(algo), result.get(), ear)
+            runner = {} if algo.env_runner is None else vars(algo.env_runner)
+            if "_module_to_env" in runner:
+                ear.on_call(runner["_module_to_env"], "__call__", listener.acted)
+            env = environment(algo)
+            if isinstance(env, MultiAgentEnv):
+                ear.on_call(env, "step", listener.agents.stepped)
     ear.tell_traps()
+
+
+# --- Learners in other processes -----------------------------------------------------------------
+
+PACKAGE = "corral"
+"""Needed in the process of a remote learner."""
+
+_EARS: WeakKeyDictionary[Learner, Ear] = WeakKeyDictionary()
+"""The ears in the process of a remote learner."""
+
+
+def _begin(learner: Learner, played: Played, count: int) -> str:
+    """Listen to a learner in its own process. Return the exception, which would end the process."""
+    try:
+        _EARS[learner] = ear = Ear("rllib", say=lambda line: None)
+        _Listener(played, learner, ear)
+        if count > 1:
+            measured = f"num_learners={count}: the first is heard, with its share of each batch"
+            first = next(iter(ear.policies.values()))
+            sprung(trap("rllib", "remote-learners"), measured, first)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def _report(learner: Learner) -> Report | None:
+    """Return the report of a learner's ear; None if its process was restarted."""
+    return _EARS[learner].report() if learner in _EARS else None
+
+
+def _end(learner: Learner) -> None:
+    if learner in _EARS:
+        _EARS.pop(learner).stop()
+
+
+class _Remote:
+    """Hears the first remote learner: an ear in its process applies the rules there."""
+
+    def __init__(self, algo: Algorithm, ear: Ear) -> None:
+        self.algo, self.ear = algo, ear
+        self.latest: Report | None = None
+        self.iterations = 0
+        self.over = False  # the learners are stopped
+
+    def begin(self) -> None:
+        count, package = len(self.algo.learner_group), PACKAGE
+
+        def importable(learner: Learner) -> bool:  # Ray sends a nested function by value
+            from importlib.util import find_spec
+
+            return find_spec(package) is not None
+
+        if self.ask(importable) is True:
+            error = self.ask(_begin, played=played_of(self.algo), count=count)
+        else:  # a function of a missing package would end the learner's process
+            error = f"their process has no package {package}"
+        if error or self.fetched() is None:
+            measured = f"num_learners={count}; {error}"
+            sprung(trap("rllib", "remote-learners"), measured, self.ear.policy("learners"))
+            return
+        self.ear.hear_elsewhere(self.report)
+        self.ear.on_call(self.algo, "step", self.stepped)
+        self.ear.on_call(self.algo, "cleanup", lambda *call: None, self.ends)
+        self.ear.on_stop(lambda: self.ask(_end))
+
+    def ask(self, function: Callable[..., Any], **arguments: Any) -> Any:
+        """Call a function with the first learner, in its process; return its result."""
+        if self.over:
+            return None
+        group = self.algo.learner_group
+        for result in group.foreach_learner(function, remote_actor_ids=[0], **arguments):
+            return result.get() if result.ok else f"{type(result.get()).__name__}: {result.get()}"
+        return "the learner does not answer"
+
+    def fetched(self) -> Report | None:
+        """Return the report of now, or the last one."""
+        report = self.ask(_report)
+        if isinstance(report, Report):
+            self.latest = report
+        return self.latest
+
+    def report(self) -> Report:
+        report = self.fetched()
+        assert report is not None
+        return report
+
+    def stepped(self, args: Any, kwargs: Any, result: Any) -> None:
+        """Say what became certain in an iteration: the first ones, then each power of two."""
+        self.iterations += 1
+        if self.iterations <= CLOSE or not self.iterations & (self.iterations - 1):
+            self.ear.tell(self.report())
+
+    def ends(self, args: Any, kwargs: Any) -> None:
+        """Fetch the report before the learners are stopped."""
+        self.fetched()
+        self.over = True
 
 
 @dataclass(frozen=True)
@@ -77,8 +195,8 @@ class _Fragment:
 class _Listener:
     """Hears one learner."""
 
-    def __init__(self, algo: Algorithm, learner: Learner, ear: Ear) -> None:
-        self.algo, self.learner, self.ear = algo, learner, ear
+    def __init__(self, played: Played, learner: Learner, ear: Ear) -> None:
+        self.played, self.learner, self.ear = played, learner, ear
         self.modules: dict[str, Module] = {}
         self.fragments: list[_Fragment] = []
         self.running: dict[tuple[str, Any], tuple[float, int]] = {}  # of episodes not yet ended
@@ -87,6 +205,9 @@ class _Listener:
         self.outputs: dict[str, torch.Tensor] = {}  # of the distribution in that loss
         self.padded: list[tuple[Module, Minibatch, Array]] = []  # with the mask of valid rows
         self.kinds: set[type] = set()
+        self.agents = Agents()
+        self.plays = 0  # calls of the connectors that give actions to the environment
+        self.actions: list[tuple[Array, Array]] = []  # sampled and played ones
         for module_id in tuple(learner.module.keys()):
             self._add(module_id)
         self.ear.on_call(learner, "_make_batch_if_necessary", self.batched, self.collected)
@@ -104,7 +225,7 @@ class _Listener:
             gamma=self.learner.config.gamma,  # RLlib ignores that of a module
             gae_lambda=vars(self.learner.config).get("lambda_"),
         )
-        module = Module(module_id, rl_module, config, self.algo, self.learner, heard, trained)
+        module = Module(module_id, rl_module, config, self.played, self.learner, heard, trained)
         self.modules[module_id] = module
         check_module(module)
         if not trained:
@@ -119,6 +240,22 @@ class _Listener:
             self.kinds.add(kind)
             for name in ("logp", "entropy"):
                 self.ear.on_call_of_any(kind, name, partial(self.distributed, name))
+
+    # --- Play ------------------------------------------------------------------------------------
+
+    def acted(self, args: Any, kwargs: Any, batch: Any) -> None:
+        """Compare the actions that connectors give to the environment with the sampled ones."""
+        self.plays += 1
+        if self.plays > PLAYS or not {Columns.ACTIONS, Columns.ACTIONS_FOR_ENV} <= batch.keys():
+            return
+        # Of each environment copy: an action, or a dict of those of its agents.
+        for both in zip(batch[Columns.ACTIONS], batch[Columns.ACTIONS_FOR_ENV], strict=False):
+            sampled, played = (item if isinstance(item, Mapping) else {"": item} for item in both)
+            for agent in sampled.keys() & played.keys():
+                self.actions.append((np.ravel(sampled[agent]), np.ravel(played[agent])))
+        module = next((item for item in self.modules.values() if item.trained), None)
+        if self.plays == PLAYS and module is not None and module.choices:
+            check_actions(module, self.actions)
 
     # --- Before the update -----------------------------------------------------------------------
 
@@ -154,6 +291,8 @@ class _Listener:
                     self._rollout(module, fragments, batches.get(module_id, {}))
                 self._count(module_id, fragments)
                 check_episodes(module, [(item.terminated, item.truncated) for item in fragments])
+                self.agents.modules |= {item.episode[1]: module_id for item in fragments}
+            self.agents.check(self.modules)
             self.values.clear()
 
     def _rollout(
@@ -175,6 +314,11 @@ class _Listener:
             final_values = np.zeros(len(truncated))
             final_values[ends] = np.where(truncated[ends], final, 0.0)
         obs = rows.steps(batch.get(Columns.OBS))
+        rewards = rows.steps(batch[Columns.REWARDS])
+        if rewards is not None and module.on_policy:
+            check_rewards(
+                module, [item.rewards for item in fragments], np.split(rewards, ends[:-1] + 1)
+            )
         heard = module.heard
         returns, lengths = len(heard.returns), len(heard.lengths)
         self.ear.rollout(
@@ -182,7 +326,7 @@ class _Listener:
             obs=obs,
             actions=rows.steps(batch.get(Columns.ACTIONS)),
             mask=mask_in(obs, module.actions),
-            rewards=rows.steps(batch[Columns.REWARDS]),
+            rewards=rewards,
             terminated=terminated,
             truncated=truncated,
             values=rows.steps(values),

@@ -18,13 +18,23 @@ from ray.rllib.core.learner.learner import Learner
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.rllib.env import INPUT_ENV_SINGLE_SPACES
 
-from corral.lab.listening.ear import Ear
+from corral.envs.core import Array
 from corral.lab.listening.frameworks.calls import has_method
 from corral.lab.listening.frameworks.masks import mask_key
 from corral.lab.listening.frameworks.traps import place_of, sprung, trap
 from corral.lab.listening.heard import Heard, Minibatch, Place
 
-__all__ = ["Module", "check_algorithm", "check_batch", "check_episodes", "check_module"]
+__all__ = [
+    "Module",
+    "Played",
+    "check_actions",
+    "check_batch",
+    "check_episodes",
+    "check_module",
+    "check_rewards",
+    "environment",
+    "played_of",
+]
 
 FORWARD = ("_forward_train", "_forward_exploration", "_forward")
 """Methods of an RLModule that may return advantages or logits."""
@@ -35,8 +45,35 @@ NEVER = 1e-6
 CLIPPED = 0.5
 """Share of decisions whose value has no gradient, from which on it is a finding."""
 
+REWARDS = 128
+"""Decisions from which on their rewards are compared with those of the environment."""
+
 DOMINATES = 100.0
 """Loss of the values divided by the size of the advantages, from which on it is a finding."""
+
+
+TRUNCATED = 3
+"""Truncated episodes from which on it counts if all of them are terminated, too."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """The play of an Algorithm, as far as checks of its learner need it."""
+
+    env: Place | None  # step of the environment; None if it is not in this process
+    masks: tuple[str, ...]  # name of the mask in the Dict observations of each agent
+    filtered: bool  # with MeanStdFilter
+
+
+def played_of(algo: Algorithm) -> Played:
+    env = environment(algo)
+    names = [mask_key(space.spaces) for space in _spaces(algo)]
+    connectors = _connectors(algo.env_runner, "_env_to_module")
+    return Played(
+        None if env is None else place_of(type(env), "step"),
+        tuple(name for name in names if name) if all(names) else (),
+        any(isinstance(item, MeanStdFilter) for item in connectors),
+    )
 
 
 @dataclass
@@ -46,18 +83,27 @@ class Module:
     module_id: str
     rl_module: Any
     config: Any  # of this module
-    algo: Algorithm
+    played: Played
     learner: Learner
     heard: Heard
     trained: bool
     fragments: int = 0
     updates: int = 0
+    truncated: int = 0  # fragments at a time limit
+    both: int = 0  # of these, terminated ones
+
+    @property
+    def choices(self) -> list[int]:
+        """Return the numbers of actions: one of a Discrete space, several of a MultiDiscrete."""
+        space = self.rl_module.action_space
+        if isinstance(space, spaces.Discrete):
+            return [int(space.n)]
+        return space.nvec.tolist() if isinstance(space, spaces.MultiDiscrete) else []
 
     @property
     def actions(self) -> int | None:
-        """Return the number of actions of a Discrete space, or None."""
-        space = self.rl_module.action_space
-        return int(space.n) if isinstance(space, spaces.Discrete) else None
+        """Return the number of columns of a mask; None without discrete actions."""
+        return sum(self.choices) or None
 
     @property
     def on_policy(self) -> bool:
@@ -82,19 +128,6 @@ class Module:
         sprung(replace(entry, todo=todo or entry.todo), measured, self.heard, place)
 
 
-def check_algorithm(algo: Algorithm, ear: Ear) -> bool:
-    """Return True if the learner of an algorithm can be heard; otherwise say why."""
-    if not algo.config.enable_rl_module_and_learner:
-        measured = "enable_rl_module_and_learner=False"
-        sprung(trap("rllib", "old-stack"), measured, ear.policy("default_policy"))
-        return False
-    if algo.learner_group.is_remote:
-        measured = f"num_learners={algo.config.num_learners}"
-        sprung(trap("rllib", "remote-learners"), measured, ear.policy("learners"))
-        return False
-    return True
-
-
 def check_module(module: Module) -> None:
     """Check all that is known before training: classes, spaces and settings."""
     config, kind = module.learner.config, type(module.rl_module)
@@ -105,8 +138,7 @@ def check_module(module: Module) -> None:
     heard.places["batch"] = (
         place_of(learner, "compute_loss_for_module") if custom else place_of(kind, *FORWARD)
     )
-    env = _environment(module.algo)
-    heard.places["rollout"] = place_of(type(env), "step") if env is not None else place_of(kind)
+    heard.places["rollout"] = module.played.env or place_of(kind)
     if not module.trained:
         module.sprung(
             "untrained-module",
@@ -144,19 +176,31 @@ def check_episodes(module: Module, ends: Sequence[tuple[bool, bool]]) -> None:
     """Check the fragments of an update: (terminated, truncated) at the end of each."""
     module.updates += 1
     module.fragments += len(ends)
-    both = sum(terminated and truncated for terminated, truncated in ends)
-    if both:
-        env = _environment(module.algo)
+    module.truncated += sum(truncated for _, truncated in ends)
+    module.both += sum(terminated and truncated for terminated, truncated in ends)
+    # An episode may also reach its goal in the last step before the limit.
+    if module.both == module.truncated >= TRUNCATED:
         module.sprung(
             "ignored-truncation",
-            f"{both} of {sum(map(any, ends))} ended episodes are terminated and truncated",
-            place_of(type(env), "step") if env else None,
+            f"all {module.both} truncated episodes are terminated, too",
+            module.played.env,
         )
     if module.trained and module.updates == 2 and not module.fragments:
         module.sprung(
             "unused-module",
             f"no step of any agent in {module.updates} updates for {module.module_id!r}",
             setting="multi_agent",
+        )
+
+
+def check_actions(module: Module, actions: Sequence[tuple[Array, Array]]) -> None:
+    """Compare discrete actions of the batch with those that the environment got."""
+    other = [not np.array_equal(sampled, played) for sampled, played in actions]
+    if any(other):
+        module.sprung(
+            "actions-changed",
+            f"{np.mean(other):.0%} of {len(other):,} decisions are played with another action",
+            setting="env_runners",
         )
 
 
@@ -186,6 +230,26 @@ def check_batch(module: Module, minibatch: Minibatch) -> None:
                 f"vf_share_layers=True; loss of the values {of_values:.3g}, advantages {size:.3g}",
                 setting="rl_module",
             )
+
+
+def check_rewards(module: Module, rewards: Sequence[Array], learned: Sequence[Array]) -> None:
+    """Check if connectors of the learner change rewards [T] of episodes more than their scale."""
+    of_env, in_batch = np.concatenate(rewards), np.concatenate(learned)
+    if len(of_env) < REWARDS or np.ptp(of_env) == 0:
+        return
+    correlation = float(np.corrcoef(of_env, in_batch)[0, 1]) if np.ptp(in_batch) else 0.0
+    if correlation > 0.5:
+        return
+    pairs = [(a, b) for a, b in zip(rewards, learned, strict=True) if len(a) > 1]
+    later = np.mean([np.allclose(b[:-1], a[1:]) for a, b in pairs])
+    earlier = np.mean([np.allclose(b[1:], a[:-1]) for a, b in pairs])
+    if max(later, earlier) > 0.9:
+        step = "after" if later > earlier else "before"
+        measured = f"each decision gets the reward of the decision {step} it"
+        module.sprung("reward-late", measured, setting="learners")
+    else:
+        measured = f"correlation with the rewards of the environment {correlation:.2f}"
+        module.sprung("reward-changed", measured, setting="learners")
 
 
 def _check_apis(module: Module) -> None:
@@ -238,9 +302,7 @@ def _check_connectors(module: Module) -> None:
         )
         if (value := getattr(config, name, True)) is False
     ]
-    connectors = _connectors(module.algo.env_runner, "_env_to_module")
-    filters = [item for item in connectors if isinstance(item, MeanStdFilter)]
-    if filters and off:
+    if module.played.filtered and off:
         module.sprung(
             "stale-normalizer", f"MeanStdFilter with {', '.join(off)}", setting="env_runners"
         )
@@ -250,9 +312,9 @@ def _check_masks(module: Module, minibatch: Minibatch) -> None:
     """Report masks that are not applied in the loss."""
     if minibatch.logits is None:
         return
-    logits = minibatch.logits.astype(np.float64)
-    odds = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    chances = odds / odds.sum(axis=-1, keepdims=True)
+    heads = np.split(minibatch.logits.astype(np.float64), np.cumsum(module.choices)[:-1], axis=-1)
+    odds = [np.exp(head - head.max(axis=-1, keepdims=True)) for head in heads]
+    chances = np.concatenate([item / item.sum(axis=-1, keepdims=True) for item in odds], axis=-1)
     place = place_of(type(module.rl_module), *FORWARD)
     if minibatch.mask is not None:
         illegal = np.where(minibatch.mask, 0.0, chances).sum(axis=-1)
@@ -263,15 +325,15 @@ def _check_masks(module: Module, minibatch: Minibatch) -> None:
                 f"{illegal.max():.3g} at most",
                 place,
             )
-    elif chances.min() > NEVER and not isinstance(module.rl_module.observation_space, spaces.Dict):
-        names = [mask_key(space.spaces) for space in _spaces(module.algo)]
-        if names and all(names):
-            module.sprung(
-                "mask-lost",
-                f"the environment observes {names[0]!r}, the RLModule "
-                f"{module.rl_module.observation_space}; no action has a probability of 0",
-                place,
-            )
+        return
+    space = module.rl_module.observation_space
+    if module.played.masks and chances.min() > NEVER and not isinstance(space, spaces.Dict):
+        module.sprung(
+            "mask-lost",
+            f"the environment observes {module.played.masks[0]!r}, the RLModule {space}; no action "
+            "has a probability of 0",
+            place,
+        )
 
 
 def _spaces(algo: Algorithm) -> Iterator[spaces.Dict]:
@@ -287,7 +349,7 @@ def _spaces(algo: Algorithm) -> Iterator[spaces.Dict]:
         yield from agents
 
 
-def _environment(algo: Algorithm) -> Any:
+def environment(algo: Algorithm) -> Any:
     """Return an environment of the user in this process, or None."""
     env = None if algo.env_runner is None else vars(algo.env_runner).get("env")
     if env is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import os
 from dataclasses import dataclass, replace
+from tokenize import TokenError
 from typing import Any
 
 from corral.lab.doctor.findings.finding import Finding
@@ -81,7 +82,7 @@ def _source(item: Any, text: str) -> tuple[str, int | None]:
     try:
         lines, first = inspect.getsourcelines(item)
         file = inspect.getsourcefile(item) or ""
-    except (OSError, TypeError):
+    except (OSError, TypeError, SyntaxError, TokenError):  # or the file was changed meanwhile
         return "", None
     at = next((number for number, line in enumerate(lines) if text and text in line), 0)
     return os.path.relpath(file) if file.startswith(os.getcwd()) else file, first + at
@@ -120,9 +121,9 @@ _ALL = (
     Trap(
         "rllib",
         "remote-learners",
-        "The learners run in other processes and are not heard.",
-        "a learner in this process",
-        "to listen, set config.learners(num_learners=0) for a short run",
+        "Learners in other processes are not heard.",
+        "one learner, in this process or in one that can import corral",
+        "to hear everything, set config.learners(num_learners=0) for a short run",
         1,
         f"{RAY_DOCS}/package_ref/algorithm-config.html",
     ),
@@ -194,6 +195,54 @@ _ALL = (
         "set config.training(vf_clip_param=float('inf')), or scale the rewards",
         3,
         f"{RAY}/issues/8908",
+    ),
+    Trap(
+        "rllib",
+        "agent-cut-off",
+        "The end of another agent ends the episode: this agent never ends by itself.",
+        "'__all__' is True only if all agents have ended",
+        "return {'__all__': True} in terminateds when the last agent has ended",
+        1,
+        f"{RAY_DOCS}/multi-agent-envs.html",
+    ),
+    Trap(
+        "rllib",
+        "observation-of-another",
+        "Agents of two policies get the same observation in every step.",
+        "each agent's own observation, unless they share one on purpose",
+        "index observations by the agent's name, and return a new array for each agent",
+        1,
+        f"{RAY_DOCS}/multi-agent-envs.html",
+    ),
+    Trap(
+        "rllib",
+        "reward-late",
+        "Connectors of the learner move rewards to other decisions.",
+        "the reward that the environment returned for the decision",
+        "reward t of an episode belongs to observation t and action t: remove the connector that "
+        "moves rewards in config.learners(learner_connector=...)",
+        3,
+        f"{RAY_DOCS}/single-agent-episode.html",
+    ),
+    Trap(
+        "rllib",
+        "reward-changed",
+        "Connectors of the learner replace the rewards of the environment.",
+        "rewards that rise with those of the environment",
+        "check the connectors in config.learners(learner_connector=...), unless they add a bonus "
+        "on purpose",
+        1,
+        f"{RAY_DOCS}/single-agent-episode.html",
+    ),
+    Trap(
+        "rllib",
+        "actions-changed",
+        "The environment gets other actions than the ones stored for learning.",
+        "equal values in Columns.ACTIONS and Columns.ACTIONS_FOR_ENV for discrete actions",
+        "a connector in config.env_runners(module_to_env_connector=...) that replaces actions must "
+        "also write Columns.ACTIONS, or use an action mask instead",
+        2,
+        f"{RAY_DOCS}/connector-v2.html",
     ),
     Trap(
         "rllib",
