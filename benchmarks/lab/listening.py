@@ -1,12 +1,15 @@
 """``corral.listen`` in scripts with a planted fault, and in sound ones.
 
     python benchmarks/lab/listening.py run plain sb3      the scripts of these frameworks; resumable
+    python benchmarks/lab/listening.py run plain --after  again, in rows apart, with rules that were
+                                                          written after the scripts were read
     python benchmarks/lab/listening.py run rllib --only NAME
     python benchmarks/lab/listening.py cost plain sb3     CPU seconds and weights, with and without
     python benchmarks/lab/listening.py report             writes results/listening.md
 
-The scripts (``benchmarks/lab/listening/``) are by authors who had seen no rule. Each framework
-needs its own environment. ``listening/judged.json`` says for each faulty script which causes name
+The scripts (``benchmarks/lab/listening/``) are by authors who had seen no rule. The rows of the
+first run, ``results/listening_<framework>.jsonl``, are blind: keep them. Each framework needs its
+own environment. ``listening/judged.json`` says for each faulty script which causes name
 its fault; it was written by hand from the descriptions of the scripts.
 """
 
@@ -38,6 +41,7 @@ def main() -> None:
     parser.add_argument("what", choices=["run", "cost", "report"])
     parser.add_argument("frameworks", nargs="*")
     parser.add_argument("--only", default="")
+    parser.add_argument("--after", action="store_true")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -46,13 +50,16 @@ def main() -> None:
     if options.what == "report":
         report()
         return
+    lost = harms()
     for framework in options.frameworks:
         planted = importlib.import_module(framework).RUNS
         for name, script in planted.items():
             if options.only and options.only not in name:
                 continue
+            if options.after and not script.sound and lost.get(name, 0.0) <= HARM:
+                continue
             if options.what == "run":
-                run(script, options.seed, again=bool(options.only))
+                run(script, options.seed, again=bool(options.only), after=options.after)
             elif script.sound:
                 cost(script, options.seed)
 
@@ -60,17 +67,19 @@ def main() -> None:
 # --- Running -------------------------------------------------------------------------------------
 
 
-def rows(framework: str = "*") -> list[dict[str, Any]]:
-    """Return the stored rows of a framework, or of all."""
-    lines: list[str] = []
-    for path in sorted(RESULTS.glob(f"listening_{framework}.jsonl")):
-        lines += path.read_text().splitlines()
-    return [json.loads(line) for line in lines]
+FRAMEWORKS = ("plain", "sb3", "rllib", "torchrl")
 
 
-def run(script: Any, seed: int, *, again: bool) -> None:
+def rows(framework: str, *, after: bool = False) -> list[dict[str, Any]]:
+    """Return the stored rows of a framework: the blind ones, or those after reading."""
+    path = RESULTS / f"listening_{framework}{'_after' * after}.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def run(script: Any, seed: int, *, again: bool, after: bool) -> None:
     """Train with ``corral.listen`` and store what the ear reports."""
-    if not again and any(row["name"] == script.name for row in rows(script.framework)):
+    stored = rows(script.framework, after=after)
+    if not again and any(row["name"] == script.name for row in stored):
         return
     ears: list[Any] = []
 
@@ -105,8 +114,8 @@ def run(script: Any, seed: int, *, again: bool) -> None:
         "listening": [error for item in reports for error in item.errors],
         "cpu": round(time.process_time() - began, 1),
     }
-    kept = [item for item in rows(script.framework) if item["name"] != script.name]
-    path = RESULTS / f"listening_{script.framework}.jsonl"
+    kept = [item for item in stored if item["name"] != script.name]
+    path = RESULTS / f"listening_{script.framework}{'_after' * after}.jsonl"
     path.write_text("".join(f"{json.dumps(item)}\n" for item in [*kept, row]))
     causes = ", ".join(f"{cause} ({certainty})" for cause, certainty, *_ in row["findings"])
     print(f"{script.name}: {score} {row['verdicts']} {causes} {error}", flush=True)
@@ -142,7 +151,7 @@ def harms() -> dict[str, float]:
     known: dict[str, dict[str, Any]] = {}
     for path in sorted(RESULTS.glob("listening_harm*.json")):
         known |= json.loads(path.read_text())
-    scores = {row["name"]: row["score"] for row in rows()}
+    scores = {row["name"]: row["score"] for name in FRAMEWORKS for row in rows(name)}
     shares: dict[str, float] = {}
     for name, script in known.items():
         base = known.get(script["base"], {}).get("seeds", {}).get("0", {})
@@ -156,37 +165,56 @@ def harms() -> dict[str, float]:
 def report() -> None:
     judged = json.loads((HERE / "listening" / "judged.json").read_text())
     lost = harms()
-    lines = ["# corral.listen in scripts with a planted fault, and in sound ones", ""]
-    table: dict[str, list[dict[str, Any]]] = {}
-    for row in rows():
-        table.setdefault(row["framework"], []).append(row)
-    lines += [
-        "| framework | harmful | first cause right | among the causes | symptom, third verdict | "
-        "silent | certain and wrong | sound | alarms |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
+    lines = [
+        "# corral.listen in scripts with a planted fault, and in sound ones",
+        "",
+        "Blind: with rules by authors who had not read the scripts. After: with rules that were "
+        "written or mended after reading them.",
+        "",
+        "| framework | rules | harmful | first cause right | among the causes | "
+        "symptom, third verdict | silent | certain and wrong | sound | alarms |",
+        "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
-    details = []
-    for framework, group in table.items():
-        faulty = [row for row in group if not row["sound"] and lost.get(row["name"], 0.0) > HARM]
-        kinds = {row["name"]: kind_of(row, judged.get(row["name"], [])) for row in faulty}
-        sound = [row for row in group if row["sound"]]
-        alarms = [row["name"] for row in sound if any(item[1] >= 2 for item in row["findings"])]
-        counts = [sum(kind == name for kind, _ in kinds.values()) for name in KINDS]
-        wrong = sum(certain for _, certain in kinds.values())
-        cells = [len(faulty), *counts, wrong, len(sound), len(alarms)]
-        lines.append(f"| {framework} | {' | '.join(map(str, cells))} |")
-        for row in faulty:
-            kind, certain = kinds[row["name"]]
-            causes = ", ".join(f"{item[0]} ({item[1]})" for item in row["findings"][:3]) or "-"
-            verdict = ", ".join(dict.fromkeys(row["verdicts"]))
-            wrongly = ", certain and wrong" * certain
-            details.append(f"| {row['name']} | {kind}{wrongly} | {verdict} | {causes} |")
-        details += [f"| {name} | alarm in a sound run | | |" for name in alarms]
-    lines += ["", "| script | result | verdict | first causes (certainty) |", "|---|---|---|---|"]
-    (RESULTS / "listening.md").write_text("\n".join([*lines, *details, ""]))
+    results: dict[str, list[str]] = {}  # script -> its result with each group of rules
+    latest: dict[str, str] = {}  # script -> its verdicts and causes with the latest rules
+    for framework in FRAMEWORKS:
+        for rules in ("blind", "after"):
+            group = rows(framework, after=rules == "after")
+            counts = dict.fromkeys((*KINDS, WRONG), 0)
+            faulty = [row for row in group if lost.get(row["name"], 0.0) > HARM]
+            for row in faulty:
+                kind, wrong = kind_of(row, judged.get(row["name"], []))
+                counts[kind] += 1
+                counts[WRONG] += wrong
+                result = f"{kind}, {WRONG}" if wrong else kind
+                results.setdefault(row["name"], []).append(result)
+                latest[row["name"]] = heard(row)
+            sound = [row for row in group if row["sound"]]
+            alarms = [row for row in sound if any(item[1] >= 2 for item in row["findings"])]
+            for row in alarms:
+                results.setdefault(row["name"], []).append(f"alarm ({rules})")
+                latest[row["name"]] = heard(row)
+            cells = [len(faulty), *counts.values(), len(sound), len(alarms)]
+            if group:
+                lines.append(f"| {framework} | {rules} | {' | '.join(map(str, cells))} |")
+    lines += [
+        "",
+        "| script | blind, after | verdict | first causes (certainty) |",
+        "|---|---|---|---|",
+        *(f"| {name} | {'; '.join(results[name])} | {latest[name]} |" for name in results),
+        "",
+    ]
+    (RESULTS / "listening.md").write_text("\n".join(lines))
     print("\n".join(lines))
 
 
+def heard(row: dict[str, Any]) -> str:
+    """Return two cells: the verdicts of a row, and its first causes."""
+    causes = ", ".join(f"{item[0]} ({item[1]})" for item in row["findings"][:3])
+    return f"{', '.join(dict.fromkeys(row['verdicts']))} | {causes or '-'}"
+
+
+WRONG = "certain and wrong"
 KINDS = ("first", "among", "symptom", "silent")
 
 
