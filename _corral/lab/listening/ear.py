@@ -187,9 +187,13 @@ class Ear:
                 if name not in names and np.ndim(_plain(values)) == 0
             }
             arrays = _arrays({k: v for k, v in data.items() if k not in terms}, Minibatch)
+            values, outputs = arrays.get("values"), heard.output
+            if values is not None and outputs is not None and values.size == len(outputs):
+                arrays.setdefault("action_values", as_array(outputs))
             minibatch = Minibatch(
                 **arrays,
                 obs=_tree(data.get("obs")),
+                next_obs=_tree(data.get("next_obs")),
                 losses=terms,
                 first=first_ever if alone else not recorded,
                 update=heard.updates,
@@ -198,6 +202,7 @@ class Ear:
             )
             heard.minibatches.append(minibatch)
             watch_outputs(minibatch, data)
+        heard.output = None
         self.cpu += time.process_time() - began
 
     def episode(self, total: float, length: int, *, policy: str = "policy") -> None:
@@ -335,7 +340,9 @@ def _arrays(
     return {
         name: as_array(values, bool if name in BOOLEAN else None)
         for name, values in data.items()
-        if values is not None and name != "obs" and (only is None or name in only)
+        if values is not None
+        and name not in ("obs", "next_obs")
+        and (only is None or name in only)
     }
 
 
