@@ -10,7 +10,13 @@ import numpy as np
 
 from corral.lab.doctor.causes import by_cause
 from corral.lab.doctor.findings.finding import Finding
-from corral.lab.listening import rules_replay, rules_rollouts, rules_shapes, rules_updates
+from corral.lab.listening import (
+    rules_replay,
+    rules_rollouts,
+    rules_rows,
+    rules_shapes,
+    rules_updates,
+)
 from corral.lab.listening.frameworks.traps import remedied
 from corral.lab.listening.heard import Heard
 
@@ -19,6 +25,7 @@ __all__ = ["findings_of"]
 RULES = (
     *rules_rollouts.RULES,
     *rules_replay.RULES,
+    *rules_rows.RULES,
     *rules_shapes.RULES,
     *rules_updates.RULES,
 )

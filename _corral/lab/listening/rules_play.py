@@ -17,6 +17,7 @@ __all__ = [
     "foreign_log_probs",
     "idle",
     "illegal",
+    "late_masks",
     "misleading_values",
     "never_allowed",
     "no_action",
@@ -129,6 +130,50 @@ def still_masks(heard: Heard) -> Finding | None:
             )
             return _still("mask-constant", measured, 1, heard)
     return None
+
+
+def late_masks(heard: Heard) -> Finding | None:
+    """Report masks that follow from the observation before, and not from their own."""
+    explained: list[Array] = []  # [2, A]: by the own observation, and by the one before
+    for part in parts_of(heard):
+        mask, obs = part.mask, part.obs
+        if mask is None or obs is None or obs.shape[-1] > WIDE:
+            return None
+        inside = part.within
+        rows = inside.sum()
+        varied = mask[1:][inside].std(axis=0) > 0.1 if rows else np.zeros(0, bool)
+        if rows < max(DECISIONS, 8 * obs.shape[-1]) or not varied.any():
+            continue
+        masks = np.where(varied, mask[1:][inside], np.nan)
+        own, before = obs[1:][inside], obs[:-1][inside]
+        explained.append(np.stack([_linear(part, masks) for part in (own, before)]))
+    if not explained:
+        return None
+    own, before = np.mean(explained, axis=0)
+    late = (before > 0.99) & (own < 0.9)
+    if not late.any() or (own > 0.99).any():
+        return None
+    column = int(np.flatnonzero(late)[0])
+    return Finding(
+        "mask-late",
+        "Masks belong to the observation of the step before.",
+        f"the observation before explains {before[column]:.1%} of the variance of mask "
+        f"[{column}], its own observation {own[column]:.0%}",
+        "the mask of the state that the observation shows",
+        "compute the mask after the step, from the new state; copy arrays that are reused",
+        2,
+        heard.policy,
+    )
+
+
+def _linear(obs: Array, masks: Array) -> Array:
+    """Return the share of the variance of each mask column [A] that observations explain."""
+    inputs = np.column_stack([obs, np.ones(len(obs))])
+    targets = np.nan_to_num(masks.astype(np.float64))
+    weights, *_ = np.linalg.lstsq(inputs, targets, rcond=None)
+    total = np.maximum(targets.var(axis=0), 1e-12)
+    share: Array = 1 - np.square(targets - inputs @ weights).mean(axis=0) / total
+    return np.where(np.isnan(masks).any(axis=0), np.nan, share)
 
 
 def _still(cause: str, measured: str, certainty: int, heard: Heard) -> Finding:

@@ -15,6 +15,7 @@ RULES: tuple[Callable[[Heard], Finding | None], ...] = (
     rules_play.no_action,
     rules_play.illegal,
     rules_play.still_masks,
+    rules_play.late_masks,
     rules_obs.equal_copies,
     rules_obs.constant,
     rules_obs.late,
@@ -40,6 +41,7 @@ RULES: tuple[Callable[[Heard], Finding | None], ...] = (
     rules_obs.wraps,
     rules_obs.blank,
     rules_obs.drifting,
+    rules_obs.equal_starts,
     rules_rewards.goal_avoided,
     rules_rewards.returns_fell,
 )

@@ -11,7 +11,8 @@ import pytest
 
 from corral.lab.doctor.findings.finding import Finding
 from corral.lab.listening.heard import Heard, Minibatch, Rollout
-from corral.lab.listening.rules_play import still_masks
+from corral.lab.listening.rules_obs import equal_starts
+from corral.lab.listening.rules_play import late_masks, still_masks
 from corral.lab.listening.rules_rollouts import RULES
 
 STEPS, COPIES = 256, 8
@@ -446,3 +447,41 @@ def masked(how: str) -> Rollout:
 def test_masks_of_another_copy_or_step(how: str, cause: str) -> None:
     finding = still_masks(heard(masked(how)))
     assert ("" if finding is None else finding.cause) == cause
+
+
+def cells(late: int) -> Rollout:
+    """Walk on a circle of 8 cells, of which three forbid action 2; the mask is ``late`` steps old."""
+    rng = np.random.default_rng(0)
+    actions = rng.integers(0, 2, (STEPS, COPIES))
+    moved = np.cumsum(np.concatenate([np.zeros((1, COPIES), int), actions]), axis=0) % 8
+    mask = np.ones((STEPS, COPIES, 3), bool)
+    mask[..., 2] = moved[np.maximum(np.arange(STEPS) - late, 0)] < 5
+    ended = np.zeros((STEPS, COPIES), bool)
+    return Rollout(
+        obs=one_hot(moved[:-1], 8),
+        actions=actions,
+        mask=mask,
+        rewards=rng.normal(size=(STEPS, COPIES)),
+        terminated=ended,
+    )
+
+
+def test_masks_of_the_step_before_are_named() -> None:
+    found = late_masks(heard(cells(1)))
+    assert found is not None
+    assert (found.cause, found.certainty) == ("mask-late", 2)
+    assert late_masks(heard(cells(0))) is None
+
+
+@pytest.mark.parametrize(
+    ("starts", "certainty"), [("own", 0), ("same", 1), ("same in each column", 2)]
+)
+def test_episodes_that_begin_alike(starts: str, certainty: int) -> None:
+    rollout = walked(3)
+    obs, begins = rollout.obs.copy(), rollout.terminated | rollout.truncated
+    if starts != "own":
+        rows, columns = np.nonzero(begins[:-1])
+        first = np.arange(COPIES) if starts == "same in each column" else np.zeros(COPIES, int)
+        obs[rows + 1, columns] = first[columns, None] + 0.125
+    found = equal_starts(heard(replace(rollout, obs=obs)))
+    assert (0 if found is None else found.certainty) == certainty
