@@ -13,7 +13,16 @@ from corral.lab.doctor.findings.texts import finding_of
 from corral.lab.listening.fed import WIDE, Seen, by_doctor, is_image, seen
 from corral.lab.listening.heard import Heard
 
-__all__ = ["blank", "constant", "drifting", "equal_copies", "equal_starts", "late", "not_finite", "unscaled"]
+__all__ = [
+    "blank",
+    "constant",
+    "drifting",
+    "equal_copies",
+    "equal_starts",
+    "late",
+    "not_finite",
+    "unscaled",
+]
 
 
 def parts_of(heard: Heard) -> Iterator[Seen]:

@@ -10,6 +10,7 @@ from corral.lab.doctor.findings.finding import Finding
 from corral.lab.doctor.findings.texts import finding_of
 from corral.lab.listening.fed import WIDE, Seen, by_doctor
 from corral.lab.listening.heard import Heard, Minibatch
+from corral.lab.listening.minibatches import ONE, flat, ratio_of
 from corral.lab.listening.rules_obs import parts_of
 
 __all__ = [
@@ -18,11 +19,13 @@ __all__ = [
     "idle",
     "illegal",
     "late_masks",
+    "likely_actions",
     "misleading_values",
     "never_allowed",
     "no_action",
     "one_action",
     "shifted_codes",
+    "sure_from_start",
     "values_flat",
     "wrong_log_probs",
 ]
@@ -265,6 +268,69 @@ def always_greedy(heard: Heard) -> Finding | None:
                 heard.policy,
             )
     return None
+
+
+def likely_actions(heard: Heard) -> Finding | None:
+    """Report discrete actions that are more probable than samples of the policy would be.
+
+    For samples, the mean of -log pi(action) is the mean entropy.
+    """
+    surprise, entropies = [np.zeros(0)], [np.zeros(0)]
+    for batch in heard.minibatches:
+        new, entropy, ratio = flat(batch.new_log_probs), flat(batch.entropy), ratio_of(batch)
+        if not batch.first or new is None or entropy is None or ratio is None:
+            continue
+        actions = batch.actions
+        if actions is None or actions.dtype.kind not in "iu" or np.abs(ratio - 1).max() > ONE:
+            continue
+        if len(entropy) in (1, len(new)) and np.isfinite(entropy).all():
+            surprise.append(-new)
+            entropies.append(np.broadcast_to(entropy, new.shape))
+    says, expected = np.concatenate(surprise), np.concatenate(entropies)
+    # Of a policy that is nearly certain, a few rare actions make the mean.
+    if len(says) < DECISIONS or not expected.mean() > 0.3:
+        return None
+    lead = float((expected - says).mean())
+    if not lead > max(0.1 * expected.mean(), 5 * max(1.0, says.std()) / np.sqrt(len(says))):
+        return None
+    return Finding(
+        "play-greedy",
+        "Stored actions are more probable than samples of the policy: it hardly explores.",
+        f"the mean of -log pi(action) is {says.mean():.3g} in {len(says):,} decisions, the mean "
+        f"entropy of the policy {expected.mean():.3g}",
+        "both equal, as for samples of the policy",
+        "store and play sample(), not argmax or mode; compute log-probability and entropy from "
+        "the same distribution",
+        2,
+        heard.policy,
+    )
+
+
+def sure_from_start(heard: Heard) -> Finding | None:
+    """Report a policy that is nearly deterministic in the first minibatch of the training."""
+    first = next((item for item in heard.minibatches if item.update == 1), None)
+    if first is None or not first.first or first.entropy is None or first.actions is None:
+        return None
+    if first.actions.dtype.kind not in "iu" or np.size(first.entropy) == 0:
+        return None
+    if first.mask is not None:
+        choices = float(np.mean(np.log(np.maximum(first.mask.sum(axis=-1), 1))))
+    elif first.logits is not None:
+        choices = float(np.log(first.logits.shape[-1]))
+    else:
+        choices = float(np.log(len(np.unique(first.actions))))
+    entropy = float(np.mean(first.entropy))
+    if choices < 0.1 or entropy > 0.05 * choices:
+        return None
+    return Finding(
+        "policy-sure",
+        "The policy is nearly deterministic before the first update: it hardly explores.",
+        f"mean entropy {entropy:.2g} in the first minibatch; of equal probabilities {choices:.3g}",
+        "an untrained policy close to equal probabilities, unless it was trained before",
+        "start the last layer of the actor with small weights (gain 0.01); scale observations",
+        1,
+        heard.policy,
+    )
 
 
 def _discrete(batch: Minibatch) -> tuple[Array, Array] | None:

@@ -26,6 +26,8 @@ RULES: tuple[Callable[[Heard], Finding | None], ...] = (
     rules_rewards.running_total,
     rules_play.one_action,
     rules_play.always_greedy,
+    rules_play.likely_actions,
+    rules_play.sure_from_start,
     rules_play.wrong_log_probs,
     rules_play.foreign_log_probs,
     *formula.RULES,

@@ -30,31 +30,36 @@ def returns_of_rows(heard: Heard) -> Finding | None:
     """Report returns of the past, and returns that are normalized within each episode."""
     if heard.rollouts:
         return None
-    findings = []
+    findings: list[Finding] = []
     for item in heard.minibatches:
         episodes, rewards = _episodes(item), flat(item.rewards)
         for name in ("returns", "advantages"):
             numbers = flat(getattr(item, name))
             if not episodes or rewards is None or numbers is None or not vary(numbers):
                 continue
-            if len(numbers) != len(rewards):
-                continue
-            findings.append(_of_numbers(numbers, rewards, episodes, heard))
+            sums = [rewards[part].sum() for part in episodes]
+            if len(numbers) != len(rewards) or np.ptp(sums) <= 1e-6:
+                continue  # equal episodes tell nothing
+            if any(_fits(numbers, rewards, episodes, gamma, _to_go) for gamma in _gammas(heard)):
+                return None
+            finding = _of_numbers(numbers, rewards, episodes, heard)
+            findings += [] if finding is None else [finding]
             break
-    told = [finding for finding in findings if finding is not None]
-    return told[0] if len(told) == len(findings) > 0 else None
+    return findings[0] if len(findings) > 1 else None
+
+
+def _gammas(heard: Heard) -> list[float]:
+    return list(dict.fromkeys(GAMMAS if heard.gamma is None else (heard.gamma, *GAMMAS)))
 
 
 def _of_numbers(
     numbers: Array, rewards: Array, episodes: list[slice], heard: Heard
 ) -> Finding | None:
-    gammas = dict.fromkeys(GAMMAS if heard.gamma is None else (heard.gamma, *GAMMAS))
-    if any(_fits(numbers, rewards, episodes, gamma, _to_go) for gamma in gammas):
-        return None
+    """Return the fault of numbers that are no sums of later rewards; None if it is not known."""
     long = [part for part in episodes if part.stop - part.start >= EPISODES]
     if not long:
         return None
-    for gamma in gammas:
+    for gamma in _gammas(heard):
         if _fits(numbers, rewards, episodes, gamma, _so_far):
             measured = (
                 f"in {len(episodes)} episodes each number is the sum of the rewards so far; none "
@@ -70,8 +75,6 @@ def _of_numbers(
         np.ptp(group) < 1e-3 * max(group) for group in (spreads[: len(long)], spreads[len(long) :])
     )
     sums = [float(rewards[part].sum()) for part in long]
-    if np.ptp(sums) <= 1e-6:
-        return None  # all episodes are equally good
     text = "mean 0 and the same standard deviation" if scaled else "mean 0"
     measured = f"they have {text} in each of {len(long)} episodes, which return {min(sums):.3g} to "
     measured += f"{max(sums):.3g}: good and bad episodes look alike"
@@ -91,9 +94,7 @@ def _episodes(item: Minibatch) -> list[slice]:
     return [slice(int(start), int(end) + 1) for start, end in zip(starts, ends, strict=True)]
 
 
-def _fits(
-    numbers: Array, rewards: Array, episodes: list[slice], gamma: float, sums: Sums
-) -> bool:
+def _fits(numbers: Array, rewards: Array, episodes: list[slice], gamma: float, sums: Sums) -> bool:
     """Return True if the numbers are sums of each episode, up to a normalization of all rows."""
     made = np.concatenate([sums(rewards[part], gamma) for part in episodes])
     if not vary(made):

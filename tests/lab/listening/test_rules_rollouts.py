@@ -11,6 +11,7 @@ import pytest
 
 from corral.lab.doctor.findings.finding import Finding
 from corral.lab.listening.heard import Heard, Minibatch, Rollout
+from corral.lab.listening.minibatches import log_softmax
 from corral.lab.listening.rules_obs import equal_starts
 from corral.lab.listening.rules_play import late_masks, still_masks
 from corral.lab.listening.rules_rollouts import RULES
@@ -485,3 +486,30 @@ def test_episodes_that_begin_alike(starts: str, certainty: int) -> None:
         obs[rows + 1, columns] = first[columns, None] + 0.125
     found = equal_starts(heard(replace(rollout, obs=obs)))
     assert (0 if found is None else found.certainty) == certainty
+
+
+@pytest.mark.parametrize(
+    ("gain", "play", "cause"),
+    [(1.0, "samples", ""), (1.0, "modes", "play-greedy"), (300.0, "samples", "policy-sure")],
+)
+def test_play_is_as_random_as_the_policy(gain: float, play: str, cause: str) -> None:
+    draws = np.random.default_rng(0)
+    batches = []
+    for update in range(1, 7):
+        table = log_softmax(gain * draws.normal(size=(256, 4)))
+        noise = draws.gumbel(size=table.shape) * (play == "samples")
+        actions = (table + noise).argmax(axis=1)
+        chosen = table[np.arange(256), actions]
+        entropy = -(np.exp(table) * table).sum(axis=1)
+        batches.append(
+            Minibatch(
+                actions=actions,
+                log_probs=chosen,
+                new_log_probs=chosen,
+                entropy=entropy,
+                first=True,
+                update=update,
+            )
+        )
+    causes = set(findings(Heard("policy", minibatches=batches)))
+    assert causes == ({cause} if cause else set())

@@ -32,12 +32,12 @@ def causes(
 ) -> dict[str, int]:
     draws = np.random.default_rng(0)
     ear = Ear()
-    for _ in range(3):
+    for number in range(4):
         rewards, returns, ends = [], [], []
         for _ in range(10):
-            paid = draws.normal(size=draws.integers(5, 12))
+            paid = draws.normal(size=draws.integers(5, 12) if number else 8)
             if sparse:
-                paid[:-1], paid[-1] = 0.0, draws.choice([-1, 1])
+                paid[:-1], paid[-1] = 0.0, draws.choice([-1, 1]) if number else -1
             rewards.append(paid)
             returns.append(returns_of(paid))
             ends.append(np.arange(len(paid)) == len(paid) - 1)
@@ -46,7 +46,9 @@ def causes(
         if shuffled:
             order = draws.permutation(len(batch["returns"]))
             batch = {name: values[order] for name, values in batch.items()}
-        ear.batch(**batch, advantages=mean(batch["returns"]), log_probs=-np.ones(len(batch["returns"])))
+        ear.batch(
+            **batch, advantages=mean(batch["returns"]), log_probs=-np.ones(len(batch["returns"]))
+        )
     return {item.cause: item.certainty for item in findings_of(ear.policies.values())}
 
 
