@@ -142,11 +142,10 @@ def one_next_value(heard: Heard) -> Finding | None:
     if len(shared) < BATCHES or np.ptp(shared) <= 1e-4 * max(map(abs, shared)):
         return None
     measured = (
-        f"in each of {len(shared)} minibatches, target minus reward is one number for all rows that "
-        f"do not terminate, such as {shared[0]:.3g} and {shared[-1]:.3g}"
+        f"in each of {len(shared)} minibatches, target minus reward is one number for all rows "
+        f"that do not terminate, such as {shared[0]:.3g} and {shared[-1]:.3g}"
     )
-    finding = finding_of("targets-shuffled", measured, 3, heard.policy)
-    return finding
+    return finding_of("targets-shuffled", measured, 3, heard.policy)
 
 
 def other_next_values(heard: Heard) -> Finding | None:

@@ -6,7 +6,7 @@ neighboring rows reproduces their returns exactly.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 

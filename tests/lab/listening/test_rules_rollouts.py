@@ -451,7 +451,7 @@ def test_masks_of_another_copy_or_step(how: str, cause: str) -> None:
 
 
 def cells(late: int) -> Rollout:
-    """Walk on a circle of 8 cells, of which three forbid action 2; the mask is ``late`` steps old."""
+    """Walk on a circle of 8 cells, three of which forbid action 2; masks are ``late`` steps old."""
     rng = np.random.default_rng(0)
     actions = rng.integers(0, 2, (STEPS, COPIES))
     moved = np.cumsum(np.concatenate([np.zeros((1, COPIES), int), actions]), axis=0) % 8
