@@ -28,7 +28,6 @@ def causes(
     *,
     sparse: bool = True,
     shuffled: bool = False,
-    mean: Callable[[Any], Any] = normalized,
 ) -> dict[str, int]:
     draws = np.random.default_rng(0)
     ear = Ear()
@@ -46,9 +45,7 @@ def causes(
         if shuffled:
             order = draws.permutation(len(batch["returns"]))
             batch = {name: values[order] for name, values in batch.items()}
-        ear.batch(
-            **batch, advantages=mean(batch["returns"]), log_probs=-np.ones(len(batch["returns"]))
-        )
+        ear.batch(**batch, advantages=normalized(batch["returns"]), log_probs=-batch["rewards"])
     return {item.cause: item.certainty for item in findings_of(ear.policies.values())}
 
 
