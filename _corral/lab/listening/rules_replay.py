@@ -22,10 +22,17 @@ BATCHES = 4
 
 
 def transitions(heard: Heard) -> Iterator[Minibatch]:
-    """Yield minibatches of values and targets without a policy, [R] each."""
+    """Yield minibatches without a policy, [R] each."""
     for item in heard.minibatches:
         actor = (item.new_log_probs, item.log_probs, item.advantages, item.entropy)
-        if any(part is not None for part in actor) or item.values is None or item.returns is None:
+        if all(part is None for part in actor):
+            yield item
+
+
+def valued(heard: Heard) -> Iterator[Minibatch]:
+    """Yield minibatches of transitions with values and their targets."""
+    for item in transitions(heard):
+        if item.values is None or item.returns is None:
             continue
         if item.values.size == item.returns.size >= ROWS:
             yield item
@@ -98,7 +105,7 @@ def next_is_same(heard: Heard) -> Finding | None:
 def targets_at_ends(heard: Heard) -> Finding | None:
     """Report targets of terminated decisions that contain more than the reward."""
     rewards, targets = [np.zeros(0)], [np.zeros(0)]
-    for item in transitions(heard):
+    for item in valued(heard):
         parts = bootstrapped(item)
         if parts is None:
             return None
@@ -126,7 +133,7 @@ def targets_at_ends(heard: Heard) -> Finding | None:
 def one_next_value(heard: Heard) -> Finding | None:
     """Report targets with one and the same next value for all rows of a minibatch."""
     shared = []
-    for item in transitions(heard):
+    for item in valued(heard):
         parts = bootstrapped(item)
         values = flat(item.values)
         if parts is None or values is None:
@@ -150,7 +157,7 @@ def one_next_value(heard: Heard) -> Finding | None:
 
 def other_next_values(heard: Heard) -> Finding | None:
     """Report next values that enter the targets of other rows."""
-    for item in transitions(heard):
+    for item in valued(heard):
         parts, after = bootstrapped(item), flat(item.next_values)
         if parts is None or after is None or len(after) != len(parts[0]):
             continue
@@ -173,7 +180,7 @@ def same_targets(heard: Heard) -> Finding | None:
         return None
     early: dict[bytes, tuple[float, float]] = {}
     moved, values, first, last = [], [], 0, 0
-    for item in transitions(heard):
+    for item in valued(heard):
         parts, value = bootstrapped(item), flat(item.values)
         if parts is None or value is None or item.actions is None or item.rewards is None:
             return None
@@ -217,7 +224,7 @@ NEAR, UPDATE, SPAN = 4, 32, 900
 def of_another_action(heard: Heard) -> Finding | None:
     """Report a loss with the highest value of an observation instead of that of the action."""
     wrong = rows = 0
-    for item in transitions(heard):
+    for item in valued(heard):
         table, values = item.action_values, flat(item.values)
         if table is None or values is None or len(table) != len(values) or item.actions is None:
             continue
@@ -251,7 +258,7 @@ def random_play(heard: Heard) -> Finding | None:
     if not heard.counted or heard.updates < SPAN // UPDATE:
         return None
     greedy, rows, expected = 0, 0, 0.0
-    for item in transitions(heard):
+    for item in valued(heard):
         table = item.action_values
         if item.update < heard.updates // 2 or table is None or item.actions is None:
             continue
