@@ -246,6 +246,22 @@ def test_target_network(follows: bool) -> None:
             updater.step()
     found = {item.cause for item in ear.findings() if item.certainty == 3}
     assert ("target-network-fixed" in found) != follows
+    heard = ear.policies["policy"]
+    assert heard.updates == 7  # of 32 minibatches
+    assert len(heard.batch_rewards) == 220
+    assert heard.heard("next_obs")
+
+
+def test_next_observations_stored_twice() -> None:
+    q_values = QValueActor(nn.Linear(2, 2), in_keys=["observation"], action_space="categorical")
+    loss = DQNLoss(q_values, action_space="categorical", delay_value=True)
+    ear = listen(loss)
+    flat = played(q_values).reshape(-1)
+    flat["observation"] = flat["next", "observation"]
+    for rows in flat.split(64):
+        loss(rows)
+    found = {item.cause: item.certainty for item in ear.findings()}
+    assert found.get("observation-late") == 3
 
 
 def test_the_block_of_the_docs_runs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -64,7 +64,7 @@ FOLLOWS: dict[str, tuple[str, ...]] = {
     "reward-changed": ("advantages-unrelated-to-truth",),
     "reward-tiny": ("advantages-tiny", *STILL),
     "reward-huge": ("value-clipped", *STILL),
-    "observation-unscaled": ("updates-too-large",),
+    "observation-unscaled": ("updates-too-large", "policy-sure"),
     "dead-layer": ("no-gradient", "observation-ignored", "model-refused", *STILL),
     "no-gradient": ("observation-ignored", "model-refused"),
     "critic-untaught": ("no-gradient", *BADLY_VALUED),

@@ -41,8 +41,8 @@ CLOSE = 4
 LAST = 512
 """The last update in which everything is recorded; after it only episodes are counted."""
 
-MINIBATCHES = 8
-"""Recorded minibatches of an update."""
+NEXT = 4
+"""Minibatches from the beginning of an update that are recorded; later ones: powers of two."""
 
 BATCHES = 32
 """Minibatches that count as an update if no rollout is heard."""
@@ -121,6 +121,7 @@ class Ear:
         if heard.updates:
             self._tell(heard)
         heard.updates += 1
+        self._batches[policy] = 0
         for hooks in self._hooks.get(policy, ()):
             hooks.begin_update()
 
@@ -175,12 +176,10 @@ class Ear:
         alone = heard.counted = heard.policy not in self._played
         if first_ever or (alone and self._batches.get(policy, 0) >= BATCHES):
             self.begin_update(policy)
-            self._batches[policy] = 0
-        self._batches[policy] = self._batches.get(policy, 0) + 1
+        count = self._batches[policy] = self._batches.get(policy, 0) + 1
         if alone and data.get("rewards") is not None:
             heard.batch_rewards.append(float(as_array(data["rewards"]).mean()))
-        recorded = [item for item in heard.minibatches if item.update == heard.updates]
-        if self.attends(policy) and len(recorded) < MINIBATCHES:
+        if self.attends(policy) and (count <= NEXT or _power_of_two(count)):
             names = {entry.name for entry in fields(Minibatch)}
             terms = {
                 name: float(_plain(values))
@@ -188,17 +187,22 @@ class Ear:
                 if name not in names and np.ndim(_plain(values)) == 0
             }
             arrays = _arrays({k: v for k, v in data.items() if k not in terms}, Minibatch)
+            values, outputs = arrays.get("values"), heard.output
+            if values is not None and outputs is not None and values.size == len(outputs):
+                arrays.setdefault("action_values", as_array(outputs))
             minibatch = Minibatch(
                 **arrays,
                 obs=_tree(data.get("obs")),
+                next_obs=_tree(data.get("next_obs")),
                 losses=terms,
-                first=first_ever if alone else not recorded,
+                first=first_ever if alone else count == 1,
                 update=heard.updates,
                 step=len(heard.steps),
                 gradients=None,
             )
             heard.minibatches.append(minibatch)
             watch_outputs(minibatch, data)
+        heard.output = None
         self.cpu += time.process_time() - began
 
     def episode(self, total: float, length: int, *, policy: str = "policy") -> None:
@@ -354,7 +358,7 @@ def _arrays(
     return {
         name: as_array(values, bool if name in BOOLEAN else None)
         for name, values in data.items()
-        if values is not None and name != "obs" and (only is None or name in only)
+        if values is not None and name not in ("obs", "next_obs") and (only is None or name in only)
     }
 
 

@@ -177,8 +177,11 @@ def _model(fitted: Fit, table: Table) -> Model:
         exact_inputs = False  # a critic with another scale may have another zero
     end = fitted.shift / (1 - later) if exact_inputs and abs(1 - later) > 1e-3 else None
     after = fitted["after"] if fitted.matters("after") else 0.0
+    reward = fitted["reward"]
+    if "reward" not in fitted.coefs and scaled and not table.rewards[table.inner].any():
+        reward = -fitted["value"]  # rewards at ends alone: usually on the scale of values
     return Model(
-        fitted["reward"],
+        reward,
         fitted["value"],
         after,
         later,

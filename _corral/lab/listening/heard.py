@@ -68,6 +68,9 @@ class Minibatch:
     values: Array | None = None  # [R] in the loss
     advantages: Array | None = None  # [R] in the loss
     returns: Array | None = None  # [R]
+    action_values: Array | None = None  # [R, A] of all actions, of which ``values`` has one
+    next_obs: Any = None  # [R, ...] after the decision
+    next_values: Array | None = None  # [R] V or max Q of the next observations, in the targets
     losses: dict[str, float] = field(default_factory=dict)  # terms by name; "loss": their sum
     first: bool = False  # first minibatch of an update: no optimizer step since the rollout
     update: int = 0  # number of the update, from 1
@@ -154,6 +157,7 @@ class Heard:
     batch_rewards: list[float] = field(default_factory=list)  # means, without rollouts
     lengths: list[int] = field(default_factory=list)
     counted: bool = False  # without rollouts: an update is a number of minibatches
+    output: torch.Tensor | None = None  # [R, A] of the network's last call with a gradient
     updates: int = 0  # all updates, also those in which nothing was recorded
     outside: list[str] = field(default_factory=list)  # trainable parameters in no optimizer
     restored: int = 0  # updates after which the weights were those of before it
@@ -173,6 +177,8 @@ class Heard:
         """Return the names of the fields that were never heard."""
         names = {entry.name: None for kind in (Rollout, Minibatch) for entry in fields(kind)}
         internal = {"valid", "update", "losses", "first", "step", "gradients"}
+        if self.heard("advantages") or self.rollouts:  # the targets are known by the rollouts
+            internal |= {"action_values", "next_obs", "next_values"}
         return [name for name in names if name not in internal and not self.heard(name)]
 
 

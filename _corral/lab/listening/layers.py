@@ -29,6 +29,9 @@ TRIES = 4
 CALLS = 16
 """Calls of a layer in an update that are counted."""
 
+OUTPUTS = 16
+"""Calls of the whole network in an update of which the output is heard."""
+
 AT_END = 0.01
 """Distance from the ends of tanh or sigmoid at which an output is saturated."""
 
@@ -46,6 +49,7 @@ class Layers:
         self._names: dict[int, str] = {}
         self._tries: dict[str, int] = {}
         self._calls: dict[str, int] = {}  # still to count in this update
+        self._outputs = 0  # calls of the whole network, still to hear in this update
         self._handle: RemovableHandle | None = None
         self._started = False
 
@@ -69,6 +73,7 @@ class Layers:
         self._names = {id(module): name for name, module in leaves.items()}
         self._tries = dict.fromkeys(leaves, TRIES)
         self._calls = dict.fromkeys(leaves, CALLS)
+        self._outputs = OUTPUTS
         for name, module in leaves.items():
             self.heard.layers.setdefault(name, Layer(type(module).__name__))
         self._handle = register_module_forward_hook(guarded(self.heard, self._hear))
@@ -79,14 +84,20 @@ class Layers:
             self._handle = None
 
     def _hear(self, module: nn.Module, inputs: Any, output: Any) -> None:
+        if module is self.heard.network and torch.is_grad_enabled():
+            self._outputs -= 1
+            if isinstance(output, torch.Tensor) and output.ndim == 2:
+                self.heard.output = output.detach()
         name = self._names.get(id(module))
         if name is None:
+            if not self._names and self._outputs <= 0:
+                self._detach()
             return
         self._calls[name] -= 1
         if self._calls[name] <= 0:  # a network that plays has many calls
             self._calls.pop(name)
             self._names.pop(id(module))
-            if not self._names:
+            if not self._names and self._outputs == OUTPUTS:  # the parts alone are called
                 self._detach()
             return
         layer = self.heard.layers[name]

@@ -10,13 +10,25 @@ import numpy as np
 
 from corral.lab.doctor.causes import by_cause
 from corral.lab.doctor.findings.finding import Finding
-from corral.lab.listening import rules_rollouts, rules_shapes, rules_updates
+from corral.lab.listening import (
+    rules_replay,
+    rules_rollouts,
+    rules_rows,
+    rules_shapes,
+    rules_updates,
+)
 from corral.lab.listening.frameworks.traps import remedied
 from corral.lab.listening.heard import Heard
 
 __all__ = ["findings_of"]
 
-RULES = (*rules_rollouts.RULES, *rules_shapes.RULES, *rules_updates.RULES)
+RULES = (
+    *rules_rollouts.RULES,
+    *rules_replay.RULES,
+    *rules_rows.RULES,
+    *rules_shapes.RULES,
+    *rules_updates.RULES,
+)
 """From the root cause outwards: what is wrong in the data is wrong in the update, too."""
 
 OF_ROLLOUTS = len(rules_rollouts.RULES)

@@ -13,7 +13,16 @@ from corral.lab.doctor.findings.texts import finding_of
 from corral.lab.listening.fed import WIDE, Seen, by_doctor, is_image, seen
 from corral.lab.listening.heard import Heard
 
-__all__ = ["blank", "constant", "drifting", "equal_copies", "late", "not_finite", "unscaled"]
+__all__ = [
+    "blank",
+    "constant",
+    "drifting",
+    "equal_copies",
+    "equal_starts",
+    "late",
+    "not_finite",
+    "unscaled",
+]
 
 
 def parts_of(heard: Heard) -> Iterator[Seen]:
@@ -348,6 +357,39 @@ def equal_copies(heard: Heard) -> Finding | None:
         return None
     measured = f"the first {count + 1} episodes of all {part.shape[1]} columns begin alike"
     return _equal_copies(measured, 2, heard)
+
+
+def equal_starts(heard: Heard) -> Finding | None:
+    """Report episodes that all begin with the same observation."""
+    begins: dict[int, list[Array]] = {}  # column -> first observations
+    for part in parts_of(heard):
+        if part.obs is None or part.ended is None or not (part.obs[1:] != part.obs[:-1]).any():
+            return None
+        for column, ended in enumerate(part.ended.T):
+            rows = part.obs[1:, column][ended[:-1] & part.valid[1:, column]]
+            begins.setdefault(column, []).append(rows)
+    starts = {column: np.concatenate(rows) for column, rows in begins.items()}
+    starts = {column: rows for column, rows in starts.items() if len(rows)}
+    count = sum(map(len, starts.values()))
+    if count < 2 * CELLS or any((rows != rows[0]).any() for rows in starts.values()):
+        return None
+    columns = np.stack([rows[0] for rows in starts.values()])
+    repeated = all(len(rows) > 2 for rows in starts.values())
+    apart = repeated and len(columns) > 1 and len(np.unique(columns, axis=0)) == len(columns)
+    measured = f"the first observations of {count} episodes are equal"
+    if apart:
+        measured += f" in each of {len(columns)} columns, and differ between columns"
+    elif (columns != columns[0]).any():
+        return None
+    return Finding(
+        "starts-alike",
+        "Every episode begins with the same observation.",
+        measured,
+        "other first observations, unless the environment has only one",
+        "pass a seed to the first reset() only: a seed in each reset repeats the same episode",
+        2 if apart else 1,
+        heard.policy,
+    )
 
 
 def _equal_copies(measured: str, certainty: int, heard: Heard) -> Finding:

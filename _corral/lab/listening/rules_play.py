@@ -10,6 +10,7 @@ from corral.lab.doctor.findings.finding import Finding
 from corral.lab.doctor.findings.texts import finding_of
 from corral.lab.listening.fed import WIDE, Seen, by_doctor
 from corral.lab.listening.heard import Heard, Minibatch
+from corral.lab.listening.minibatches import ONE, flat, ratio_of
 from corral.lab.listening.rules_obs import parts_of
 
 __all__ = [
@@ -17,11 +18,14 @@ __all__ = [
     "foreign_log_probs",
     "idle",
     "illegal",
+    "late_masks",
+    "likely_actions",
     "misleading_values",
     "never_allowed",
     "no_action",
     "one_action",
     "shifted_codes",
+    "sure_from_start",
     "values_flat",
     "wrong_log_probs",
 ]
@@ -131,6 +135,50 @@ def still_masks(heard: Heard) -> Finding | None:
     return None
 
 
+def late_masks(heard: Heard) -> Finding | None:
+    """Report masks that follow from the observation before, and not from their own."""
+    explained: list[Array] = []  # [2, A]: by the own observation, and by the one before
+    for part in parts_of(heard):
+        mask, obs = part.mask, part.obs
+        if mask is None or obs is None or obs.shape[-1] > WIDE:
+            return None
+        inside = part.within
+        rows = inside.sum()
+        varied = mask[1:][inside].std(axis=0) > 0.1 if rows else np.zeros(0, bool)
+        if rows < max(DECISIONS, 8 * obs.shape[-1]) or not varied.any():
+            continue
+        masks = np.where(varied, mask[1:][inside], np.nan)
+        own, before = obs[1:][inside], obs[:-1][inside]
+        explained.append(np.stack([_linear(part, masks) for part in (own, before)]))
+    if not explained:
+        return None
+    own, before = np.mean(explained, axis=0)
+    late = (before > 0.99) & (own < 0.9)
+    if not late.any() or (own > 0.99).any():
+        return None
+    column = int(np.flatnonzero(late)[0])
+    return Finding(
+        "mask-late",
+        "Masks belong to the observation of the step before.",
+        f"the observation before explains {before[column]:.1%} of the variance of mask "
+        f"[{column}], its own observation {own[column]:.0%}",
+        "the mask of the state that the observation shows",
+        "compute the mask after the step, from the new state; copy arrays that are reused",
+        2,
+        heard.policy,
+    )
+
+
+def _linear(obs: Array, masks: Array) -> Array:
+    """Return the share of the variance of each mask column [A] that observations explain."""
+    inputs = np.column_stack([obs, np.ones(len(obs))])
+    targets = np.nan_to_num(masks.astype(np.float64))
+    weights, *_ = np.linalg.lstsq(inputs, targets, rcond=None)
+    total = np.maximum(targets.var(axis=0), 1e-12)
+    share: Array = 1 - np.square(targets - inputs @ weights).mean(axis=0) / total
+    return np.where(np.isnan(masks).any(axis=0), np.nan, share)
+
+
 def _still(cause: str, measured: str, certainty: int, heard: Heard) -> Finding:
     return Finding(
         cause,
@@ -220,6 +268,69 @@ def always_greedy(heard: Heard) -> Finding | None:
                 heard.policy,
             )
     return None
+
+
+def likely_actions(heard: Heard) -> Finding | None:
+    """Report discrete actions that are more probable than samples of the policy would be.
+
+    For samples, the mean of -log pi(action) is the mean entropy.
+    """
+    surprise, entropies = [np.zeros(0)], [np.zeros(0)]
+    for batch in heard.minibatches:
+        new, entropy, ratio = flat(batch.new_log_probs), flat(batch.entropy), ratio_of(batch)
+        if not batch.first or new is None or entropy is None or ratio is None:
+            continue
+        actions = batch.actions
+        if actions is None or actions.dtype.kind not in "iu" or np.abs(ratio - 1).max() > ONE:
+            continue
+        if len(entropy) in (1, len(new)) and np.isfinite(entropy).all():
+            surprise.append(-new)
+            entropies.append(np.broadcast_to(entropy, new.shape))
+    says, expected = np.concatenate(surprise), np.concatenate(entropies)
+    # Of a policy that is nearly certain, a few rare actions make the mean.
+    if len(says) < DECISIONS or not expected.mean() > 0.3:
+        return None
+    lead = float((expected - says).mean())
+    if not lead > max(0.1 * expected.mean(), 5 * max(1.0, says.std()) / np.sqrt(len(says))):
+        return None
+    return Finding(
+        "play-greedy",
+        "Stored actions are more probable than samples of the policy: it hardly explores.",
+        f"the mean of -log pi(action) is {says.mean():.3g} in {len(says):,} decisions, the mean "
+        f"entropy of the policy {expected.mean():.3g}",
+        "both equal, as for samples of the policy",
+        "store and play sample(), not argmax or mode; compute log-probability and entropy from "
+        "the same distribution",
+        2,
+        heard.policy,
+    )
+
+
+def sure_from_start(heard: Heard) -> Finding | None:
+    """Report a policy that is nearly deterministic in the first minibatch of the training."""
+    first = next((item for item in heard.minibatches if item.update == 1), None)
+    if first is None or not first.first or first.entropy is None or first.actions is None:
+        return None
+    if first.actions.dtype.kind not in "iu" or np.size(first.entropy) == 0:
+        return None
+    if first.mask is not None:
+        choices = float(np.mean(np.log(np.maximum(first.mask.sum(axis=-1), 1))))
+    elif first.logits is not None:
+        choices = float(np.log(first.logits.shape[-1]))
+    else:
+        choices = float(np.log(len(np.unique(first.actions))))
+    entropy = float(np.mean(first.entropy))
+    if choices < 0.1 or entropy > 0.05 * choices:
+        return None
+    return Finding(
+        "policy-sure",
+        "The policy is nearly deterministic before the first update: it hardly explores.",
+        f"mean entropy {entropy:.2g} in the first minibatch; of equal probabilities {choices:.3g}",
+        "an untrained policy close to equal probabilities, unless it was trained before",
+        "start the last layer of the actor with small weights (gain 0.01); scale observations",
+        1,
+        heard.policy,
+    )
 
 
 def _discrete(batch: Minibatch) -> tuple[Array, Array] | None:

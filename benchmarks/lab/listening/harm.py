@@ -1,91 +1,84 @@
 """How much each planted fault costs: scores of the faulty and the sound runs, nobody listening.
 
-    OMP_NUM_THREADS=1 nice -n 10 python benchmarks/lab/listening/harm.py [plain sb3 ...]
+    OMP_NUM_THREADS=1 nice -n 10 python benchmarks/lab/listening/harm.py plain
 
-Each run trains with two seeds. ``lost`` is the share of the return above random play that a fault
-loses: 1 - (fault - random) / (sound - random), means over the seeds. A fault with ``lost`` above a
-third is ``harmful``. Results are kept after each training, and a call that is repeated goes on. To
-measure a changed run again, delete its row.
+Run it in the virtual environment of the framework. Writes
+benchmarks/results/listening_harm_<framework>.json after every training. A call that is repeated
+goes on, and measures a fault again if its base, cause or place has changed. ``lost`` is the share
+of the return above random play that a fault loses, 1 - (fault - random) / (sound - random), means
+over the seeds that both the fault and its base have. A fault with ``lost`` above a third is
+``harmful``.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
+import logging
+import math
 import time
+import warnings
+from importlib import import_module
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from planted import Planted, lines_of, silent
 
-RESULTS = Path(__file__).parents[2] / "results" / "listening_harm.json"
-SEEDS = (0, 1)
+FILES = {"plain": "plain", "sb3": "sb3", "rllib": "rllib", "torchrl": "torchrl_runs"}
 THIRD = 1 / 3
 
 
-def measure(one: Planted, seed: int) -> dict[str, float]:
+def described(one: Planted) -> dict[str, Any]:
+    keys = "framework", "sound", "base", "cause", "place", "cited"
+    return {key: getattr(one, key) for key in keys}
+
+
+def measure(one: Planted, seed: int) -> dict[str, Any]:
     started = time.process_time()
     score = one.train(silent, seed)
-    return {"score": score, "cpu_seconds": round(time.process_time() - started, 1)}
+    row = {"score": score, "cpu_seconds": round(time.process_time() - started, 1)}
+    return row if one.random is None else {**row, "random": one.random(seed)}
 
 
-def judge(results: dict[str, Any]) -> None:
-    """Add ``lost`` and ``harmful`` to the faults, by the seeds that they and their base have."""
-    for row in results.values():
-        base = results.get(row["base"], {"seeds": {}})["seeds"]
+def judge(rows: dict[str, Any]) -> None:
+    """Add ``lost`` and ``harmful`` to faults whose base is known."""
+    for row in rows.values():
+        base = rows.get(row["base"], {"seeds": {}})["seeds"]
         seeds = sorted(set(row["seeds"]) & set(base))
-        if row["sound"] or not seeds:
+        if row["sound"] or not seeds or "random" not in base[seeds[0]]:
             continue
+        score, sound = (fmean(each[s]["score"] for s in seeds) for each in (row["seeds"], base))
         random = fmean(base[seed]["random"] for seed in seeds)
-        sound = fmean(base[seed]["score"] for seed in seeds)
-        score = fmean(row["seeds"][seed]["score"] for seed in seeds)
-        row["lost"] = round(1 - (score - random) / (sound - random), 3)
-        row["harmful"] = row["lost"] > THIRD
-
-
-def read() -> dict[str, Any]:
-    return json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-
-
-def save(own: dict[str, Any]) -> None:
-    """Write the results of this call beside those of other calls."""
-    results = read() | own
-    judge(results)
-    RESULTS.write_text(lines_of(results))
+        lost = 1 - (score - random) / (sound - random)
+        row["lost"] = None if math.isnan(lost) else round(lost, 3)
+        row["harmful"] = math.isnan(lost) or lost > THIRD
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("files", nargs="*", default=["plain", "sb3"])
-    files = parser.parse_args().files
-    runs: dict[str, Planted] = {}
-    for file in files:
-        runs |= importlib.import_module(file).RUNS
-    kept = read()
-    results: dict[str, Any] = {}
+    parser.add_argument("framework", choices=sorted(FILES))
+    parser.add_argument("--seeds", type=int, default=2)
+    args = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    logging.disable(logging.WARNING)
+    results = Path(__file__).parents[2] / "results" / f"listening_harm_{args.framework}.json"
+    kept = json.loads(results.read_text()) if results.exists() else {}
+    runs = import_module(FILES[args.framework]).RUNS
+    rows: dict[str, Any] = {}
     for name, one in runs.items():
-        about = {
-            "framework": one.framework,
-            "sound": one.sound,
-            "base": one.base,
-            "cause": one.cause,
-            "place": one.place,
-            "cited": one.cited,
-        }
-        results[name] = {**about, "seeds": kept.get(name, {"seeds": {}})["seeds"]}
-    for seed in SEEDS:
-        for name, one in sorted(runs.items(), key=lambda item: not item[1].sound):
-            if str(seed) in results[name]["seeds"]:
+        old = kept.get(name, {})
+        same = all(old.get(key) == getattr(one, key) for key in ("base", "cause", "place"))
+        rows[name] = {**described(one), "seeds": old["seeds"] if same else {}}
+    for seed in range(args.seeds):
+        for name in sorted(runs, key=lambda name: (not runs[name].sound, name)):
+            if str(seed) in rows[name]["seeds"]:
                 continue
-            row = measure(one, seed)
-            if one.random is not None:
-                row["random"] = one.random(seed)
-            results[name]["seeds"][str(seed)] = row
-            save(results)
-            print(name, seed, row, flush=True)
-    save(results)
+            rows[name]["seeds"][str(seed)] = measure(runs[name], seed)
+            judge(rows)
+            text = lines_of(rows)
+            results.write_text(text.replace("NaN", "null"))
+            print(name, seed, rows[name]["seeds"][str(seed)], rows[name].get("lost"), flush=True)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import torch
 
 import corral
 from corral.lab.doctor.findings.finding import Finding
-from corral.lab.listening.ear import BATCHES, CLOSE, COLUMNS, LAST, MINIBATCHES, Ear
+from corral.lab.listening.ear import BATCHES, CLOSE, COLUMNS, LAST, Ear
 from support.messages import refused, shown
 
 T, B, A = 32, 4, 3
@@ -69,14 +69,13 @@ def test_large_rollouts_are_cropped_and_minibatches_limited() -> None:
         name: np.zeros((T, 100)) for name in ("actions", "rewards", "terminated", "values")
     })  # fmt: skip
     ear.rollout(**wide)
-    for _ in range(MINIBATCHES + 5):
-        ear.batch(advantages=np.arange(8.0), loss=0.5)
+    for number in range(1, 40):
+        ear.batch(advantages=np.arange(8.0), loss=number)
     heard = ear.policies["policy"]
     assert heard.rollouts[0].obs.shape == (T, COLUMNS, 5)
     assert heard.rollouts[0].rewards.shape == (T, COLUMNS)
-    assert len(heard.minibatches) == MINIBATCHES
-    assert [batch.first for batch in heard.minibatches] == [True] + [False] * (MINIBATCHES - 1)
-    assert heard.minibatches[0].losses == {"loss": 0.5}
+    assert [batch.losses["loss"] for batch in heard.minibatches] == [1, 2, 3, 4, 8, 16, 32]
+    assert [batch.first for batch in heard.minibatches] == [True] + [False] * 6
 
 
 def test_one_environment_may_leave_out_its_axis() -> None:
@@ -195,7 +194,7 @@ def test_minibatches_without_rollouts_make_updates() -> None:
         ear.batch(rewards=np.ones(8), terminated=np.zeros(8), values=np.arange(8.0))
     heard = ear.policies["policy"]
     assert heard.updates == 3
-    assert [batch.first for batch in heard.minibatches] == [True] + [False] * (3 * MINIBATCHES - 1)
+    assert [batch.first for batch in heard.minibatches] == [True] + [False] * (3 * 7 - 1)
 
 
 @pytest.mark.parametrize(("slope", "verdict"), [(0.01, "learns"), (0.0, "no fault")])

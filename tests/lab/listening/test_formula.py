@@ -454,14 +454,23 @@ def test_quick(shape: tuple[int, int]) -> None:
     assert time.process_time() - began < 0.2
 
 
-def test_a_trace_that_goes_on_over_ends() -> None:
-    play = apart(PLAY)
+def over_ends(play: Play) -> Any:
+    """Return advantages of which the trace is not cut."""
     after = np.concatenate([play.v[1:], play.last[None]])
     after = np.where(play.term, 0.0, np.where(play.trunc, play.final, after))
     adv, later = np.zeros(play.r.shape), np.zeros(play.r.shape[1])
     for t in reversed(range(len(adv))):
-        later = play.r[t] + 0.99 * after[t] - play.v[t] + 0.99 * 0.95 * later
+        later = play.r[t] + GAMMA * after[t] - play.v[t] + GAMMA * LAMBDA * later
         adv[t] = later
-    finding = advantage_formula(heard(play, adv))
+    return adv
+
+
+@pytest.mark.parametrize("only_ends_pay", [False, True])
+def test_a_trace_that_goes_on_over_ends(only_ends_pay: bool) -> None:
+    play = apart(PLAY)
+    if only_ends_pay:
+        play = replace(play, r=np.where(play.term, 1.0, 0.0), trunc=np.zeros_like(play.term))
+    finding = advantage_formula(heard(play, over_ends(play)))
     assert finding is not None
     assert (finding.cause, finding.certainty) == ("end-ignored", 3)
+    assert advantage_formula(heard(play, estimated(play))) is None

@@ -11,7 +11,9 @@ import pytest
 
 from corral.lab.doctor.findings.finding import Finding
 from corral.lab.listening.heard import Heard, Layer, Minibatch, Rollout
-from corral.lab.listening.rules_play import still_masks
+from corral.lab.listening.minibatches import log_softmax
+from corral.lab.listening.rules_obs import equal_starts
+from corral.lab.listening.rules_play import late_masks, still_masks
 from corral.lab.listening.rules_rollouts import RULES
 
 STEPS, COPIES = 256, 8
@@ -481,3 +483,68 @@ def masked(how: str) -> Rollout:
 def test_masks_of_another_copy_or_step(how: str, cause: str) -> None:
     finding = still_masks(heard(masked(how)))
     assert ("" if finding is None else finding.cause) == cause
+
+
+def cells(late: int) -> Rollout:
+    """Walk on a circle of 8 cells, three of which forbid action 2; masks are ``late`` steps old."""
+    rng = np.random.default_rng(0)
+    actions = rng.integers(0, 2, (STEPS, COPIES))
+    moved = np.cumsum(np.concatenate([np.zeros((1, COPIES), int), actions]), axis=0) % 8
+    mask = np.ones((STEPS, COPIES, 3), bool)
+    mask[..., 2] = moved[np.maximum(np.arange(STEPS) - late, 0)] < 5
+    ended = np.zeros((STEPS, COPIES), bool)
+    return Rollout(
+        obs=one_hot(moved[:-1], 8),
+        actions=actions,
+        mask=mask,
+        rewards=rng.normal(size=(STEPS, COPIES)),
+        terminated=ended,
+    )
+
+
+def test_masks_of_the_step_before_are_named() -> None:
+    found = late_masks(heard(cells(1)))
+    assert found is not None
+    assert (found.cause, found.certainty) == ("mask-late", 2)
+    assert late_masks(heard(cells(0))) is None
+
+
+@pytest.mark.parametrize(
+    ("starts", "certainty"), [("own", 0), ("same", 1), ("same in each column", 2)]
+)
+def test_episodes_that_begin_alike(starts: str, certainty: int) -> None:
+    rollout = walked(3)
+    obs, begins = rollout.obs.copy(), rollout.terminated | rollout.truncated
+    if starts != "own":
+        rows, columns = np.nonzero(begins[:-1])
+        first = np.arange(COPIES) if starts == "same in each column" else np.zeros(COPIES, int)
+        obs[rows + 1, columns] = first[columns, None] + 0.125
+    found = equal_starts(heard(replace(rollout, obs=obs)))
+    assert (0 if found is None else found.certainty) == certainty
+
+
+@pytest.mark.parametrize(
+    ("gain", "play", "cause"),
+    [(1.0, "samples", ""), (1.0, "modes", "play-greedy"), (300.0, "samples", "policy-sure")],
+)
+def test_play_is_as_random_as_the_policy(gain: float, play: str, cause: str) -> None:
+    draws = np.random.default_rng(0)
+    batches = []
+    for update in range(1, 7):
+        table = log_softmax(gain * draws.normal(size=(256, 4)))
+        noise = draws.gumbel(size=table.shape) * (play == "samples")
+        actions = (table + noise).argmax(axis=1)
+        chosen = table[np.arange(256), actions]
+        entropy = -(np.exp(table) * table).sum(axis=1)
+        batches.append(
+            Minibatch(
+                actions=actions,
+                log_probs=chosen,
+                new_log_probs=chosen,
+                entropy=entropy,
+                first=True,
+                update=update,
+            )
+        )
+    causes = set(findings(Heard("policy", minibatches=batches)))
+    assert causes == ({cause} if cause else set())

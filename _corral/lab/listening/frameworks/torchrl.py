@@ -311,7 +311,7 @@ class _Losses:
     def ends(self, loss: LossModule, args: Any, result: Any) -> None:
         inside, self.inside = self.inside, False
         parts, self.parts = self.parts, {}
-        if not inside or not args or not isinstance(args[0], TensorDictBase):
+        if not args or not isinstance(args[0], TensorDictBase):
             return
         data, keys = args[0], vars(loss.tensor_keys)
         count = int(np.prod(data.batch_size)) if data.batch_dims else 1
@@ -322,11 +322,18 @@ class _Losses:
                 return None
             return values.reshape(count)
 
+        reward_key = keys.get("reward", "reward")
+        known = not isinstance(reward_key, list)
+        rewards = rows(data.get(("next", reward_key), None)) if known else None
+        if not inside:
+            self.ear.batch(rewards=rewards)  # counted: without rollouts they make the updates
+            return
         log_prob_key = keys.get("sample_log_prob", "action_log_prob")
         log_probs = None if isinstance(log_prob_key, list) else data.get(log_prob_key, None)
-        reward_key = keys.get("reward", "reward")
         actions = _actions(data, loss)
-        obs = data.get(_obs_key(loss), None)
+        obs_key = _obs_key(loss)
+        nested = obs_key if isinstance(obs_key, tuple) else (obs_key,)
+        obs, after = data.get(obs_key, None), data.get(("next", *nested), None)
         terms = {
             name: value.detach()
             for name, value in _items(result)
@@ -347,9 +354,12 @@ class _Losses:
             "values": rows(parts.get("values")),
             "advantages": rows(data.get(keys.get("advantage", "advantage"), None)),
             "returns": rows(data.get(keys.get("value_target", "value_target"), None)),
-            "rewards": None
-            if isinstance(reward_key, list)
-            else rows(data.get(("next", reward_key), None)),
+            "next_obs": after.reshape(count, *after.shape[data.batch_dims :])
+            if isinstance(after, torch.Tensor)
+            else None,
+            "rewards": rewards,
+            "terminated": rows(data.get(("next", "terminated"), None)),
+            "truncated": rows(data.get(("next", "truncated"), None)),
             "loss": sum(losses) if losses else None,
         }
         self.note(traps.plays_mode(actions, parts.get("distribution"), "policy"))
