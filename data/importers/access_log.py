@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -26,6 +26,7 @@ from corral.data.importers.binning import (
 )
 from corral.data.importers.kept import KeptRequests
 from corral.data.importers.log_formats import NO_SERVER, Split, find_format, log_rows
+from corral.data.importers.tables.capacities import set_capacities
 from corral.data.importers.tables.cells import Table
 from corral.data.importers.tables.times import UNDATED, reader_of, style_of
 from corral.data.importers.tables.zones import find_zone, to_utc
@@ -63,7 +64,7 @@ def import_access_log(
     names: Sequence[str] | None = None,
     max_malformed: float = 0.01,
     skip_malformed: bool = False,
-    capacity: int | str | None = None,
+    capacity: int | str | Mapping[str, int | str] | None = None,
     name: str | None = None,
     keep_requests: str | Path | None = None,
     overwrite: bool = False,
@@ -91,7 +92,8 @@ def import_access_log(
             log. With names, the servers in the lines are not read.
         max_malformed: maximum share of malformed lines in a file.
         skip_malformed: skip malformed lines, however many.
-        capacity: see ``Trace.with_capacity``.
+        capacity: requests per step, 1.25x of the mean load, a=100,b=80, or a file of node,capacity
+            rows.
         name: name of the trace; default: the file names joined by +.
         keep_requests: file for the time and node of all requests in the trace: .csv or .csv.gz. See
             ``read_request_log``. The times are whole seconds.
@@ -124,7 +126,8 @@ def import_access_log(
         log.read(max_bytes, allowed, notes)
         is_local = is_local or not log.is_zoned
         log.add_to(total, kept, zone or "Z", notes)
-    guess_list.append(Guess("format", formats[0][0], "format=combined" if by_line else ""))
+    other = "combined" if by_line else "nginx-upstream"
+    guess_list.append(Guess("format", formats[0][0], f"format={other}"))
     guess_list.append(Guess("step", f"{step} s", "step=300"))
     nodes = f"{len(total.bins)}, named in the lines: {first_names(list(total.bins))}"
     guess_list.append(Guess("nodes", nodes if by_line else "one per file", "names=a,b"))
@@ -132,10 +135,12 @@ def import_access_log(
         text = zone or "not stated; UTC is assumed"
         guess_list.append(Guess("zone", text, "zone=Europe/Rome", "" if zone else "zone=Z"))
     loads = total.loads(notes, together=by_line)
-    imported = finish(loads, capacity, name or "+".join(map(trace_name, files)), notes)
+    trace = finish(loads, None, name or "+".join(map(trace_name, files)), notes).trace
+    if capacity is not None:
+        trace = set_capacities(trace, capacity, guess_list, notes)
     if kept is not None:
-        imported = replace(imported, notes=(*imported.notes, *kept.write(imported.trace, step)))
-    return replace(imported, guesses=tuple(guess_list))
+        notes += kept.write(trace, step)
+    return Imported(trace, tuple(notes), tuple(guess_list))
 
 
 class _Seconds(dict[Any, "int | None"]):

@@ -136,7 +136,8 @@ def _is_access_log(head: Head) -> bool:
 
 
 _PROMETHEUS = re.compile(
-    r'"resultType":\s*"(?!streams)|"status":\s*"(success|error)"(?!.*"streams")|"metric":\s*\{.*"values?":\s*\[',
+    r'"resultType":\s*"(?!streams)|"status":\s*"(success|error)"(?!.*"streams")'
+    r'|"metric":\s*\{.*"values?":\s*\[',
     re.DOTALL,
 )
 

@@ -111,7 +111,7 @@ FORMATS = {
             "the Combined log format after the virtual host",
             re.compile(rb"(?P<node>\S+) " + LINE.pattern),
             re.compile(
-                rb"(?P<node>[\w.-]+:[0-9]{1,5}) \S*[.:]\S* \S+ (?>.*?"
+                rb"(?P<node>[\w.-]+:[0-9]{1,5}) [^\s.:]*[.:]\S* \S+ (?>.*?"
                 + _TIME
                 + rb")"
                 + _AFTER_TIME

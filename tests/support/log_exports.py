@@ -156,7 +156,7 @@ log("Apache with vhost, no port", format="vhost")(lambda at, node: f"{node} {com
 log("AWS ALB", ":80")(
     lambda at, node: (
         f"https {ms(at)}123Z app/my-lb/50dc 192.168.131.39:2817 {node}:80 0.001 0.029 0.000 "
-        '200 200 34 366 "GET https://www.example.com:443/ HTTP/1.1" "curl/8" ECDHE TLSv1 arn:x "Root" '
+        '200 200 34 366 "GET https://example.com/ HTTP/1.1" "curl/8" ECDHE TLSv1 arn:x "Root" '
         f'"-" "-" 0 {ms(at)}000Z "forward" "-" "-" "{node}:80" "200" "-" "-"'
     )
 )

@@ -53,9 +53,9 @@ many times as much memory."""
 MAX_MARKS = 5_000_000
 """Maximum number of commas, colons and brackets in a document: three per value."""
 
-NO_TIMES = (
-    "no entry of this JSON looks like a time, so its content is not shown. Pass the paths of times "
-    "and loads, such as --time-path 'data[].timeStamp' --node-path host --value-path 'data[].total'"
+PATHS = (
+    "Pass the paths of times, nodes and loads, such as time_column='data[].timeStamp', "
+    "node_column=host, arrivals='data[].total'"
 )
 
 
@@ -149,7 +149,7 @@ def read_json(
         rows = (
             row
             for entry in (document if is_list else [document])
-            for row in flatten.rows(entry, "", {}, is_entry=is_list)
+            for row in flatten.rows(entry, "[]" * isinstance(entry, list), {}, is_entry=is_list)
         )
         table = table_of_records(path, rows, named=paths, max_cells=max_cells)
     except RecursionError:
@@ -157,7 +157,8 @@ def read_json(
     if shape is not None:
         _assign(table, SHAPES[shape], named, check=not has_arrivals)
     elif not mentions_times(_csv_lines(table), mark=",", named=named):
-        raise fault_error(path, NO_TIMES)
+        rule = "no entry of this JSON looks like a time, so its content is not shown"
+        raise fault_error(path, f"{rule}. {PATHS}")
     return table
 
 
@@ -278,7 +279,7 @@ class _Flatten:
             return None
         has_time = is_entry and any(style_of([cell]) not in UNDATED for cell in row.values())
         if len(inner) > 1 or has_time:
-            raise fault_error(self.file, f"several lists could hold the entries. {NO_TIMES}")
+            raise fault_error(self.file, f"several lists could hold the entries. {PATHS}")
         return inner[0]
 
 
