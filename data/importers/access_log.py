@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -38,7 +39,7 @@ from corral.data.source import (
     Faults,
     fault_error,
     head_of,
-    lines,
+    line_batches,
     weigh,
 )
 
@@ -211,41 +212,45 @@ class _Log:
     seconds: array[int] = field(default_factory=lambda: array("q"))
     line: array[int] = field(default_factory=lambda: array("q"))
     node: array[int] = field(default_factory=lambda: array("i"))
-    count: array[int] = field(default_factory=lambda: array("q"))  # empty: one request each
+    count: array[int] = field(default_factory=lambda: array("q"))
     names: list[str] = field(default_factory=list)
     is_zoned: bool = True
 
     def read(self, max_bytes: int, max_malformed: float, notes: list[str]) -> None:
         """Read the file. Raises TraceError for a larger share of malformed lines."""
-        path, split = self.path, self.split
-        head = map(split, log_rows(head_of(path, max_bytes=max_bytes))[:200])
+        path = self.path
+        head = self.split(log_rows(head_of(path, max_bytes=max_bytes))[:200])
         sample = [_decoded(fields[0]) for fields in head if fields]
         second_of, number_of = _Seconds(path, sample, self.time_format), _Nodes(path)
         bad: list[tuple[int, bytes]] = []  # the first few
-        malformed = number = comments = 0
-        for number, raw in lines(path, max_bytes=max_bytes):
-            text = raw.rstrip(b"\r\n")
-            fields = split(text)
-            if fields:
-                at = second_of[fields[0]]
-                requests = 1 if len(fields) < 3 else _whole(fields[2])
-                if at is not None and requests is not None:
-                    self.seconds.append(at)
-                    self.line.append(number)
-                    if self.name is None:
-                        self.node.append(number_of[fields[1]])
-                    if len(fields) > 2:
-                        self.count.append(requests)
-                    continue
-            elif fields is not None:
-                comments += 1
-                continue
-            malformed += 1
-            if malformed == number == UNLIKE and max_malformed < 1:
+        malformed = comments = total = 0
+        for first, rows, _ in line_batches(path, max_bytes=max_bytes):
+            lines = [row.rstrip(b"\r") for row in rows]
+            fields = self.split(lines)
+            at = [row and second_of[row[0]] for row in fields]
+            count = [1 if not row or len(row) < 3 else _whole(row[2]) for row in fields]
+            numbers: Sequence[int] = range(first, first + len(rows))
+            total += len(rows)
+            if not all(fields) or None in at or None in count:
+                good = [
+                    bool(f) and None not in (t, n)
+                    for f, t, n in zip(fields, at, count, strict=True)
+                ]
+                wrong = [i for i, row in enumerate(fields) if row != () and not good[i]]
+                comments += sum(row == () for row in fields)
+                malformed += len(wrong)
+                bad += [(numbers[i], lines[i]) for i in wrong[: 3 - len(bad)]]
+                numbers, at, count, fields = (
+                    list(compress(values, good)) for values in (numbers, at, count, fields)
+                )
+            self.line.extend(numbers)
+            self.seconds.extend(at)
+            self.count.extend(count)
+            if self.name is None:
+                self.node.extend([number_of[row[1]] for row in fields])
+            if malformed == total >= UNLIKE and max_malformed < 1:
                 break
-            if len(bad) < 3:
-                bad.append((number, text))
-        total = number - comments
+        total -= comments
         if malformed == total:
             rule = f"no line is in {self.title}, so the content is not shown"
             raise fault_error(path, rule)
@@ -279,7 +284,7 @@ class _Log:
             seconds = to_utc(rows, seconds, place, None, notes)
         elif not self.is_zoned:
             seconds = seconds - place
-        count = np.frombuffer(self.count, dtype=np.int64) if self.count else np.ones_like(seconds)
+        count = np.frombuffer(self.count, dtype=np.int64)
         node = np.zeros_like(seconds)
         names = [self.name]
         if self.name is None:

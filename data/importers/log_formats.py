@@ -24,11 +24,23 @@ from corral.data.importers.tables.roles import (
 from corral.data.importers.tables.times import UNDATED, style_of
 from corral.data.source import HEAD, fault_error, head_of
 
-__all__ = ["FORMATS", "LINE", "LogFormat", "Split", "find_format", "log_rows", "recognized"]
+__all__ = [
+    "FORMATS",
+    "LINE",
+    "NO_SERVER",
+    "LogFormat",
+    "Split",
+    "find_format",
+    "log_rows",
+    "recognized",
+]
 
-Split = Callable[[bytes], Sequence[Any] | None]
-"""Returns the time, the node and the number of requests of a line: None for a malformed line, an
-empty sequence for a comment. A node that is None or "-" means that no server had the request."""
+Fields = Sequence[Any] | None
+"""The time, the node and the number of requests of a line (1 without it): None for a malformed
+line, an empty sequence for a comment. A node that is None or "-" means that no server had it."""
+
+Split = Callable[[Sequence[bytes]], list[Fields]]
+"""Returns the fields of each line."""
 
 _TIME = rb"\[(?P<time>[0-9]{2}/[A-Z][a-z]{2}/[0-9]{4}:[0-9:]{8} [+-][0-9]{4})\] "
 _TEXT = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
@@ -219,9 +231,8 @@ def _split(pattern: re.Pattern[bytes], match: Callable[[bytes], re.Match[bytes] 
     if "count" not in pattern.groupindex:
         groups.pop()
 
-    def split(line: bytes) -> Sequence[Any] | None:
-        found = match(line)
-        return None if found is None else found.group(*groups)
+    def split(rows: Sequence[bytes]) -> list[Fields]:
+        return [found and found.group(*groups) for found in map(match, rows)]
 
     return split
 
@@ -236,12 +247,14 @@ class _Fields:
         self.path = path
         self.nodes = ["x-edge-location", "s-computername", "s-ip"] if node is None else [node]
         self.required = node is not None
-        self.width = -1
-        for row in rows:
-            self(row)
-        self.named = self.node is not None
+        self.width, self.node = -1, None
+        self(rows)
+        self.width, self.named = -1, self.node is not None
 
-    def __call__(self, line: bytes) -> Sequence[Any] | None:
+    def __call__(self, rows: Sequence[bytes]) -> list[Fields]:
+        return list(map(self._split, rows))
+
+    def _split(self, line: bytes) -> Fields:
         if line.startswith(b"#"):
             if line.lower().startswith(b"#fields:"):
                 self._read(line[8:].decode(errors="replace").split())
@@ -343,7 +356,7 @@ def _json_lines(
     title = f"JSON lines with the time in {time}" + (f" and the node in {node}" if node else "")
     get_time, get_node = _getter(time), _getter(node or time)
 
-    def split(line: bytes) -> Sequence[Any] | None:
+    def split(line: bytes) -> Fields:
         try:
             record = json.loads(line)
             fields = get_time(record), get_node(record)
@@ -352,7 +365,7 @@ def _json_lines(
         except (ValueError, TypeError, KeyError, RecursionError):
             return None
 
-    return title, split, node is not None
+    return title, lambda rows: list(map(split, rows)), node is not None
 
 
 def _is_few(nodes: int, rows: int) -> bool:
