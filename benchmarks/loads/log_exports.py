@@ -4,8 +4,8 @@
 
 Draws loads of three servers, writes them in each kind of tests/support/log_exports.py (into FOLDER,
 to look at), imports each by one command in a process of its own, and compares the trace with the
-loads. Logs have a day of requests, 40 to 200 MB; documents have two weeks of minutes. Prints for
-each kind: its size, the options, the CPU seconds of the command without the start of Python, for a
+loads. Logs have a day of requests, documents have two weeks of minutes. Prints for each kind: its
+size after unpacking, the options, the CPU seconds above those of a tiny log, the same for a
 gigabyte, and if every cell is right.
 """
 
@@ -52,8 +52,8 @@ def cpu_of(command: list[str]) -> tuple[float, str]:
     return cpu_seconds() - used, done.stderr.strip() if done.returncode else ""
 
 
-def measure(folder: Path, kind: str, loads: Loads, start: float) -> list[str]:
-    """Return the row of one kind. ``start`` are the CPU seconds of a command without a file."""
+def measure(folder: Path, kind: str, loads: Loads) -> tuple[Export, float, float, str]:
+    """Return the files of a kind, their size in MB, the CPU seconds, and what is wrong."""
     from corral.data import read_trace
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -63,16 +63,12 @@ def measure(folder: Path, kind: str, loads: Loads, start: float) -> list[str]:
     large = ["--max-cells", str(10**9), "--max-bytes", str(10**9), "--overwrite"]
     used, errors = cpu_of([*corral, *typed(export), *large, "--out", str(out)])
     size = sum(map(megabytes, export.files))
-    right = False
-    if not errors:
-        trace = read_trace(out)
-        if sorted(trace.nodes) == sorted(export.nodes):
-            columns = [trace.nodes.index(node) for node in export.nodes]
-            right = trace.arrivals[:, columns].tolist() == export.arrivals.tolist()
-    options = shlex.join(typed(export)).replace("|", "\\|") or "none"
-    scaled = f"{(used - start) / size * 1000:.0f}" if kind in LOGS else ""
-    state = "yes" if right else f"no: {errors or 'other loads'}"
-    return [kind, f"{size:.1f}", options, f"{used - start:.1f}", scaled, state]
+    if errors:
+        return export, size, used, f"refused: {errors}"
+    trace = read_trace(out)
+    columns = [trace.nodes.index(node) for node in export.nodes if node in trace.nodes]
+    right = trace.arrivals[:, columns].tolist() == export.arrivals.tolist()
+    return export, size, used, "" if right and len(columns) == len(trace.nodes) else "other loads"
 
 
 def main() -> None:
@@ -80,16 +76,20 @@ def main() -> None:
         "| export | MB | options | CPU s | CPU s per GB | cell by cell |",
         "|---|---|---|---|---|---|",
     ]
-    start, _ = cpu_of([sys.executable, "-c", "import corral.data.importers.layouts"])
     rows = []
     print(*head, sep="\n")
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(sys.argv[1] if len(sys.argv) > 1 else temporary)
-        day, weeks = Loads.draw(minutes=1440, mean=70), Loads.draw(minutes=14 * 1440)
+        day, weeks = Loads.draw(minutes=1440, mean=40), Loads.draw(minutes=14 * 1440)
+        start = measure(folder / "tiny", "Caddy", Loads.draw(minutes=2))[2]
         for at, kind in enumerate(LOGS | DOCUMENTS):
-            loads = day if kind in LOGS else weeks
-            rows.append(measure(folder / str(at), kind, loads, start))
-            print("| " + " | ".join(rows[-1]) + " |", flush=True)
+            found = measure(folder / str(at), kind, day if kind in LOGS else weeks)
+            export, size, used, wrong = found
+            options = shlex.join(typed(export)).replace("|", "\\|") or "none"
+            scaled = f"{(used - start) / size * 1000:.0f}" if kind in LOGS else ""
+            row = [kind, f"{size:.1f}", options, f"{used - start:.1f}", scaled, wrong or "yes"]
+            rows.append(row)
+            print("| " + " | ".join(row) + " |", flush=True)
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     save("log_exports", "\n".join([*head, *lines]), {"rows": rows}, machine("pandas"))
     wrong = [row[0] for row in rows if row[-1] != "yes"]

@@ -190,7 +190,9 @@ def find_format(
             raise ValueError(f"pattern={pattern!r} is not a regular expression: {error}") from None
         if "time" not in own.groupindex:
             raise ValueError(f"pattern={pattern!r} has no group (?P<time>...)")
-        return "the pattern", _split(own, own.search), "node" in own.groupindex
+        unused = [group for group in own.groupindex if group not in ("time", "node", "count")]
+        title = "the pattern" + (f"; unused groups: {', '.join(unused)}" if unused else "")
+        return title, _split(own, own.search), "node" in own.groupindex
     rows = log_rows(head_of(path, max_bytes=max_bytes))
     name = name or recognized(rows) or "combined"
     if name == "w3c":
@@ -358,7 +360,7 @@ def _json_lines(
 
     def split(line: bytes) -> Fields:
         try:
-            record = json.loads(line)
+            record = json.loads(line.decode())
             fields = get_time(record), get_node(record)
             hash(fields)  # refuses objects and lists
             return fields

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 START = datetime(2026, 3, 2, tzinfo=UTC)
+AGENT = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36"
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,8 @@ def log(
 
 
 def combined(at: datetime, status: int = 200) -> str:
-    return f'10.0.0.29 - - [{clf(at)}] "GET /a?b=c HTTP/1.1" {status} 87 "-" "curl/8 (x; \\"y\\")"'
+    request = f'"GET /cart/items?page=2 HTTP/1.1" {status} 8712 "https://example.com/cart"'
+    return f'10.0.0.29 - - [{clf(at)}] {request} "{AGENT} \\"x\\""'
 
 
 # --- Logs of web servers -------------------------------------------------------------------------
@@ -156,7 +158,7 @@ log("Apache with vhost, no port", format="vhost")(lambda at, node: f"{node} {com
 log("AWS ALB", ":80")(
     lambda at, node: (
         f"https {ms(at)}123Z app/my-lb/50dc 192.168.131.39:2817 {node}:80 0.001 0.029 0.000 "
-        '200 200 34 366 "GET https://example.com/ HTTP/1.1" "curl/8" ECDHE TLSv1 arn:x "Root" '
+        f'200 200 34 366 "GET https://example.com/ HTTP/1.1" "{AGENT}" ECDHE TLSv1 arn:x "Root" '
         f'"-" "-" 0 {ms(at)}000Z "forward" "-" "-" "{node}:80" "200" "-" "-"'
     )
 )
@@ -181,22 +183,35 @@ log("HAProxy, TCP, local time", zone="Europe/Rome")(
 )
 log("Envoy", ":8080")(
     lambda at, node: (
-        f'[{ms(at)}Z] "GET /a HTTP/2" 200 - 0 11 29 28 "-" "curl" "b6a1" "svc" "{node}:8080"'
+        f'[{ms(at)}Z] "GET /a HTTP/2" 200 - 0 11 29 28 "-" "{AGENT}" "b6a1" "svc" "{node}:8080"'
     )
 )
 log("Istio", ":8080")(
     lambda at, node: (
-        f'[{ms(at)}Z] "GET /a HTTP/1.1" 200 - via_upstream - "-" 0 11 29 28 "-" "curl" "b6a1" '
+        f'[{ms(at)}Z] "GET /a HTTP/1.1" 200 - via_upstream - "-" 0 11 29 28 "-" "{AGENT}" "b6a1" '
         f'"svc" "{node}:8080" outbound|8080||svc 10.1.2.3:1 10.1.2.4:2 10.1.2.5:3 - default'
     )
 )
-log(
-    "IIS", head="#Software: IIS 10.0\n#Version: 1.0\n#Fields: date time s-ip cs-method sc-status\n"
-)(lambda at, node: f"{at:%Y-%m-%d %H:%M:%S} {node} GET 200")
+IIS = (
+    "#Software: IIS 10.0\n#Version: 1.0\n#Date: 2026-03-02\n#Fields: date time s-ip cs-method "
+    "cs-uri-stem cs-uri-query s-port c-ip cs(User-Agent) cs(Referer) sc-status time-taken\n"
+)
+log("IIS", head=IIS)(
+    lambda at, node: (
+        f"{at:%Y-%m-%d %H:%M:%S} {node} GET /cart/items page=2 443 10.0.0.29 "
+        f"{AGENT.replace(' ', '+')} https://example.com/cart 200 29"
+    )
+)
 log(
     "CloudFront",
-    head="#Version: 1.0\n#Fields: date time x-edge-location sc-bytes c-ip cs(User-Agent)\n",
-)(lambda at, node: f"{at:%Y-%m-%d}\t{at:%H:%M:%S}\t{node}\t2750\t10.0.0.1\tcurl%2F8")
+    head="#Version: 1.0\n#Fields: date time x-edge-location sc-bytes c-ip cs-method cs(Host) "
+    "cs-uri-stem sc-status cs(Referer) cs(User-Agent)\n",
+)(
+    lambda at, node: (
+        f"{at:%Y-%m-%d}\t{at:%H:%M:%S}\t{node}\t2750\t10.0.0.1\tGET\td111.cloudfront.net\t/cart\t200\t"
+        f"https://example.com/cart\t{AGENT.replace(' ', '%20')}"
+    )
+)
 log("own pattern", pattern=r"^(?P<time>\S+ \S+) \w+ backend=(?P<node>\S+)")(
     lambda at, node: f"{at:%Y-%m-%d} {at:%H:%M:%S},123 INFO backend={node} done"
 )
@@ -235,7 +250,7 @@ json_log("Caddy")(
             "method": "GET",
             "host": node,
             "uri": "/",
-            "headers": {"User-Agent": ["curl"]},
+            "headers": {"User-Agent": [AGENT]},
             "tls": {"version": 772, "server_name": "x"},
         },
         "duration": 0.029,
@@ -244,7 +259,16 @@ json_log("Caddy")(
     }
 )
 json_log("application, JSON lines")(
-    lambda at, node: {"timestamp": f"{ms(at)}Z", "server": node, "path": "/", "status": 200}
+    lambda at, node: {
+        "timestamp": f"{ms(at)}Z",
+        "level": "info",
+        "server": node,
+        "method": "GET",
+        "path": "/cart/items",
+        "status": 200,
+        "user_agent": AGENT,
+        "request_id": f"{hash(at) % 2**64:016x}",
+    }
 )
 json_log("JSON lines by paths", time_column="meta.at", node_column="meta.by", format="json")(
     lambda at, node: {"meta": {"at": int(at.timestamp() * 1000), "by": node}, "x": [1, 2]}
