@@ -4,7 +4,7 @@
 
 Draws loads of three servers, writes them in each kind of tests/support/log_exports.py (into FOLDER,
 to look at), imports each by one command in a process of its own, and compares the trace with the
-loads. Logs have a day of requests, documents have two weeks of minutes. Prints for each kind: its
+loads. Logs have two hours of 24 requests per second, documents have two weeks of minutes. Prints for each kind: its
 size after unpacking, the options, the CPU seconds above those of a tiny log, the same for a
 gigabyte, and if every cell is right.
 """
@@ -80,10 +80,10 @@ def main() -> None:
     print(*head, sep="\n")
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(sys.argv[1] if len(sys.argv) > 1 else temporary)
-        day, weeks = Loads.draw(minutes=1440, mean=40), Loads.draw(minutes=14 * 1440)
+        hours, weeks = Loads.draw(minutes=120, mean=480), Loads.draw(minutes=14 * 1440)
         start = measure(folder / "tiny", "Caddy", Loads.draw(minutes=2))[2]
         for at, kind in enumerate(LOGS | DOCUMENTS):
-            found = measure(folder / str(at), kind, day if kind in LOGS else weeks)
+            found = measure(folder / str(at), kind, hours if kind in LOGS else weeks)
             export, size, used, wrong = found
             options = shlex.join(typed(export)).replace("|", "\\|") or "none"
             scaled = f"{(used - start) / size * 1000:.0f}" if kind in LOGS else ""

@@ -20,16 +20,22 @@ from typing import Any
 from corral.data.importers.access_log import import_access_log
 from corral.data.importers.azure import KEYS
 from corral.data.importers.binning import Guess, Imported, Paths, file_list
-from corral.data.importers.log_formats import log_rows, recognized
+from corral.data.importers.log_formats import FORMATS, log_rows, recognized
 from corral.data.importers.prometheus import import_prometheus
 from corral.data.importers.prometheus_files import has_labels
-from corral.data.importers.tables.documents import is_lines
+from corral.data.importers.tables.documents import is_json, is_lines
 from corral.data.importers.tables.table import import_table
 from corral.data.read import COLUMNS
 from corral.data.source import DELIMITERS, MAX_BYTES, fault_error, head_of
 from corral.data.trace import about_capacity
 
 __all__ = ["LAYOUTS", "Head", "Layout", "import_trace", "looks_like"]
+
+
+PATTERNS = (
+    f"For a log, pass format={', '.join(FORMATS)}, w3c or json, or a pattern= such as "
+    "'(?P<time>[^ ]+) (?P<node>[^ ]+) .*'"
+)
 
 
 @dataclass(frozen=True)
@@ -77,8 +83,8 @@ def looks_like(path: Path, *, max_bytes: int = MAX_BYTES) -> Layout:
     known = ", ".join(layout.name for layout in LAYOUTS)
     raise fault_error(
         path,
-        f"unknown layout, so its content is not shown. Export the loads as one of: {known}. For a "
-        "log, pass its format=, or a pattern= such as '(?P<time>[^ ]+) (?P<node>[^ ]+) .*'",
+        f"unknown layout, so its content is not shown. Export the loads as one of: {known}. "
+        f"{PATTERNS}",
     )
 
 
@@ -97,6 +103,8 @@ def import_trace(files: Paths, *, guesses: list[Guess] | None = None, **options:
         layouts = [LOG for _ in paths]
     else:
         layouts = [looks_like(path, max_bytes=limit) for path in paths]
+    if options.get("arrivals") and all(is_json(path, max_bytes=limit) for path in paths):
+        layouts = [JSON if layout is LOG else layout for layout in layouts]
     layout = layouts[0]
     for path, other in zip(paths, layouts, strict=True):
         if other is not layout:
@@ -133,6 +141,19 @@ def import_trace(files: Paths, *, guesses: list[Guess] | None = None, **options:
 
 def _is_access_log(head: Head) -> bool:
     return recognized(log_rows(head.data)) is not None
+
+
+_REQUEST = re.compile(rb"\b(GET|POST|PUT|HEAD|PATCH|DELETE|OPTIONS) \S*/|\bHTTP/[0-9.]+")
+
+
+def _is_unknown_log(head: Head) -> bool:
+    """Return True if the first line and most others have the request of a web server."""
+    requests = [_REQUEST.search(row) is not None for row in log_rows(head.data)[:20]]
+    return requests[:1] == [True] and 2 * sum(requests) > len(requests)
+
+
+def _unknown_log(paths: Sequence[Path]) -> Imported:
+    raise fault_error(paths[0], f"unknown format, so the content is not shown. {PATTERNS}")
 
 
 _PROMETHEUS = re.compile(
@@ -187,13 +208,15 @@ def _is_table(head: Head) -> bool:
 
 
 LOG = Layout("an access log", _is_access_log, import_access_log)
+JSON = Layout("JSON", lambda head: head.data.lstrip()[:1] in (b"{", b"["), import_table)
 
 LAYOUTS: list[Layout] = [
     LOG,
     Layout("a Prometheus response", _is_prometheus, import_prometheus),
     Layout("a day of Azure Functions", _is_azure, _azure),
     Layout("a corral trace", _is_corral_trace, import_table),
-    Layout("JSON", lambda head: head.data.lstrip()[:1] in (b"{", b"["), import_table),
+    Layout("an unknown log", _is_unknown_log, _unknown_log),
+    JSON,
     Layout("a table", _is_table, import_table),
 ]
 """The layouts in order of precedence: the first that recognizes a file reads it."""

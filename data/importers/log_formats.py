@@ -35,6 +35,8 @@ __all__ = [
     "recognized",
 ]
 
+GROUPS = ("time", "zone", "node", "count")
+
 Fields = Sequence[Any] | None
 """The time, the node and the number of requests of a line (1 without it): None for a malformed
 line, an empty sequence for a comment. A node that is None or "-" means that no server had it."""
@@ -42,17 +44,16 @@ line, an empty sequence for a comment. A node that is None or "-" means that no 
 Split = Callable[[Sequence[bytes]], list[Fields]]
 """Returns the fields of each line."""
 
-_TIME = rb"\[(?P<time>[0-9]{2}/[A-Z][a-z]{2}/[0-9]{4}:[0-9:]{8} [+-][0-9]{4})\] "
-_TEXT = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_SERVER = rb"(?:[\w.-]+|\[[0-9A-Fa-f:]+\]):[0-9]{1,5}|unix:[^\s\",]+"
-
 # The patterns match bytes, as requests may be in any encoding. The first time of a line counts:
 # (?>...) does not backtrack to a later one. Backtracking never helps here, and would take time
 # quadratic in the length of a line.
-_AFTER_TIME = rb'".*" (?:[0-9]{3}|-) (?:[0-9]+|-)'
-_QUOTED = _TEXT + rb" (?:[0-9]{3}|-) (?:[0-9]+|-) " + _TEXT + rb" " + _TEXT
+_CLIENT = rb"\S+ \S+ (?>.*?\[(?P<time>[0-9]{2}/[A-Z][a-z]{2}/[0-9]{4}:[0-9:]{8} [+-][0-9]{4})\] )"
+_TEXT = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_COMBINED = _CLIENT + _TEXT + rb" (?:[0-9]{3}|-) (?:[0-9]+|-) " + _TEXT + rb" " + _TEXT
+_SERVER = rb"(?P<node>(?:[\w.-]+|\[[0-9A-Fa-f:]+\]):[0-9]{1,5}|unix:[^\s\",]+)"
+_LENGTHS = rb"(?: [-0-9., ]+)?(?: [0-9a-f-]{20,36})?"  # and durations, then an id
 
-LINE = re.compile(rb"\S+ \S+ (?>.*?" + _TIME + rb")" + _AFTER_TIME + rb"(?: .*)?")
+LINE = re.compile(_CLIENT + rb'".*" (?:[0-9]{3}|-) (?:[0-9]+|-)(?: .*)?')
 """host ident user [day/month/year:hour:minute:second zone] "request" status bytes, and the other
 fields of the Combined format."""
 
@@ -61,8 +62,9 @@ fields of the Combined format."""
 class LogFormat:
     """One format of log lines: its name, its description, and the pattern of a line.
 
-    The groups of ``pattern`` are ``time``, ``node`` and ``count`` (1 without it); other groups are
-    unused. The pattern ``certain``, by default the same, recognizes the format.
+    The groups of ``pattern`` are ``time``, ``node``, ``count`` (1 without it) and ``zone``, which
+    is appended to the time; other groups are unused. A time without its fraction is parsed once a
+    second. The pattern ``certain``, by default the same, recognizes the format.
     """
 
     name: str
@@ -88,54 +90,30 @@ FORMATS = {
         LogFormat(
             "nginx-amplify",
             'NGINX with ua="$upstream_addr" us="$upstream_status"',
-            re.compile(
-                rb"\S+ \S+ (?>.*?"
-                + _TIME
-                + rb")"
-                + _QUOTED
-                + rb' .* ua="(?P<node>[^"]*)" us="[^"]*"(?: .*)?'
-            ),
+            re.compile(_COMBINED + rb' .* ua="(?P<node>[^"]*)" us="[^"]*"(?: .*)?'),
         ),
         LogFormat(
             "nginx-upstream",
             "the Combined log format with $upstream_addr at the end",
             re.compile(
-                rb"\S+ \S+ (?>.*?"
-                + _TIME
-                + rb")"
-                + _QUOTED
-                + rb'(?: (?:.* )?"?(?P<node>'
-                + _SERVER
-                + rb')"?(?: [-0-9., ]+)?|(?: .*)?)'
+                _COMBINED + rb'(?: (?:.* )?"?' + _SERVER + rb'"?' + _LENGTHS + rb"|(?: .*)?)"
             ),
-            re.compile(
-                rb"\S+ \S+ (?>.*?"
-                + _TIME
-                + rb")"
-                + _QUOTED
-                + rb" (?:.* )?(?P<node>"
-                + _SERVER
-                + rb")(?: [-0-9., ]+)?"
-            ),
+            re.compile(_COMBINED + rb" (?:.* )?" + _SERVER + _LENGTHS),
         ),
         LogFormat(
             "vhost",
             "the Combined log format after the virtual host",
             re.compile(rb"(?P<node>\S+) " + LINE.pattern),
             re.compile(
-                rb"(?P<node>[\w.-]+:[0-9]{1,5}) [^\s.:]*[.:]\S* \S+ (?>.*?"
-                + _TIME
-                + rb")"
-                + _AFTER_TIME
-                + rb"(?: .*)?"
+                rb"(?P<node>[\w.-]+:[0-9]{1,5}) (?=[^\s.:]*[.:]\S* \S+ \S+ )" + LINE.pattern
             ),
         ),
         LogFormat(
             "alb",
             "the log of an AWS load balancer",
             re.compile(
-                rb"(?:(?:https?|h2|grpcs?|wss?) )?(?P<time>[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z) "
-                rb"\S+ \S+:[0-9]+ (?P<node>\S+)(?: -?[0-9.]+){3}(?: (?:[0-9]+|-)){2} [0-9]+ [0-9]+ "
+                rb"(?:(?:https?|h2|grpcs?|wss?) )?(?P<time>[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8})"
+                rb"(?:\.[0-9]+)?(?P<zone>Z) \S+ \S+:[0-9]+ (?P<node>\S+)(?: -?[0-9.]+){3}(?: (?:[0-9]+|-)){2} [0-9]+ [0-9]+ "
                 rb'".*'
             ),
         ),
@@ -151,7 +129,7 @@ FORMATS = {
             "envoy",
             "the log of Envoy or Istio",
             re.compile(
-                rb"\[(?P<time>[0-9T:.Z+-]+)\] "
+                rb"\[(?P<time>[0-9T:-]{19})(?:\.[0-9]+)?(?P<zone>Z|[+-][0-9:]+)\] "
                 + _TEXT
                 + rb" [0-9]+ \S+ (?:\S+ \S+ "
                 + _TEXT
@@ -190,7 +168,7 @@ def find_format(
             raise ValueError(f"pattern={pattern!r} is not a regular expression: {error}") from None
         if "time" not in own.groupindex:
             raise ValueError(f"pattern={pattern!r} has no group (?P<time>...)")
-        unused = [group for group in own.groupindex if group not in ("time", "node", "count")]
+        unused = [group for group in own.groupindex if group not in GROUPS]
         title = "the pattern" + (f"; unused groups: {', '.join(unused)}" if unused else "")
         return title, _split(own, own.search), "node" in own.groupindex
     rows = log_rows(head_of(path, max_bytes=max_bytes))
@@ -200,6 +178,11 @@ def find_format(
         return "the format of #Fields", fields, fields.named
     if name == "json":
         return _json_lines(path, rows, time_column, node_column)
+    if time_column is not None or node_column is not None:
+        raise ValueError(
+            "time_column= and node_column= are for JSON lines, and node_column= for the W3C format; "
+            "pass format= or pattern= for other logs"
+        )
     if name not in FORMATS:
         raise ValueError(f"format={name!r} must be one of {', '.join(FORMATS)}, w3c, json")
     log_format = FORMATS[name]
@@ -229,14 +212,17 @@ def recognized(rows: Sequence[bytes]) -> str | None:
 
 def _split(pattern: re.Pattern[bytes], match: Callable[[bytes], re.Match[bytes] | None]) -> Split:
     """Return the splitter of a pattern. Without a group for the node, it is None."""
-    groups = [name if name in pattern.groupindex else "time" for name in ("time", "node", "count")]
-    if "count" not in pattern.groupindex:
-        groups.pop()
+    groups = ["time", "node" if "node" in pattern.groupindex else "time"]
+    groups += ["count"] * ("count" in pattern.groupindex)
 
     def split(rows: Sequence[bytes]) -> list[Fields]:
         return [found and found.group(*groups) for found in map(match, rows)]
 
-    return split
+    def split_zone(rows: Sequence[bytes]) -> list[Fields]:
+        found = list(map(match, rows))
+        return [m and (m["time"] + (m["zone"] or b""), *m.group(*groups)[1:]) for m in found]
+
+    return split_zone if "zone" in pattern.groupindex else split
 
 
 class _Fields:
@@ -281,10 +267,10 @@ class _Fields:
 # --- JSON lines ----------------------------------------------------------------------------------
 
 HTTP = re.compile(
-    "status(_code)?|(request_)?method|verb|ur[il]|path|request_uri|user_agent|(remote|client)_(ip|addr)"
-    "|bytes|body_bytes_sent|size|duration|latency|request_time"
+    "status(code)?|(request)?(method|ur[il])|verb|path|useragent|(remote|client)(ip|addr)|latency"
+    "|bytes|bodybytessent|size|duration|requesttime"
 )
-"""Keys of requests. An entry with two of them, and without a count, is one request."""
+"""Keys of requests, without underscores. An entry with two of them, and no count, is a request."""
 
 COUNT = re.compile("requests|count|hits|calls|arrivals|invocations|value|total|n")
 
@@ -314,11 +300,9 @@ def _is_json_log(rows: Sequence[bytes]) -> bool:
     for record in _records(rows[:20]):
         lists: dict[str, list[Any]] = {}
         leaves = flat(record, "", lists).items()
-        keys = [(path.rpartition(".")[2].lower(), leaf) for path, leaf in leaves]
+        keys = [(path.rpartition(".")[2].lower().replace("_", ""), v) for path, v in leaves]
         is_request = sum(HTTP.fullmatch(key) is not None for key, _ in keys) > 1
-        has_count = any(
-            COUNT.fullmatch(key) and isinstance(leaf, int | float) for key, leaf in keys
-        )
+        has_count = any(COUNT.fullmatch(key) and isinstance(v, int | float) for key, v in keys)
         has_entries = any(isinstance(items[0], dict) for items in lists.values())
         of_loki = "labels" in record and {"line", "timestamp"} <= record.keys()
         logs += of_loki or (is_request and not has_count and not has_entries)

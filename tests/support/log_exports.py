@@ -144,6 +144,12 @@ log("NGINX with upstream", ":8080")(lambda at, node: f"{combined(at)} 0.029 {nod
 log("NGINX with upstream, retried", ":8080")(
     lambda at, node: f"{combined(at)} 0.029 10.9.9.9:8080, {node}:8080 0.001, 0.028"
 )
+log("NGINX ingress", ":8080")(
+    lambda at, node: (
+        f"{combined(at)} 612 0.029 [default-web-80] [] {node}:8080 8712 0.028 200 "
+        "b7d1c0e4a5f64e2f9c3d8a1b2e5f6071"
+    )
+)
 log("NGINX with upstream in quotes", ":8080", format="nginx-upstream")(
     lambda at, node: f'{combined(at)} "0.029" "{node}:8080"'
 )
@@ -268,6 +274,13 @@ json_log("application, JSON lines")(
         "status": 200,
         "user_agent": AGENT,
         "request_id": f"{hash(at) % 2**64:016x}",
+    }
+)
+json_log("Google Cloud load balancer, JSON lines")(
+    lambda at, node: {
+        "timestamp": f"{ms(at)}Z",
+        "httpRequest": {"requestMethod": "GET", "requestUrl": "/", "status": 200},
+        "resource": {"labels": {"backend_service_name": node, "project_id": "x"}},
     }
 )
 json_log("JSON lines by paths", time_column="meta.at", node_column="meta.by", format="json")(

@@ -239,7 +239,8 @@ class _Flatten:
     """How the entries of a document become rows.
 
     ``chain`` is the list of the entries. Without it, the only list of objects or lists on each
-    level is followed, down to an entry with the path ``time``. ``named`` are paths of lists beside.
+    level is followed, down to an entry with the path ``time``. ``named`` are the paths
+    that the caller named, which may be in other lists.
     """
 
     file: Path
@@ -256,18 +257,18 @@ class _Flatten:
             if self.chain is None or prefix == self.chain:
                 yield row
             return
-        beside = {}
+        parallel = {}
         for name, key in ((n, k) for n in self.named for k in lists if n.startswith(k)):
             if key == inner:
                 continue
             if name == key and not isinstance(lists[inner][0], dict | list):
-                beside[name] = lists[key]
+                parallel[name] = lists[key]
                 if len(lists[key]) != len(lists[inner]):
                     raise fault_error(self.file, f"the lists {name} and {inner} differ in length")
             else:
                 row[name] = "/".join(map(str, _follow(lists[key], name[len(key) :].lstrip("."))))
         for at, item in enumerate(lists[inner]):
-            values = {name: items[at] for name, items in beside.items()}
+            values = {name: items[at] for name, items in parallel.items()}
             yield from self.rows(item, inner, {**row, **values}, is_entry=True)
 
     def _inner(self, row: Row, lists: Mapping[str, list[Any]], is_entry: bool) -> str | None:
@@ -370,7 +371,7 @@ def _assign(table: Table, shape: Shape, named: Collection[str], *, check: bool) 
         cells = [str(cell).lower() for cell in column.sample()]
         allowed = COUNTS.get(name.rpartition(".")[2].lower(), cells)
         if strange := [cell for cell in cells if cell not in allowed]:
-            rule = f"{name} is {strange[0]!r}, so the values are no requests per step. Export sums"
+            rule = f"{name} is {strange[0]!r}, so the values do not count requests. Export sums"
             raise fault_error(table.path, f"{rule}, or pass arrivals= to read a value as it is")
     if not shape.value:  # each entry is a request
         labels = [n for n in table.columns if n in named or n.startswith("stream.")]

@@ -133,6 +133,7 @@ WRONG_OPTIONS = {
     "no pattern": ({"pattern": "(?P<time>"}, "pattern='(?P<time>'"),
     "both": ({"pattern": "(?P<time>.)", "format": "alb"}, "format="),
     "an unknown format": ({"format": "apache"}, "apache"),
+    "a column of a pattern": ({"node_column": "host"}, "node_column="),
     "an unknown zone": ({"format": "haproxy", "zone": "Europe/Roma"}, "Rome"),
 }
 
@@ -152,6 +153,23 @@ def test_an_unknown_log_names_the_options(tmp_path: Path) -> None:
     with refused(TraceError, "own.log") as caught:
         import_trace(path, format="envoy")
     assert "hunter2" not in str(caught.value)
+
+
+UNKNOWN = [
+    '2026-01-05T00:00:0{0}Z;GET /hunter2 HTTP/1.1;200;"a;b"',
+    '10.0.0.1, hunter2 2026/01/05 00:00:0{0} "GET /hunter2" 200',
+]
+
+
+@pytest.mark.parametrize("line", UNKNOWN)
+def test_a_log_that_looks_like_a_table_names_the_options(tmp_path: Path, line: str) -> None:
+    path = write(tmp_path, "own.log", *(line.format(s) for s in range(9)))
+    with refused(TraceError, "own.log", "format=", "pattern=") as caught:
+        import_trace(path)
+    assert "hunter2" not in str(caught.value)
+    table = write(tmp_path, "t.csv", "time;request;status;x", *(line.format(s) for s in range(9)))
+    if ";" in line:  # a header makes it a table
+        assert import_trace(table, one_node=True, step=3).trace.arrivals.tolist() == [[3]] * 3
 
 
 def test_zones_that_differ_in_a_file_are_refused(tmp_path: Path) -> None:
@@ -198,6 +216,14 @@ def test_keys_that_could_name_the_node_are_asked_for(tmp_path: Path) -> None:
         import_trace(path)
     assert "Prometheus" not in str(caught.value)
     assert import_trace(path, node_column="region").trace.nodes == ("x", "y")
+
+
+def test_a_load_that_is_named_makes_a_table_of_json_lines(tmp_path: Path) -> None:
+    rows = [entry(60 * m, server=n, served=m + 1) for m in range(5) for n in ("a", "b")]
+    path = write(tmp_path, "s.jsonl", *rows)
+    assert import_trace(path).trace.arrivals.tolist() == [[1, 1]] * 5
+    loads = import_trace(path, node_column="server", arrivals="served").trace.arrivals
+    assert loads.tolist() == [[m + 1] * 2 for m in range(5)]
 
 
 def test_lines_of_json_that_are_no_requests_are_counted(tmp_path: Path) -> None:
