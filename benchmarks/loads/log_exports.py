@@ -4,9 +4,9 @@
 
 Draws loads of three servers, writes them in each kind of tests/support/log_exports.py (into FOLDER,
 to look at), imports each by one command in a process of its own, and compares the trace with the
-loads. Logs have two hours of 24 requests per second, documents have two weeks of minutes. Prints for each kind: its
-size after unpacking, the options, the CPU seconds above those of a tiny log, the same for a
-gigabyte, and if every cell is right.
+loads. Logs have two hours of 24 requests per second, documents two weeks of minutes. Prints for
+each kind: its size after unpacking, the options, the CPU seconds above those of a tiny log, the
+same for a gigabyte, and if every cell is right.
 """
 
 from __future__ import annotations

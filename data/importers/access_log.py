@@ -84,7 +84,7 @@ def import_access_log(
         format: format of the lines: combined, nginx-upstream, nginx-amplify, vhost, alb, haproxy,
             envoy, w3c (IIS, CloudFront) or json (NGINX, Caddy, Loki); default: recognized.
         pattern: regular expression of a line, with the groups (?P<time>...), (?P<node>...) and
-            (?P<count>...); the last two are optional. A group (?P<zone>...) is appended to the time.
+            (?P<count>...); only time is required. A group (?P<zone>...) is appended to the time.
         time_column: path of the time in JSON lines, such as ts or request.time.
         node_column: path of the node in JSON lines, or its field in the W3C format.
         zone: time zone of times without one: Z, -04:00 or Europe/Rome; default: Z.

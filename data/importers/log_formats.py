@@ -113,8 +113,8 @@ FORMATS = {
             "the log of an AWS load balancer",
             re.compile(
                 rb"(?:(?:https?|h2|grpcs?|wss?) )?(?P<time>[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8})"
-                rb"(?:\.[0-9]+)?(?P<zone>Z) \S+ \S+:[0-9]+ (?P<node>\S+)(?: -?[0-9.]+){3}(?: (?:[0-9]+|-)){2} [0-9]+ [0-9]+ "
-                rb'".*'
+                rb"(?:\.[0-9]+)?(?P<zone>Z) \S+ \S+:[0-9]+ (?P<node>\S+)(?: -?[0-9.]+){3}"
+                rb'(?: (?:[0-9]+|-)){2} [0-9]+ [0-9]+ ".*'
             ),
         ),
         LogFormat(
@@ -180,7 +180,7 @@ def find_format(
         return _json_lines(path, rows, time_column, node_column)
     if time_column is not None or node_column is not None:
         raise ValueError(
-            "time_column= and node_column= are for JSON lines, and node_column= for the W3C format; "
+            "time_column= is for JSON lines, node_column= for JSON lines and the W3C format; "
             "pass format= or pattern= for other logs"
         )
     if name not in FORMATS:
