@@ -227,27 +227,22 @@ class _Log:
         for first, rows, _ in line_batches(path, max_bytes=max_bytes):
             lines = [row.rstrip(b"\r") for row in rows]
             fields = self.split(lines)
-            at = [row and second_of[row[0]] for row in fields]
-            count = [1 if not row or len(row) < 3 else _whole(row[2]) for row in fields]
-            numbers: Sequence[int] = range(first, first + len(rows))
-            total += len(rows)
-            if not all(fields) or None in at or None in count:
-                good = [
-                    bool(f) and None not in (t, n)
-                    for f, t, n in zip(fields, at, count, strict=True)
-                ]
-                wrong = [i for i, row in enumerate(fields) if row != () and not good[i]]
+            times = [row and second_of[row[0]] for row in fields]
+            counts = [1 if not row or len(row) < 3 else _whole(row[2]) for row in fields]
+            good = [bool(row) for row in fields]
+            if not all(good) or None in times or None in counts:
+                checks = zip(good, times, counts, strict=True)
+                good = [named and None not in (time, n) for named, time, n in checks]
+                wrong = [at for at, row in enumerate(fields) if row != () and not good[at]]
                 comments += sum(row == () for row in fields)
                 malformed += len(wrong)
-                bad += [(numbers[i], lines[i]) for i in wrong[: 3 - len(bad)]]
-                numbers, at, count, fields = (
-                    list(compress(values, good)) for values in (numbers, at, count, fields)
-                )
-            self.line.extend(numbers)
-            self.seconds.extend(at)
-            self.count.extend(count)
+                bad += [(first + at, lines[at]) for at in wrong[: 3 - len(bad)]]
+            total += len(rows)
+            self.line.extend(compress(range(first, first + len(rows)), good))
+            self.seconds.extend(compress(times, good))
+            self.count.extend(compress(counts, good))
             if self.name is None:
-                self.node.extend([number_of[row[1]] for row in fields])
+                self.node.extend(number_of[row[1]] for row in compress(fields, good) if row)
             if malformed == total >= UNLIKE and max_malformed < 1:
                 break
         total -= comments
@@ -256,9 +251,9 @@ class _Log:
             raise fault_error(path, rule)
         faults = Faults(path)
         if malformed > max_malformed * total:
-            for at, text in bad:
+            for line, text in bad:
                 value = text.decode(errors="backslashreplace") if 2 * malformed < total else None
-                faults.add(f"not in {self.title}", at, value=value)
+                faults.add(f"not in {self.title}", line, value=value)
             faults.add(
                 f"{malformed:,} of {total:,} lines are malformed, more than the allowed share of "
                 f"{max_malformed:g}; repair them, pass another format= or pattern=, or pass "
@@ -279,16 +274,16 @@ class _Log:
         """Add the requests to ``total`` and ``kept``. ``zone`` is that of times without one."""
         seconds = np.frombuffer(self.seconds, dtype=np.int64)  # [R]
         place = find_zone(zone)
-        if not self.is_zoned and isinstance(place, ZoneInfo):
+        if not self.is_zoned:
             rows = Table(self.path, {}, np.frombuffer(self.line, dtype=np.int64), None)
-            seconds = to_utc(rows, seconds, place, None, notes)
-        elif not self.is_zoned:
-            seconds = seconds - place
+            if isinstance(place, ZoneInfo):
+                seconds = to_utc(rows, seconds, place, None, notes)
+            else:
+                seconds = seconds - place
         count = np.frombuffer(self.count, dtype=np.int64)
-        node = np.zeros_like(seconds)
-        names = [self.name]
+        node, names = np.zeros_like(seconds), [self.name or ""]
         if self.name is None:
-            node, names = np.frombuffer(self.node, dtype=np.int32), self.names
+            node, names = np.frombuffer(self.node, dtype=np.int32).astype(np.int64), self.names
             lost = int(count[node == 0].sum())
             if lost == count.sum():
                 raise fault_error(self.path, f"{self.title}: no line names a server")

@@ -235,7 +235,8 @@ class _Fields:
         self.path = path
         self.nodes = ["x-edge-location", "s-computername", "s-ip"] if node is None else [node]
         self.required = node is not None
-        self.width, self.node = -1, None
+        self.width = self.date = self.clock = -1
+        self.node: int | None = None
         self(rows)
         self.width, self.named = -1, self.node is not None
 

@@ -24,7 +24,6 @@ from corral.data.importers.tables.cells import MAX_COLUMNS, MAX_TEXTS, Column, T
 from corral.data.importers.tables.columns import choose, stop
 from corral.data.importers.tables.times import UNDATED, style_of
 from corral.data.source import (
-    LEAST_CELLS,
     MAX_CELLS,
     chunks,
     fault_error,
@@ -109,6 +108,9 @@ COUNTS = {
 """Cells, in lower case, of columns that describe the values of a ``Shape``."""
 
 Row = Mapping[str, Any]
+
+LEAST_CELLS = 50
+"""Minimum number of cells that an entry of JSON counts as: 500,000 entries by default."""
 
 
 def read_json(

@@ -146,7 +146,7 @@ def test_monthly_times_of_wikimedia_are_no_seconds_since_1970(tmp_path: Path) ->
 def test_limits_of_documents(tmp_path: Path) -> None:
     rows = "".join(json.dumps({"time": iso(m), "a": m, "b": 1}) + "\n" for m in range(9))
     path = document(tmp_path, rows)
-    assert len(import_trace(path, max_cells=90).trace) == 9
-    for limits in ({"max_cells": 80}, {"max_bytes": 80}):
+    assert len(import_trace(path, max_cells=450).trace) == 9
+    for limits in ({"max_cells": 440}, {"max_bytes": 80}):
         with refused(TraceError, *(f"{name}=" for name in limits)):
             import_trace(path, **limits)
