@@ -123,7 +123,7 @@ def foreign_rule(line: str, file: str) -> str | None:
     """Return the reason why ``file`` is not CSV, by its first ``line``; None if it may be CSV."""
     importer = f"corral trace import {file}"
     if line.lstrip()[:1] in ("{", "["):
-        return f"this is JSON, not CSV; for a Prometheus response, run {importer}"
+        return f"this is JSON, not CSV; run {importer}"
     if _LOG.search(line):
         return f"{REQUIRED}; this looks like an access log: run {importer}"
     hint = delimiter([line] if "," not in line else [])

@@ -29,6 +29,7 @@ __all__ = [
     "chunks",
     "fault_error",
     "head_of",
+    "line_batches",
     "lines",
     "too_many_cells",
     "weigh",
@@ -218,16 +219,25 @@ def _checked(path: Path, pieces: Iterator[bytes], max_bytes: int, max_line: int)
 
 def lines(path: Path, *, max_bytes: int = MAX_BYTES) -> Iterator[tuple[int, bytes]]:
     """Yield the number (from 1) and content, with line end, of each line, in constant memory."""
-    number, rest = 0, b""
+    for first, rows, end in line_batches(path, max_bytes=max_bytes):
+        for number, line in enumerate(rows, first):
+            yield number, line + end
+
+
+def line_batches(
+    path: Path, *, max_bytes: int = MAX_BYTES
+) -> Iterator[tuple[int, list[bytes], bytes]]:
+    """Yield the number of the first line, the lines, and their line end, for parts of a file."""
+    number, rest = 1, b""
     for piece in chunks(path, max_bytes=max_bytes):
-        *complete, rest = (rest + piece).split(b"\n")
-        for line in complete:
-            number += 1
+        *rows, rest = (rest + piece).split(b"\n")
+        for at, line in enumerate(rows if max(map(len, rows), default=0) > MAX_LINE else ()):
             if len(line) > MAX_LINE:
-                raise fault_error(path, _too_long(path, line, MAX_LINE), number)
-            yield number, line + b"\n"
+                raise fault_error(path, _too_long(path, line, MAX_LINE), number + at)
+        yield number, rows, b"\n"
+        number += len(rows)
     if rest:
-        yield number + 1, rest
+        yield number, [rest], b""
 
 
 def head_of(path: Path, *, max_bytes: int) -> bytes:

@@ -1,67 +1,108 @@
-"""Import web-server access logs in the Common or the Combined log format."""
+"""Import the logs of web servers, load balancers and proxies, with one line per request."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from dataclasses import replace
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import compress
 from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
 
-from corral.data.fields import parse_time
-from corral.data.importers.binning import Counted, Imported, Paths, file_list, finish, node_names
+import numpy as np
+
+from corral.data.fields import name_rule
+from corral.data.importers.binning import (
+    Counted,
+    Guess,
+    Imported,
+    Paths,
+    counted,
+    file_list,
+    finish,
+    first_names,
+    node_names,
+    were,
+)
 from corral.data.importers.kept import KeptRequests
+from corral.data.importers.log_formats import NO_SERVER, Split, find_format, log_rows
+from corral.data.importers.tables.capacities import set_capacities
+from corral.data.importers.tables.cells import Table
+from corral.data.importers.tables.times import UNDATED, reader_of, style_of
+from corral.data.importers.tables.zones import find_zone, to_utc
 from corral.data.read import trace_name
-from corral.data.source import MAX_BYTES, MAX_CELLS, Faults, fault_error, lines, weigh
+from corral.data.source import (
+    MAX_BYTES,
+    MAX_CELLS,
+    MAX_NODES,
+    Faults,
+    fault_error,
+    head_of,
+    line_batches,
+    weigh,
+)
 
-__all__ = ["LINE", "import_access_log"]
+__all__ = ["import_access_log"]
 
 UNLIKE = 10_000
-"""Reading stops after this many lines if none of them is in either format."""
+"""Reading stops after this many lines if none of them is in the format."""
 
-# host ident user [day/month/year:hour:minute:second zone] "request" status bytes, then the other
-# fields of the Combined format. The pattern matches bytes, as requests may be in any encoding. The
-# first time of a line counts: (?>...) does not backtrack to a later one. Backtracking never helps
-# here, and would take time quadratic in the length of a line.
-LINE = re.compile(
-    rb"\S+ \S+ (?>.*?\[([0-9]{2})/([A-Z][a-z]{2})/([0-9]{4}):([0-9:]{8}) ([+-][0-9]{4})\] )"
-    rb'".*" (?:[0-9]{3}|-) (?:[0-9]+|-)(?: .*)?'
-)
-_MONTHS = b"Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
+MAX_CACHED = 2**17
+"""Maximum number of times in memory. Equal times are parsed once."""
 
 
 def import_access_log(
     paths: Paths,
     *,
-    step: int,
+    step: int = 60,
+    format: str | None = None,
+    pattern: str | None = None,
+    time_column: str | None = None,
+    node_column: str | None = None,
+    zone: str | None = None,
+    time_format: str | None = None,
     names: Sequence[str] | None = None,
     max_malformed: float = 0.01,
     skip_malformed: bool = False,
-    capacity: int | str | None = None,
+    capacity: int | str | Mapping[str, int | str] | None = None,
     name: str | None = None,
     keep_requests: str | Path | None = None,
     overwrite: bool = False,
     max_bytes: int = MAX_BYTES,
     max_cells: int = MAX_CELLS,
+    guesses: list[Guess] | None = None,
 ) -> Imported:
-    """Import access logs, plain or gzip, counted into steps of ``step`` seconds; one node per file.
+    """Import logs with one line per request, plain or gzip, counted into steps of ``step`` seconds.
 
-    Nodes are cut to their common time range. A line in neither format is malformed. Malformed lines
-    are not counted as requests, and the notes state their number.
+    If the lines name a server, each server is a node, as in the log of a load balancer. Otherwise
+    each file is a node, and all nodes are cut to their common time range. Malformed lines, and
+    requests without a server, are not counted as requests. The notes state their numbers.
 
     Args:
-        step: length of a step, in seconds.
-        names: node names separated by commas; equal names join their files. Equal names join the
-            parts of a rotated log.
+        step: length of a step, in seconds; default: 60.
+        format: format of the lines: combined, nginx-upstream, nginx-amplify, vhost, alb, haproxy,
+            envoy, w3c (IIS, CloudFront) or json (NGINX, Caddy, Loki); default: recognized.
+        pattern: regular expression of a line, with the groups (?P<time>...), (?P<node>...) and
+            (?P<count>...); only time is required. A group (?P<zone>...) is appended to the time.
+        time_column: path of the time in JSON lines, such as ts or request.time.
+        node_column: path of the node in JSON lines, or its field in the W3C format.
+        zone: time zone of times without one: Z, -04:00 or Europe/Rome; default: Z.
+        time_format: format of the times, such as '%d %b %Y %H:%M:%S'. See ``datetime.strptime``.
+        names: node names separated by commas, one per file; equal names join the parts of a rotated
+            log. With names, the servers in the lines are not read.
         max_malformed: maximum share of malformed lines in a file.
         skip_malformed: skip malformed lines, however many.
-        capacity: see ``Trace.with_capacity``.
+        capacity: requests per step, 1.25x of the mean load, a=100,b=80, or a file of node,capacity
+            rows.
         name: name of the trace; default: the file names joined by +.
         keep_requests: file for the time and node of all requests in the trace: .csv or .csv.gz. See
-            ``read_request_log``. The times of an access log are whole seconds.
+            ``read_request_log``. The times are whole seconds.
         overwrite: replace an existing file of ``keep_requests``.
         max_bytes: maximum size of a file after unpacking, in bytes; default: 192 MiB.
         max_cells: maximum number of cells: rows times columns, at least 10 per row; default:
             25 million.
+        guesses: list to which the guesses are appended.
 
     Raises TraceError for faults in the files, ValueError for options out of range, FileExistsError
     if the file of ``keep_requests`` exists and ``overwrite`` is not set.
@@ -69,60 +110,205 @@ def import_access_log(
     if not 0 <= max_malformed <= 1:
         raise ValueError(f"max_malformed={max_malformed!r} must be between 0 and 1")
     kept = None if keep_requests is None else KeptRequests(keep_requests, overwrite=overwrite)
-    counted = Counted(step)
+    total = Counted(step)
     notes: list[str] = []
+    guess_list = [] if guesses is None else guesses
     files = file_list(paths)
-    for path, node in zip(files, node_names(files, names), strict=True):
-        bad: list[tuple[int, bytes]] = []  # the first few
-        malformed = number = 0
+    formats = [
+        find_format(path, format, pattern, time_column, node_column, max_bytes) for path in files
+    ]
+    by_line = names is None and all(names_nodes for *_, names_nodes in formats)
+    of_file = [""] * len(files) if by_line else node_names(files, names)
+    allowed = 1.0 if skip_malformed else max_malformed
+    is_local = False
+    for path, node, (title, split, _) in zip(files, of_file, formats, strict=True):
         weigh(path, max_bytes=max_bytes, max_cells=max_cells)
-        for number, raw in lines(path, max_bytes=max_bytes):
-            line = raw.rstrip(b"\r\n")
-            seconds = _seconds(line)
-            if seconds is not None:
-                counted.add(node, seconds)
-                if kept is not None:
-                    kept.add(node, seconds, 0, None)
-                continue
-            malformed += 1
-            if malformed == number == UNLIKE and not skip_malformed:
+        log = _Log(path, title, split, time_format, None if by_line else node)
+        log.read(max_bytes, allowed, notes)
+        is_local = is_local or not log.is_zoned
+        log.add_to(total, kept, zone or "Z", notes)
+    other = "combined" if by_line else "nginx-upstream"
+    guess_list.append(Guess("format", formats[0][0], f"format={other}"))
+    guess_list.append(Guess("step", f"{step} s", "step=300"))
+    nodes = f"{len(total.bins)}, named in the lines: {first_names(list(total.bins))}"
+    guess_list.append(Guess("nodes", nodes if by_line else "one per file", "names=a,b"))
+    if is_local:
+        text = zone or "not stated; UTC is assumed"
+        guess_list.append(Guess("zone", text, "zone=Europe/Rome", "" if zone else "zone=Z"))
+    loads = total.loads(notes, together=by_line)
+    trace = finish(loads, None, name or "+".join(map(trace_name, files)), notes).trace
+    if capacity is not None:
+        trace = set_capacities(trace, capacity, guess_list, notes)
+    if kept is not None:
+        notes += kept.write(trace, step)
+    return Imported(trace, tuple(notes), tuple(guess_list))
+
+
+class _Seconds(dict[Any, "int | None"]):
+    """The times of a log by their texts; None for a text that is not a time.
+
+    ``zoned`` tells for the last times if they state their zone.
+    """
+
+    def __init__(self, path: Path, sample: Sequence[Any], time_format: str | None) -> None:
+        style = style_of(sample)
+        if style is None or style in UNDATED:
+            style = "ISO-8601"
+        self.read = reader_of(style, time_format)
+        self.path = path
+        self.zoned: bool | None = None
+
+    def __missing__(self, text: Any) -> int | None:
+        parsed = self.read(_decoded(text))
+        seconds = None
+        if parsed is not None:
+            seconds, zoned, _ = parsed
+            if self.zoned not in (None, zoned):
+                raise fault_error(self.path, "only some times state their zone; split the file")
+            self.zoned = zoned
+        if len(self) >= MAX_CACHED:
+            self.clear()
+        self[text] = seconds
+        return seconds
+
+
+class _Nodes(dict[Any, int]):
+    """The number of each node by its text. The last of several servers had the request."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.number_of = path, dict.fromkeys([""], 0)  # 0: no server
+
+    def __missing__(self, text: Any) -> int:
+        name = _decoded("" if text is None else text).replace(" : ", ", ").rpartition(", ")[2]
+        name = "" if name.strip() in NO_SERVER else name.strip()
+        if name and (rule := name_rule(name)) is not None:
+            raise fault_error(self.path, f"node {name!r}: {rule}")
+        self[text] = self.number_of.setdefault(name, len(self.number_of))
+        if len(self.number_of) > MAX_NODES:
+            rule = (
+                f"more than {MAX_NODES:,} nodes, the last one {name!r}. The node may be a client; "
+                "pass another format= or pattern="
+            )
+            raise fault_error(self.path, rule)
+        return self[text]
+
+
+def _decoded(text: Any) -> str:
+    return text.decode(errors="replace") if isinstance(text, bytes) else str(text)
+
+
+@dataclass
+class _Log:
+    """The requests of one file: the ``seconds``, ``line``, ``node`` and ``count`` of each.
+
+    ``name`` is the node of all requests; None if the lines name it.
+    """
+
+    path: Path
+    title: str
+    split: Split
+    time_format: str | None
+    name: str | None
+    seconds: array[int] = field(default_factory=lambda: array("q"))
+    line: array[int] = field(default_factory=lambda: array("q"))
+    node: array[int] = field(default_factory=lambda: array("i"))
+    count: array[int] = field(default_factory=lambda: array("q"))
+    names: list[str] = field(default_factory=list)
+    is_zoned: bool = True
+
+    def read(self, max_bytes: int, max_malformed: float, notes: list[str]) -> None:
+        """Read the file. Raises TraceError for a larger share of malformed lines."""
+        path = self.path
+        head = self.split(log_rows(head_of(path, max_bytes=max_bytes))[:200])
+        sample = [_decoded(fields[0]) for fields in head if fields]
+        second_of, number_of = _Seconds(path, sample, self.time_format), _Nodes(path)
+        bad: list[tuple[int, bytes]] = []  # the first few
+        malformed = comments = total = 0
+        for first, rows, _ in line_batches(path, max_bytes=max_bytes):
+            lines = [row.rstrip(b"\r") for row in rows]
+            fields = self.split(lines)
+            times = [row and second_of[row[0]] for row in fields]
+            counts = [1 if not row or len(row) < 3 else _whole(row[2]) for row in fields]
+            good = [bool(row) for row in fields]
+            if not all(good) or None in times or None in counts:
+                checks = zip(good, times, counts, strict=True)
+                good = [named and None not in (time, n) for named, time, n in checks]
+                wrong = [at for at, row in enumerate(fields) if row != () and not good[at]]
+                comments += sum(row == () for row in fields)
+                malformed += len(wrong)
+                bad += [(first + at, lines[at]) for at in wrong[: 3 - len(bad)]]
+            total += len(rows)
+            self.line.extend(compress(range(first, first + len(rows)), good))
+            self.seconds.extend(compress(times, good))
+            self.count.extend(compress(counts, good))
+            if self.name is None:
+                self.node.extend(number_of[row[1]] for row in compress(fields, good) if row)
+            if malformed == total >= UNLIKE and max_malformed < 1:
                 break
-            if len(bad) < 3:
-                bad.append((number, line))
-        faults = Faults(path)
-        if malformed == number:
-            rule = "no line is in the Common or Combined log format, so the content is not shown"
+        total -= comments
+        if malformed == total:
+            rule = f"no line is in {self.title}, so the content is not shown"
             raise fault_error(path, rule)
-        if malformed > max_malformed * number and not skip_malformed:
-            for at, line in bad:
-                text = line.decode(errors="backslashreplace") if 2 * malformed < number else None
-                faults.add("not in the Common or Combined log format", at, value=text)
+        faults = Faults(path)
+        if malformed > max_malformed * total:
+            for line, text in bad:
+                value = text.decode(errors="backslashreplace") if 2 * malformed < total else None
+                faults.add(f"not in {self.title}", line, value=value)
             faults.add(
-                f"{malformed:,} of {number:,} lines are malformed, more than the allowed share of "
-                f"{max_malformed:g}; repair them, or pass skip_malformed=True to skip them"
+                f"{malformed:,} of {total:,} lines are malformed, more than the allowed share of "
+                f"{max_malformed:g}; repair them, pass another format= or pattern=, or pass "
+                "skip_malformed=True to skip them"
             )
         faults.check()
         if malformed:
             notes.append(
-                f"{path.name}: {malformed:,} of {number:,} lines are malformed and were skipped; "
+                f"{path.name}: {malformed:,} of {total:,} lines are malformed and were skipped; "
                 f"the first is line {bad[0][0]}"
             )
-    loads = counted.loads(notes, together=False)
-    imported = finish(loads, capacity, name or "+".join(map(trace_name, files)), notes)
-    if kept is None:
-        return imported
-    return replace(imported, notes=(*imported.notes, *kept.write(imported.trace, step)))
+        self.names = list(number_of.number_of)
+        self.is_zoned = second_of.zoned is not False
+
+    def add_to(
+        self, total: Counted, kept: KeptRequests | None, zone: str, notes: list[str]
+    ) -> None:
+        """Add the requests to ``total`` and ``kept``. ``zone`` is that of times without one."""
+        seconds = np.frombuffer(self.seconds, dtype=np.int64)  # [R]
+        place = find_zone(zone)
+        if not self.is_zoned:
+            rows = Table(self.path, {}, np.frombuffer(self.line, dtype=np.int64), None)
+            if isinstance(place, ZoneInfo):
+                seconds = to_utc(rows, seconds, place, None, notes)
+            else:
+                seconds = seconds - place
+        count = np.frombuffer(self.count, dtype=np.int64)
+        node, names = np.zeros_like(seconds), [self.name or ""]
+        if self.name is None:
+            node, names = np.frombuffer(self.node, dtype=np.int32).astype(np.int64), self.names
+            lost = int(count[node == 0].sum())
+            if lost == count.sum():
+                raise fault_error(self.path, f"{self.title}: no line names a server")
+            if lost:
+                notes.append(
+                    f"{self.path.name}: {counted(lost, 'request')} without a server "
+                    f"{were(lost)} left out, of {int(count.sum()):,}"
+                )
+            served = node > 0
+            seconds, node, count = seconds[served], node[served], count[served]
+        key = seconds // total.step * len(names) + node
+        keys, of_row = np.unique(key, return_inverse=True)
+        sums = np.bincount(of_row, weights=count)
+        for (index, number), requests in zip(
+            (divmod(key, len(names)) for key in keys.tolist()), sums.tolist(), strict=True
+        ):
+            total.add(names[number], index * total.step, int(requests))
+        if kept is not None:
+            for number, at, requests in zip(
+                node.tolist(), seconds.tolist(), count.tolist(), strict=True
+            ):
+                for _ in range(requests):
+                    kept.add(names[number], at, 0, None)
 
 
-def _seconds(line: bytes) -> int | None:
-    """Return the time of a log line in seconds since 1970-01-01 UTC; None for a malformed line."""
-    match = LINE.fullmatch(line)
-    if match is None:
-        return None
-    day, month, year, clock, zone = match.groups()
-    if month not in _MONTHS:
-        return None
-    number = _MONTHS.index(month) + 1
-    text = f"{year.decode()}-{number:02d}-{day.decode()}T{clock.decode()}{zone.decode()}"
-    parsed = parse_time(text)
-    return None if parsed is None else parsed[1]
+def _whole(text: Any) -> int | None:
+    text = _decoded(text)
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None

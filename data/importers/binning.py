@@ -167,8 +167,8 @@ class Counted:
         self.bins: dict[str, Counter[int]] = {}
         self.remaining_steps = MAX_COUNTS  # steps that may still be added
 
-    def add(self, node: str, seconds: int) -> None:
-        """Count one request. Raises TraceError for too many nodes or steps."""
+    def add(self, node: str, seconds: int, requests: int = 1) -> None:
+        """Count requests. Raises TraceError for too many nodes or steps."""
         counter = self.bins.get(node)
         if counter is None:
             counter = self.bins[node] = Counter()
@@ -180,7 +180,7 @@ class Counted:
                 raise fault_error(IMPORT, rule)
         index = seconds // self.step
         self.remaining_steps -= index not in counter
-        counter[index] += 1
+        counter[index] += requests
         if self.remaining_steps < 0:
             rule = (
                 f"requests in more than {MAX_COUNTS:,} steps, summed over the nodes; pass a "

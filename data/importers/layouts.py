@@ -10,23 +10,32 @@ from __future__ import annotations
 
 import csv
 import inspect
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from corral.data.importers.access_log import LINE, import_access_log
+from corral.data.importers.access_log import import_access_log
 from corral.data.importers.azure import KEYS
 from corral.data.importers.binning import Guess, Imported, Paths, file_list
+from corral.data.importers.log_formats import FORMATS, log_rows, recognized
 from corral.data.importers.prometheus import import_prometheus
 from corral.data.importers.prometheus_files import has_labels
+from corral.data.importers.tables.documents import is_json, is_lines
 from corral.data.importers.tables.table import import_table
 from corral.data.read import COLUMNS
-from corral.data.source import DELIMITERS, MAX_BYTES, MAX_CELLS, fault_error, head_of
+from corral.data.source import DELIMITERS, MAX_BYTES, fault_error, head_of
 from corral.data.trace import about_capacity
 
 __all__ = ["LAYOUTS", "Head", "Layout", "import_trace", "looks_like"]
+
+
+PATTERNS = (
+    f"For a log, pass format={', '.join(FORMATS)}, w3c or json, or a pattern= such as "
+    "'(?P<time>[^ ]+) (?P<node>[^ ]+) .*'"
+)
 
 
 @dataclass(frozen=True)
@@ -74,7 +83,8 @@ def looks_like(path: Path, *, max_bytes: int = MAX_BYTES) -> Layout:
     known = ", ".join(layout.name for layout in LAYOUTS)
     raise fault_error(
         path,
-        f"unknown layout, so its content is not shown. Export the loads as one of: {known}",
+        f"unknown layout, so its content is not shown. Export the loads as one of: {known}. "
+        f"{PATTERNS}",
     )
 
 
@@ -89,7 +99,12 @@ def import_trace(files: Paths, *, guesses: list[Guess] | None = None, **options:
     """
     paths = file_list(files)
     limit = options.get("max_bytes") or MAX_BYTES
-    layouts = [looks_like(path, max_bytes=limit) for path in paths]
+    if options.get("format") or options.get("pattern"):
+        layouts = [LOG for _ in paths]
+    else:
+        layouts = [looks_like(path, max_bytes=limit) for path in paths]
+    if options.get("arrivals") and all(is_json(path, max_bytes=limit) for path in paths):
+        layouts = [JSON if layout is LOG else layout for layout in layouts]
     layout = layouts[0]
     for path, other in zip(paths, layouts, strict=True):
         if other is not layout:
@@ -125,42 +140,34 @@ def import_trace(files: Paths, *, guesses: list[Guess] | None = None, **options:
 
 
 def _is_access_log(head: Head) -> bool:
-    return any(LINE.fullmatch(row.encode()) for row in head.rows[:20])
+    return recognized(log_rows(head.data)) is not None
 
 
-def _access_log(
-    paths: Sequence[Path],
-    *,
-    step: int = 60,
-    names: Sequence[str] | None = None,
-    capacity: int | str | None = None,
-    name: str | None = None,
-    keep_requests: str | Path | None = None,
-    overwrite: bool = False,
-    max_bytes: int = MAX_BYTES,
-    max_cells: int = MAX_CELLS,
-    guesses: list[Guess],
-) -> Imported:
-    guesses.append(Guess("step", f"{step} s", "step=300"))
-    guesses.append(Guess("nodes", "one per file", "names=a,b"))
-    return import_access_log(
-        paths,
-        step=step,
-        names=names,
-        capacity=capacity,
-        name=name,
-        keep_requests=keep_requests,
-        overwrite=overwrite,
-        max_bytes=max_bytes,
-        max_cells=max_cells,
-    )
+_REQUEST = re.compile(rb"\b(GET|POST|PUT|HEAD|PATCH|DELETE|OPTIONS) \S*/|\bHTTP/[0-9.]+")
+
+
+def _is_unknown_log(head: Head) -> bool:
+    """Return True if the first line and most others have the request of a web server."""
+    requests = [_REQUEST.search(row) is not None for row in log_rows(head.data)[:20]]
+    return requests[:1] == [True] and 2 * sum(requests) > len(requests)
+
+
+def _unknown_log(paths: Sequence[Path]) -> Imported:
+    raise fault_error(paths[0], f"unknown format, so the content is not shown. {PATTERNS}")
+
+
+_PROMETHEUS = re.compile(
+    r'"resultType":\s*"(?!streams)|"status":\s*"(success|error)"(?!.*"streams")'
+    r'|"metric":\s*\{.*"values?":\s*\[',
+    re.DOTALL,
+)
 
 
 def _is_prometheus(head: Head) -> bool:
     """Return True for JSON of ``query_range``, or a table with labels as column names."""
     start = "".join(head.rows[:20])
     if start.lstrip()[:1] in ("{", "["):
-        return any(f'"{key}"' in start for key in ("resultType", "metric", "status"))
+        return not is_lines(head.data) and _PROMETHEUS.search(start) is not None
     mark = max(DELIMITERS, key=start.count)
     try:
         first = next(csv.reader(head.rows[:1], delimiter=mark), [])
@@ -200,11 +207,16 @@ def _is_table(head: Head) -> bool:
     return False
 
 
+LOG = Layout("an access log", _is_access_log, import_access_log)
+JSON = Layout("JSON", lambda head: head.data.lstrip()[:1] in (b"{", b"["), import_table)
+
 LAYOUTS: list[Layout] = [
-    Layout("an access log", _is_access_log, _access_log),
+    LOG,
     Layout("a Prometheus response", _is_prometheus, import_prometheus),
     Layout("a day of Azure Functions", _is_azure, _azure),
     Layout("a corral trace", _is_corral_trace, import_table),
+    Layout("an unknown log", _is_unknown_log, _unknown_log),
+    JSON,
     Layout("a table", _is_table, import_table),
 ]
 """The layouts in order of precedence: the first that recognizes a file reads it."""

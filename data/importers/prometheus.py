@@ -21,9 +21,10 @@ from corral.data.importers.binning import (
     were,
 )
 from corral.data.importers.counters import differences, grows
-from corral.data.importers.prometheus_files import MAX_JSON, Series, read_series
+from corral.data.importers.prometheus_files import Series, read_series
 from corral.data.importers.tables import grid as grids
 from corral.data.importers.tables.capacities import set_capacities
+from corral.data.importers.tables.documents import MAX_JSON
 from corral.data.importers.tables.sheets import Sheet, Unit
 from corral.data.read import trace_name
 from corral.data.source import MAX_CELLS, MAX_NODES, fault_error

@@ -15,21 +15,15 @@ import numpy.typing as npt
 from corral.data.fields import in_calendar
 from corral.data.importers.binning import Guess, counted, were
 from corral.data.importers.tables.cells import Column, Table, read_table
+from corral.data.importers.tables.documents import is_json, load_json
 from corral.data.importers.tables.numbers import numbers_of, per_seconds
 from corral.data.importers.tables.roles import Roles
 from corral.data.importers.tables.sheets import Unit, add_zone_guess, guess_decimal, utc_of
 from corral.data.importers.tables.times import times_of
-from corral.data.source import chunks, fault_error
+from corral.data.source import fault_error
 from corral.data.trace import Counts
 
-__all__ = ["LABELS", "MAX_JSON", "Series", "has_labels", "read_series"]
-
-MAX_JSON = 64 * 2**20
-"""Default limit on a response after unpacking, in bytes: 1.6 million values. The parsed JSON takes
-many times as much memory."""
-
-MAX_MARKS = 5_000_000
-"""Maximum number of commas, colons and brackets in a response: three per value."""
+__all__ = ["LABELS", "Series", "has_labels", "read_series"]
 
 LABELS = re.compile(r'([A-Za-z_][\w.]*)="((?:[^"\\]|\\.)*)"')
 """Labels in a column name, such as {instance="a:9090", job="api"}."""
@@ -80,25 +74,10 @@ def read_series(
 
     Raises TraceError if the file is neither JSON nor a table of series.
     """
-    pieces: list[bytes] = []
-    marks = 0
-    for piece in chunks(path, max_bytes=max_bytes, max_line=max_bytes):
-        if not pieces and piece.lstrip()[:1] not in (b"{", b"["):
-            table = read_table(path, notes, max_bytes=max_bytes, max_cells=max_cells)
-            return _of_table(table, zone, notes, guesses)
-        pieces.append(piece)
-        marks += sum(piece.count(mark) for mark in b"[{,:")
-        if marks > MAX_MARKS:
-            rule = f"more than {MAX_MARKS // 3:,} values; query a larger step, or a shorter time"
-            raise fault_error(path, rule)
-    if not pieces:
-        raise fault_error(path, "the file is empty")
-    try:
-        document = json.loads(b"".join(pieces))
-    except RecursionError:
-        raise fault_error(path, "not a Prometheus response: JSON nested too deeply") from None
-    except ValueError as error:  # invalid JSON, invalid encoding, or a number with too many digits
-        raise fault_error(path, f"invalid or truncated JSON: {error}") from None
+    if not is_json(path, max_bytes=max_bytes):
+        table = read_table(path, notes, max_bytes=max_bytes, max_cells=max_cells)
+        return _of_table(table, zone, notes, guesses)
+    document = load_json(path, max_bytes=max_bytes)
     return _of_json(document, path, notes)
 
 

@@ -209,3 +209,41 @@ def test_requests_are_kept_with_a_trace_alone(tmp_path: Path) -> None:
     said = within("trace", "import", path, "--out", out, "--keep-requests", kept, code=2)
     shown(" ".join(said.split()), "--keep-requests", "corral trace import requests")
     assert list(tmp_path.iterdir()) == [path]
+
+
+OWN = "2026-01-05 00:0{0}:07 INFO backend={1} took=9\n"
+RECORD = '{{"at": {{"ms": {0}}}, "by": "{1}", "n": {{"in": {2}, "out": 9}}}}\n'
+
+
+def test_logs_are_read_by_a_pattern(tmp_path: Path) -> None:
+    path, out = tmp_path / "own.log", tmp_path / "loads.csv"
+    path.write_text("".join(OWN.format(m, n) for m in range(3) for n in "aab"))
+    said = within("trace", "import", path, code=2)
+    shown(said, "own.log", "--format", "--pattern")
+    pattern = r"(?P<time>\S+ \S+) .* backend=(?P<node>\w+) took=(?P<duration>\d+)"
+    seen = within("trace", "import", path, "--pattern", pattern, "--zone", "Z", "--out", out)
+    shown(seen, "duration", 9)
+    trace = read_trace(out)
+    assert (trace.nodes, trace.arrivals.tolist()) == (("a", "b"), [[2, 1]] * 3)
+    path.write_text(path.read_text() + "restarted\n")
+    options = ["--pattern", pattern, "--capacity", "a=9,b=8", "--out", out, "--overwrite"]
+    shown(within("trace", "import", path, *options, code=2), "--skip-malformed")
+    seen = within("trace", "import", path, *options, "--skip-malformed")
+    shown(seen, "1 of 10", f"Next: corral advise {out}")
+    assert within("trace", "import", path, "--format", "alb", code=2)
+
+
+def test_json_is_read_by_paths(tmp_path: Path) -> None:
+    path, out = tmp_path / "own.jsonl", tmp_path / "loads.csv"
+    times = [1767571200000 + 60_000 * minute for minute in range(3)]
+    path.write_text("".join(RECORD.format(t, n, i + 1) for t in times for i, n in enumerate("ab")))
+    paths = ["--time-path", "at.ms", "--node-path", "by", "--value-path", "n.in", "--out", out]
+    seen = within("trace", "import", path, *paths)
+    assert "Prometheus" not in seen
+    trace = read_trace(out)
+    assert (trace.nodes, trace.arrivals.tolist()) == (("a", "b"), [[1, 2]] * 3)
+    options = ["--format", "json", *paths[:4], "--out", out, "--overwrite"]
+    within("trace", "import", path, *options)  # an entry is a request
+    assert read_trace(out).arrivals.tolist() == [[1, 1]] * 3
+    said = within("trace", "import", path, "--time-path", "at.s", code=2)
+    shown(said, "at.s", "at.ms")

@@ -7,7 +7,7 @@ import io
 from array import array
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count, islice
 from operator import itemgetter
 from pathlib import Path
@@ -60,7 +60,9 @@ class Table:
     path: Path
     columns: dict[str, Column]
     lines: Counts  # [R] line of each row
-    delimiter: str | None  # None if the table is not from a file
+    delimiter: str | None  # None if the table is not from a delimited file
+    roles: dict[str, str] = field(default_factory=dict)
+    """Columns by role (time, node, arrivals) and time_format, if the kind of file defines them."""
 
     def __len__(self) -> int:
         return len(self.lines)

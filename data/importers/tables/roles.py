@@ -33,7 +33,15 @@ from corral.data.importers.tables.times import is_clock, is_day, style_of
 from corral.data.source import MAX_NODES
 from corral.data.trace import Counts
 
-__all__ = ["RequestedColumns", "Roles", "find_roles", "find_zone_column", "time_columns"]
+__all__ = [
+    "NODE",
+    "RequestedColumns",
+    "Roles",
+    "find_roles",
+    "find_zone_column",
+    "same_groups",
+    "time_columns",
+]
 
 
 def _words(text: str) -> frozenset[str]:
@@ -260,7 +268,7 @@ def _node_columns(table: Table, seconds: Counts, texts: list[str], numeric: list
             n
             for n in candidates
             if not any(
-                _same_groups(columns[n], columns[m]) for m in candidates[: candidates.index(n)]
+                same_groups(columns[n], columns[m]) for m in candidates[: candidates.index(n)]
             )
         ]
         if len(candidates) > 1:
@@ -279,7 +287,7 @@ def _node_columns(table: Table, seconds: Counts, texts: list[str], numeric: list
     return candidates
 
 
-def _same_groups(a: Column, b: Column) -> bool:
+def same_groups(a: Column, b: Column) -> bool:
     """Return True if two columns group the rows in the same way."""
     pairs = _distinct(a.codes.astype(np.int64) * len(b.cells) + b.codes)
     return pairs == _distinct(a.codes) == _distinct(b.codes)

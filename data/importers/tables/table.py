@@ -24,6 +24,7 @@ from corral.data.importers.tables import grid as grids
 from corral.data.importers.tables.capacities import columns_of_capacity, set_capacities
 from corral.data.importers.tables.cells import Table, read_table
 from corral.data.importers.tables.columns import choose, column_of, find_columns
+from corral.data.importers.tables.documents import is_json, read_json
 from corral.data.importers.tables.frame import table_of
 from corral.data.importers.tables.grid import Grid
 from corral.data.importers.tables.numbers import Decimal
@@ -82,6 +83,9 @@ def import_table(
 ) -> Imported:
     """Import tables: a column per node, a row per node and time, one series, or a row per request.
 
+    In JSON and JSON lines, each entry is a row, and paths are the names of columns: ``host``,
+    ``request.host``, or ``data[].timeStamp``, with ``[]`` for a list.
+
     The importer guesses the options that are not passed, and lists its guesses in ``guesses``. It
     refuses an ambiguous file, and names the options that decide. Unused columns are listed.
 
@@ -126,18 +130,30 @@ def import_table(
         part for text in column_options if isinstance(text, str) for part in re.split("[,+]", text)
     }
     notes: list[str] = []
-    tables = [
-        read_table(
-            path,
-            notes,
-            delimiter=delimiter,
-            encoding=encoding,
-            max_bytes=max_bytes,
-            max_cells=max_cells,
-            named=named,
-        )
-        for path in files
-    ]
+    tables = []
+    for path in files:
+        if is_json(path, max_bytes=max_bytes):
+            time = time_column or _renamed(rename).get("time")
+            table = read_json(
+                path,
+                notes,
+                time=time,
+                named=named,
+                has_arrivals=arrivals is not None,
+                max_bytes=max_bytes,
+                max_cells=max_cells,
+            )
+        else:
+            table = read_table(
+                path,
+                notes,
+                delimiter=delimiter,
+                encoding=encoding,
+                max_bytes=max_bytes,
+                max_cells=max_cells,
+                named=named,
+            )
+        tables.append(table)
     stems = [path.name.removesuffix(".gz").rpartition(".")[0] or path.name for path in files]
     labels = stems if names is None else node_names(files, names)
     guess_list = [] if guesses is None else guesses
@@ -207,6 +223,9 @@ class Options:
             given[role] = column
         if self.one_node and given["node"]:
             raise ValueError("pass one_node=True or node_column=, not both")
+        for role in ("time", "node", "arrivals"):
+            if given[role] is None and not (self.one_node and role != "time"):
+                given[role] = table.roles.get(role)
         return RequestedColumns(**given, one_node=self.one_node)
 
 
@@ -243,7 +262,8 @@ def _import(
         for at, (table, label) in enumerate(zip(tables, labels, strict=True))
     ]
     first = sheets[0]
-    single_unnamed = first.nodes == [labels[0]] and not options.names_given
+    is_named = first.kind in ("long", "wide") or options.names_given
+    single_unnamed = first.nodes == [labels[0]] and not is_named
     if len(labels) > 1 and single_unnamed:
         raise fault_error(
             first.table.path,
@@ -292,7 +312,8 @@ def _sheet(
     """Return the loads of one table, and add the guesses about its columns."""
     taken = time_columns(table, requested)
     column = column_of(table, "+".join(taken), "time_column")
-    times = times_of(table, column, order=options.date_order, time_format=options.time_format)
+    time_format = options.time_format or table.roles.get("time_format")
+    times = times_of(table, column, order=options.date_order, time_format=time_format)
     guesses.append(
         Guess("time", f"{column.name}: {times.style}", choose("time_column", [column.name]))
     )

@@ -17,7 +17,16 @@ from corral.data.fields import midnight
 from corral.data.importers.tables.cells import Column, Table, is_missing
 from corral.data.trace import Counts
 
-__all__ = ["DateOrder", "Times", "is_clock", "is_day", "style_of", "times_of"]
+__all__ = [
+    "UNDATED",
+    "DateOrder",
+    "Times",
+    "is_clock",
+    "is_day",
+    "reader_of",
+    "style_of",
+    "times_of",
+]
 
 DateOrder = Literal["dmy", "mdy"]
 Parsed = tuple[int, bool, bool]  # seconds, has a zone, was truncated
@@ -28,6 +37,8 @@ _CLOCK = (
 )
 _ISO = re.compile(rf"([0-9]{{4}})[-/.]([0-9]{{1,2}})[-/.]([0-9]{{1,2}})(?:[T,\s]\s*{_CLOCK})?")
 _DAY_FIRST = re.compile(rf"([0-9]{{1,2}})([./-])([0-9]{{1,2}})\2([0-9]{{4}})(?:[T,\s]\s*{_CLOCK})?")
+_LOG = re.compile(r"\[?([0-9]{2})/([A-Z][a-z]{2})/([0-9]{4})[: ]([0-9:., +-]{8,24})\]?")
+_MONTHS = re.findall("...", "JanFebMarAprMayJunJulAugSepOctNovDec")
 _EPOCH = {
     "seconds since 1970": (re.compile(r"([0-9]{9,10})(?:\.([0-9]*))?"), 1),
     "milliseconds since 1970": (re.compile(r"([0-9]{12,13})(?:\.([0-9]*))?"), 10**3),
@@ -54,6 +65,11 @@ class Times:
     style: str
     cut: bool  # fractions of a second were dropped
 
+
+LOG_STYLE = "day/month/year:clock of access logs"
+
+UNDATED = (None, "whole numbers")
+"""Styles that no date has."""
 
 LONGEST = 64
 """Maximum length of a time, in characters. Matching longer cells would be slow."""
@@ -94,6 +110,8 @@ def _style(cell: Any) -> str | None:
         return "ISO-8601"
     if _DAY_FIRST.fullmatch(text):
         return "day.month.year" if "." in text[:3] else "numbers of day, month and year"
+    if _LOG.fullmatch(text):
+        return LOG_STYLE
     for style, (pattern, _) in _EPOCH.items():
         if pattern.fullmatch(text):
             return style
@@ -120,7 +138,7 @@ def times_of(
     if whole is not None:
         zoned = np.ones(len(column.codes), dtype=bool)
         return Times(whole[0][column.codes], zoned, style, whole[1])
-    parse = _reader(style, time_format)
+    parse = reader_of(style, time_format)
     seconds = np.zeros(len(cells), dtype=np.int64)
     zoned = np.zeros(len(cells), dtype=bool)
     cut = False
@@ -162,7 +180,8 @@ def _text(cell: Any) -> str:
     return str(cell)
 
 
-def _reader(style: str, time_format: str | None) -> Callable[[Any], Parsed | None]:
+def reader_of(style: str, time_format: str | None) -> Callable[[Any], Parsed | None]:
+    """Return a function from a cell to its seconds, if it has a zone, and if it was truncated."""
     if time_format:
         return lambda cell: _strptime(cell, time_format)
     if style in _EPOCH:
@@ -174,6 +193,8 @@ def _reader(style: str, time_format: str | None) -> Callable[[Any], Parsed | Non
         )
     if style == "times of pandas":
         return _stamp
+    if style == LOG_STYLE:
+        return lambda cell: _logged(_text(cell))
     if style == "ISO-8601":
         return lambda cell: _iso_in_parts(_text(cell))
     return lambda cell: _day_first(_text(cell), month_first=style.startswith("month"))
@@ -234,6 +255,13 @@ def _iso_in_parts(text: str) -> Parsed | None:
     if day is None or clock is None:
         return _iso(text)
     return day[0] + clock[0], clock[1], clock[2]
+
+
+def _logged(text: str) -> Parsed | None:
+    match = _LOG.fullmatch(text) if len(text) <= LONGEST else None
+    if match is None or match[2] not in _MONTHS:
+        return None
+    return _iso_in_parts(f"{match[3]}-{_MONTHS.index(match[2]) + 1:02d}-{match[1]} {match[4]}")
 
 
 def _day_first(text: str, *, month_first: bool) -> Parsed | None:

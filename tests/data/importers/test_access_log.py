@@ -8,7 +8,7 @@ import time
 import pytest
 
 from corral.data import import_access_log
-from corral.data.importers.access_log import LINE
+from corral.data.importers.log_formats import LINE
 from corral.errors import TraceError
 from support.import_files import MIDNIGHT, write
 from support.messages import refused, shown

@@ -33,7 +33,7 @@ def test_an_access_log_is_told_by_its_lines(tmp_path: Path) -> None:
 def test_options_without_a_meaning_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "web.log"
     path.write_text(LOG)
-    with refused(ValueError, "gaps=", "step=, names="):
+    with refused(ValueError, "gaps=", "step=", "names="):
         import_trace(path, gaps="zero")
 
 

@@ -67,6 +67,20 @@ Step = Annotated[int, typer.Option(help="Length of a step, in seconds.")]
 Label = Annotated[
     str | None, typer.Option(help="Prometheus: label with the name of the node, such as instance.")
 ]
+LogFormat = Annotated[
+    str | None,
+    typer.Option(
+        help="Logs: format of the lines, such as nginx-upstream, vhost, alb, haproxy, envoy, w3c or "
+        "json; default: recognized.",
+    ),
+]
+Pattern = Annotated[
+    str | None,
+    typer.Option(
+        help="Logs: regular expression of a line, with groups (?P<time>...), and optionally "
+        "(?P<node>...) and (?P<count>...)."
+    ),
+]
 IsCounter = Annotated[
     bool | None,
     typer.Option(
@@ -118,10 +132,12 @@ def file(
         Path | None,
         typer.Option("--out", help="File to write: .csv or .csv.gz; default: write nothing."),
     ] = None,
-    time_column: Declared = ...,
-    node_column: Declared = ...,
+    format: LogFormat = None,
+    pattern: Pattern = None,
+    time_column: Annotated[Declared, typer.Option("--time-column", "--time-path")] = ...,
+    node_column: Annotated[Declared, typer.Option("--node-column", "--node-path")] = ...,
     one_node: Declared = ...,
-    arrivals: Declared = ...,
+    arrivals: Annotated[Declared, typer.Option("--arrivals", "--value-path")] = ...,
     capacity: Declared = ...,
     rename: Annotated[Declared, typer.Option(metavar="<role=column,...>")] = ...,
     zone: Declared = ...,
@@ -146,6 +162,9 @@ def file(
     ] = None,
     max_bytes: DeclaredNumber = None,
     max_cells: DeclaredNumber = None,
+    skip_malformed: Annotated[
+        bool, typer.Option(help="Logs: skip malformed lines, however many.")
+    ] = False,
     overwrite: Overwrite = False,
 ) -> None:
     """Any of these formats or a table; detects which.
@@ -352,6 +371,12 @@ def access_log(
     files: Files,
     out_file: Out,
     step: DeclaredNumber,
+    format: Declared = ...,
+    pattern: Declared = ...,
+    time_column: Annotated[Declared, typer.Option("--time-column", "--time-path")] = ...,
+    node_column: Annotated[Declared, typer.Option("--node-column", "--node-path")] = ...,
+    zone: Declared = ...,
+    time_format: Declared = ...,
     names: Declared = ...,
     skip_malformed: Declared = ...,
     capacity: Capacity = None,
@@ -360,7 +385,7 @@ def access_log(
     max_cells: DeclaredNumber = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Web-server access logs (Common, Combined)."""
+    """Logs of web servers, load balancers and proxies."""
 
 
 @_importer(lambda: data.import_prometheus)

@@ -1,0 +1,152 @@
+"""JSON as a table: known answers, paths, and what is refused without a word of its content."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from corral.data import import_trace
+from corral.errors import TraceError
+from support.import_files import MIDNIGHT
+from support.messages import refused, shown
+
+
+def iso(minute: int) -> str:
+    return f"2026-01-05T00:{minute:02d}:00Z"
+
+
+def document(folder: Path, content: Any) -> Path:
+    path = folder / "x.json"
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def azure(*dimensions: list[str], unit: str = "Count", metrics: int = 1) -> dict[str, Any]:
+    timeseries = [
+        {
+            "metadatavalues": [{"name": {"value": "x"}, "value": value} for value in values],
+            "data": [{"timeStamp": iso(m), "total": m + 1} for m in range(len(values))],
+        }
+        for values in dimensions
+    ]
+    return {"value": [{"unit": unit, "timeseries": timeseries}] * metrics}
+
+
+def test_dimensions_are_joined_and_never_paired_with_times(tmp_path: Path) -> None:
+    trace = import_trace(document(tmp_path, azure(["a", "x"], ["b", "x"]))).trace
+    assert trace.nodes == ("a/x", "b/x")
+    assert trace.arrivals.tolist() == [[1, 1], [2, 2]]
+
+
+def test_minutes_without_a_total_are_holes(tmp_path: Path) -> None:
+    answer = azure(["a", "x"])
+    answer["value"][0]["timeseries"][0]["data"] += [
+        {"timeStamp": iso(2)},
+        {"timeStamp": iso(3), "total": 7},
+    ]
+    path = document(tmp_path, answer)
+    with refused(TraceError, "gaps=zero"):
+        import_trace(path)
+    assert import_trace(path, gaps="zero").trace.arrivals.tolist() == [[1], [2], [0], [7]]
+
+
+def statistics(**more: Any) -> dict[str, Any]:
+    points = [{"Timestamp": iso(m), "Average": 2.0, "Unit": "Count", **more} for m in (2, 0, 1)]
+    return {"Label": "RequestCount", "Datapoints": points}
+
+
+def google(kind: str) -> dict[str, Any]:
+    points = [{"interval": {"endTime": iso(m)}, "value": {"int64Value": str(m)}} for m in (2, 1)]
+    labels = {"instance": "a"}
+    return {"timeSeries": [{"metricKind": kind, "resource": {"labels": labels}, "points": points}]}
+
+
+REFUSED = {
+    "two metrics": (azure(["a", "x"], metrics=2), "repeats"),
+    "a unit that is no count": (azure(["a", "x"], unit="Percent"), "percent"),
+    "statistics of a rate": (statistics(Sum=3.0, Unit="Count/Second"), "count/second"),
+    "cumulative values": (google("CUMULATIVE"), "cumulative"),
+    "lists that differ in length": (
+        {"MetricDataResults": [{"Label": "a", "Timestamps": [iso(0), iso(1)], "Values": [1.0]}]},
+        "length",
+    ),
+    "two lists of entries": (
+        {"a": [{"time": iso(0), "n": 1}], "b": [{"time": iso(1), "n": 2}]},
+        "time_column='data[].timeStamp'",
+    ),
+    "a list in an entry with a time": (
+        [{"time": iso(m), "host": "a", "tags": [{"k": 1}, {"k": 2}]} for m in range(4)],
+        "time_column='data[].timeStamp'",
+    ),
+    "no entries": ({"Datapoints": [], "Label": "RequestCount"}, "x.json"),
+    "cut": ('{"items": [{"timestamp": "20260', "truncated"),
+    "a line that is cut": (f'{{"time": "{iso(0)}", "n": 1}}\n{{"time": "20', "x.json:2"),
+    "a value that is no number": ([{"time": iso(m), "n": "12345678x"[m]} for m in range(9)], "n"),
+}
+
+
+@pytest.mark.parametrize(("content", "named"), REFUSED.values(), ids=REFUSED)
+def test_documents_that_are_refused(tmp_path: Path, content: Any, named: str) -> None:
+    with refused(TraceError, "x.json", named) as caught:
+        import_trace(document(tmp_path, content))
+    assert "Prometheus" not in str(caught.value)
+
+
+def test_a_value_that_is_named_is_read_as_it_is(tmp_path: Path) -> None:
+    path = document(tmp_path, statistics(Sum=3.0, Unit="Count/Second"))
+    trace = import_trace(
+        path, arrivals="Datapoints[].Average", time_column="Datapoints[].Timestamp"
+    ).trace
+    assert trace.arrivals.tolist() == [[2], [2], [2]]
+    assert import_trace(path, arrivals="Datapoints[].Average").trace == trace
+
+
+def test_a_path_chooses_among_lists(tmp_path: Path) -> None:
+    entries = [
+        {"time": iso(m), "host": "a", "n": m, "tags": [{"k": 1}, {"k": 2}]} for m in range(4)
+    ]
+    for content in (entries, {"rows": entries, "more": [{"x": 1}]}):
+        prefix = "rows[]." if isinstance(content, dict) else ""
+        path = document(tmp_path, content)
+        trace = import_trace(path, time_column=f"{prefix}time", arrivals=f"{prefix}n").trace
+        assert trace.arrivals.tolist() == [[0], [1], [2], [3]]
+    pairs = [[MIDNIGHT + 60 * m, m + 1] for m in range(4)]
+    assert import_trace(document(tmp_path, pairs)).trace.arrivals.tolist() == [[1], [2], [3], [4]]
+
+
+def test_a_cumulative_series_with_its_end_alone_may_be_a_gauge(tmp_path: Path) -> None:
+    imported = import_trace(document(tmp_path, google("GAUGE")))
+    assert imported.trace.arrivals.tolist() == [[1], [2]]
+    shown(" ".join(imported.notes), "Google")
+
+
+def test_labels_that_could_name_the_node_are_asked_for(tmp_path: Path) -> None:
+    result = [
+        {"stream": {"pod": p, "zone": z}, "values": [[f"{MIDNIGHT + 60 * i}000000000", "x"]] * 2}
+        for i, (p, z) in enumerate((("a", "x"), ("b", "x"), ("c", "y")))
+    ]
+    path = document(
+        tmp_path, {"status": "success", "data": {"resultType": "streams", "result": result}}
+    )
+    with refused(TraceError, "node_column=stream.pod", "node_column=stream.zone"):
+        import_trace(path)
+    trace = import_trace(path, node_column="stream.zone").trace
+    assert (trace.nodes, trace.arrivals.tolist()) == (("x", "y"), [[2, 0], [2, 0], [0, 2]])
+
+
+def test_monthly_times_of_wikimedia_are_no_seconds_since_1970(tmp_path: Path) -> None:
+    items = [{"article": "Cat", "timestamp": f"202601{d:02d}00", "views": d} for d in (5, 6, 7)]
+    trace = import_trace(document(tmp_path, {"items": items})).trace
+    assert (trace.times[0], trace.step) == (MIDNIGHT, 86_400)
+
+
+def test_limits_of_documents(tmp_path: Path) -> None:
+    rows = "".join(json.dumps({"time": iso(m), "a": m, "b": 1}) + "\n" for m in range(9))
+    path = document(tmp_path, rows)
+    assert len(import_trace(path, max_cells=450).trace) == 9
+    for limits in ({"max_cells": 440}, {"max_bytes": 80}):
+        with refused(TraceError, *(f"{name}=" for name in limits)):
+            import_trace(path, **limits)
