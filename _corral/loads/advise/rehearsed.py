@@ -82,6 +82,7 @@ class Costs:
 
     cost: Array
     lost: Array
+    lost_by_step: Array | None = field(default=None, repr=False)  # int64 [W, T] of all nodes
 
 
 @dataclass(frozen=True)
@@ -502,8 +503,8 @@ def _seconds(load: Trace) -> float | None:
 
 def _costs(rehearsal: Rehearsal) -> dict[str, Costs]:
     return {
-        label: Costs(cost, rehearsal.sums[label].counts["lost"])
-        for label, cost in rehearsal.costs.items()
+        label: Costs(cost, sums.counts["lost"], sums.lost_by_step)
+        for (label, sums), cost in zip(rehearsal.sums.items(), rehearsal.costs.values(), strict=True)
     }
 
 
