@@ -101,6 +101,7 @@ class Played:
     a_day: str = "a day"  # unit of requests: "a day" or "a window"
     per_day: float = 1.0  # windows in ``a_day``
     step: float | None = None  # seconds of a step; None: a clock without seconds
+    first_row: int = 0  # of window 0
 
     def merged(self, more: Played) -> Played:
         """Return these costs and those of further policies in the same windows."""
@@ -335,17 +336,21 @@ class Rehearsed:
         ]
         if not played.held_out:
             notes.append("The rules were fitted to the days of the rehearsal, too.")
-        notes += [
-            f"{name} would cost less than {self.plan} with backlogs of the moment, but not with a "
-            f"report every {age_of(PERIODS[0], played.step)}."
-            for name in self.stale
-        ]
+        notes += self.stale_sentences()
         if self.better is not None:
             notes.append(
                 f"What-ifs, explanations and charts are about the second choice, {self.plan}. In "
                 f"{self.better.name}, the time left counts to the end of a step of this load."
             )
         return notes
+
+    def stale_sentences(self) -> list[str]:
+        """Return a sentence for each balancer that would need younger reports."""
+        return [
+            f"{name} would cost less than {self.plan} with backlogs of the moment, but not with a "
+            f"report every {age_of(PERIODS[0], self.played.step)}."
+            for name in self.stale
+        ]
 
     def lines(self) -> list[str]:
         """Return the table of promise and rehearsal as lines."""
@@ -453,6 +458,7 @@ class Stage:
             a_day="a day" if load.steps_per_day else "a window",
             per_day=(load.steps_per_day or steps) / steps,
             step=_seconds(load),
+            first_row=self.rows[0],
         )
 
     def again(self, balancer: str, period: float) -> tuple[Costs, Costs]:
@@ -503,8 +509,8 @@ def _seconds(load: Trace) -> float | None:
 
 def _costs(rehearsal: Rehearsal) -> dict[str, Costs]:
     return {
-        label: Costs(cost, sums.counts["lost"], sums.lost_by_step)
-        for (label, sums), cost in zip(rehearsal.sums.items(), rehearsal.costs.values(), strict=True)
+        label: Costs(rehearsal.costs[label], sums.counts["lost"], sums.lost_by_step)
+        for label, sums in rehearsal.sums.items()
     }
 
 
