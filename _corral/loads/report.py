@@ -46,24 +46,24 @@ episodes of the training rows. One line for each run."""
 
 
 HOW_TO_READ = """<p>A policy is <em>amount/route</em>: how much a node forwards, and how that is
-split over its neighbors. With c the capacity of a step and Q the queue limit, a node keeps
-c requests (<em>overflow</em>, <em>capacity=1</em>), x times c (<em>capacity=x</em>), c and the free places of
-its queue (<em>patient</em>), c and the share x of Q (<em>backlog=x</em>), or forwards the share s
-of its requests (<em>share=s</em>). The next forwarded request goes to the next neighbor in turn
-(<em>equal</em>), in proportion to capacity (<em>weighted</em>), to the most reported spare capacity
-(<em>least</em>), to the better of two drawn neighbors (<em>two-choices</em>), or to one neighbor up
-to its limit and then to the next (<em>fill</em>). <em>all-to-shortest</em> and <em>all-to-two</em>
-choose one neighbor for all requests of a step. <b>Served</b>, <b>lost</b> and <b>forwarded</b>
-are shares of all arrivals. Requests that
-still wait at a window's end are neither served nor lost; the optimum counts them as served.
-Forwarded counts all offers, including refused ones; the optimum counts only accepted ones, because
-it makes no offer in vain. <b>Waiting</b> is the mean number of requests that a node keeps in its
-queue from one step to the next. <b>Cost</b> is lost + forward_cost * forwarded + wait_cost *
-waiting, as a share of the arrivals, or in requests a day. <b>Above the best rule</b> is the cost of
-a policy minus that of the best rule in the same windows; the best rule was chosen on other windows.
-The interval is that of this difference: if it excludes 0, the difference is significant, even if
-the policies' own intervals overlap. <b>Of optimum</b> is the gain of a policy (arrivals minus cost)
-divided by that of the optimum, in the windows that the optimum covers.</p>
+split over its neighbors. With c the capacity of a step and Q the queue limit, a node keeps c
+requests (<em>overflow</em>, <em>capacity=1</em>), x times c (<em>capacity=x</em>), c and the free
+places of its queue (<em>patient</em>), c and the share x of Q (<em>backlog=x</em>), or forwards the
+share s of its requests (<em>share=s</em>). The next forwarded request goes to the next neighbor in
+turn (<em>equal</em>), in proportion to capacity (<em>weighted</em>), to the most reported spare
+capacity (<em>least</em>), to the better of two drawn neighbors (<em>two-choices</em>), or to one
+neighbor up to its limit and then to the next (<em>fill</em>). <em>all-to-shortest</em> and
+<em>all-to-two</em> choose one neighbor for all requests of a step. <b>Served</b>, <b>lost</b> and
+<b>forwarded</b> are shares of all arrivals. Requests that still wait at a window's end are neither
+served nor lost; the optimum counts them as served. Forwarded counts all offers, including refused
+ones; the optimum counts only accepted ones, because it makes no offer in vain. <b>Waiting</b> is
+the mean number of requests that a node keeps in its queue from one step to the next. <b>Cost</b> is
+lost + forward_cost * forwarded + wait_cost * waiting, as a share of the arrivals, or in requests a
+day. <b>Above the best rule</b> is the cost of a policy minus that of the best rule in the same
+windows; the best rule was chosen on other windows. The interval is that of this difference: if it
+excludes 0, the difference is significant, even if the policies' own intervals overlap. <b>Of
+optimum</b> is the gain of a policy (arrivals minus cost) divided by that of the optimum, in the
+windows that the optimum covers.</p>
 """
 
 

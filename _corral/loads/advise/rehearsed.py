@@ -339,9 +339,9 @@ class Rehearsed:
         notes += self.stale_sentences()
         if self.better is not None:
             notes.append(
-                f"What-ifs, explanations and the charts of single nodes are about the second choice, "
-                f"{self.plan}. In "
-                f"{self.better.name}, the time left counts to the end of a step of this load."
+                "What-ifs, explanations and the charts of single nodes are about the second "
+                f"choice, {self.plan}. In {self.better.name}, the time left counts to the end of a "
+                "step of this load."
             )
         return notes
 
