@@ -18,7 +18,7 @@ from corral.loads.plots import TimeAxis, course_data, node_chart, policy_chart
 from corral.loads.policy_picture import Picture
 from corral.loads.replay import Replay, binned
 from corral.loads.scores import Score
-from corral.loads.text import describe, optimum_part, ordered
+from corral.loads.text import describe, ordered
 from corral.loads.waiting import time_text
 from corral.trainers.evaluation.scores import Evaluation
 from corral.trainers.report.page import controls, folded, learning_section, note, page, table
@@ -186,6 +186,8 @@ def ranking(replay: Replay) -> str:
     def requests(share: float | None, *ends: float | None, sign: str = "") -> str:
         if share is None:
             return ""
+        if sign and set(ends) == {0.0}:
+            return "the same"
         text = f"{daily * share:{sign},.0f}"
         return text + "".join(
             f"{word}{daily * end:{sign},.0f}"
@@ -204,17 +206,12 @@ def ranking(replay: Replay) -> str:
         "lost %": [_percent(score.lost) for score in scores],
         "forwarded %": [_percent(score.forwarded) for score in scores],
         "waiting": [f"{score.mean_waiting:.2f}" for score in scores],
-        "mean wait, 95 % in": [_wait(score) for score in scores],
-        _of_optimum(replay): [_percent(score.share_of_optimum) for score in scores],
+        "wait, 95 % in": [_wait(score) for score in scores],
+        "of optimum %": [_percent(score.share_of_optimum) for score in scores],
         "illegal": [f"{score.illegal_actions or ''}" for score in scores],
     }
     lines = list(zip(*columns.values(), strict=True))
     return table(list(columns), lines, kinds=_kinds(replay))
-
-
-def _of_optimum(replay: Replay) -> str:
-    part = f", in {optimum_part(replay)}" if replay.optimum_is_partial else ""
-    return f"of optimum %{part}"
 
 
 def _wait(score: Score) -> str:

@@ -106,7 +106,7 @@ def test_the_answer_is_seen_without_scrolling(report: Path, open_page: Opened) -
 
 def test_without_a_script_the_page_is_whole(report: Path, open_page: Opened) -> None:
     page = open_page(report, 390, script=False)
-    assert page.locator("table.sort tbody tr").count() > 10
+    assert page.locator("table.sort tbody tr").count() == 6 + 3  # policies, servers
     assert page.locator("figure.node .frame svg path.fill-arrivals").count() == 3
     assert page.locator("button, select").count() == 0  # nothing that would do nothing
 
@@ -121,14 +121,14 @@ def test_a_table_is_sorted_by_a_click_and_by_a_key(
     lost = {s.policy: s.lost for s in result.scores if s.policy != "optimum"}
     heading = page.locator("table.sort").nth(0).get_by_role("button", name="lost a day")
     heading.click()
-    assert [lost[name] for name in names(page)] == sorted(lost.values())
+    assert [lost[name] for name in names(page)[:-1]] == sorted(lost.values())
     heading.focus()
     page.keyboard.press("Enter")
-    assert [lost[name] for name in names(page)] == sorted(lost.values(), reverse=True)
+    assert [lost[name] for name in names(page)[:-1]] == sorted(lost.values(), reverse=True)
     sorted_by = page.locator("table.sort").nth(0).locator("th[aria-sort]")
     assert sorted_by.get_attribute("aria-sort") == "descending"
     page.locator("table.sort").nth(0).get_by_role("button", name="policy").click()
-    assert names(page) == sorted(names(page))
+    assert names(page)[:-1] == sorted(names(page)[:-1])
 
 
 def test_the_optimum_stays_last(report: Path, open_page: Opened) -> None:
@@ -155,7 +155,7 @@ def test_a_policy_is_hidden_everywhere_and_shown_again(report: Path, open_page: 
     page.locator(".chips").get_by_role("button", name="none").click()
     assert page.locator("tbody tr[data-policy]:visible").count() == 0
     page.locator(".chips").get_by_role("button", name="all", exact=True).click()
-    assert page.locator("tbody tr[data-policy]:visible").count() > 10
+    assert page.locator("tbody tr[data-policy]:visible").count() == 6
 
 
 def test_the_pointer_tells_the_values_of_a_step(

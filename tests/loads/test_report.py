@@ -306,7 +306,7 @@ def test_a_page_shows_an_optimum_of_some_windows_as_a_column(tmp_path: Path) -> 
     page = paths["report.html"].read_text()
     assert "optimum</td>" not in page
     table = page.partition("<table class='sort'>")[2].partition("</table>")[0]
-    assert re.findall("<th>(.*?)</th>", table)[-1].startswith("of optimum %, in 1 window of 3")
+    assert re.findall("<th>(.*?)</th>", table)[-1] == "of optimum %"
     kept = json.loads(paths["results.json"].read_text())
     assert kept["optimum"] == {"method": "linear program", "windows": [0], "all_windows": False}
     costs = {row["policy"]: row["cost_in_optimum_windows"] for row in kept["rows"]}
