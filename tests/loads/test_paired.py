@@ -104,7 +104,8 @@ def test_results_hold_every_window_and_the_verdicts(tmp_path: Path) -> None:
     assert f"<p>{verdicts(result)['mine']}</p>" in page
     arrivals = result.trace.arrivals.sum() / result.windows
     for score in result.scores:
-        if score.difference is not None and score.difference_low is not None:
+        if score.difference:
+            assert score.difference_low is not None
             row = page.partition(f"<td>{score.policy}</td>")[2].partition("</tr>")[0]
             assert f"<td>{arrivals * score.difference:+,.0f} " in row
             assert f">{arrivals * score.difference_low:+,.0f} to " in row

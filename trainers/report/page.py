@@ -77,7 +77,7 @@ def controls(what: str = "Policies") -> str:
 
 
 def folded(heading: str, content: str) -> str:
-    """Return a section whose HTML ``content`` is shown by a click on its heading."""
+    """Return a section with HTML ``content`` that a click on its heading shows."""
     summary = f"<summary><h2>{html.escape(heading)}</h2></summary>"
     return f"<details class='part'>{summary}\n{content}</details>\n"
 

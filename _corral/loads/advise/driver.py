@@ -262,7 +262,7 @@ def advise(
 
 
 def _asked(settings: Mapping[str, Any], **given: Any) -> dict[str, Any]:
-    """Return the arguments of ``advise`` that are no defaults."""
+    """Return the arguments of ``advise`` that differ from their defaults."""
     defaults = inspect.signature(advise).parameters
     changed = {key: value for key, value in given.items() if value != defaults[key].default}
     trace, out = changed.pop("trace"), changed.pop("out", None)

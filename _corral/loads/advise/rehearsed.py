@@ -22,7 +22,7 @@ from corral.envs.dfaas_v0.rows import HELD_OUT
 from corral.loads.advise.question import Question
 from corral.loads.advise.team import Division
 from corral.loads.advise.verdict import Decision, Saving, compared
-from corral.loads.advise.words import columns
+from corral.loads.advise.words import columns, number
 from corral.loads.rehearsal import Rehearsal, rehearse
 from corral.loads.rehearsal.balancers import REPORTS, Balancer, balancer_of
 from corral.loads.rehearsal.balancers.pseudo_code import pseudo_code_of
@@ -397,7 +397,7 @@ def _daily(played: Played, values: Array | None) -> float | None:
 def age_of(period: float, step: float | None) -> str:
     """Return a time in steps as text: in seconds if a step has ``step`` seconds."""
     if step is not None:
-        return f"{period * step:.3g} s"
+        return f"{number(period * step)} s"
     return "1 step" if period == 1 else f"1/{1 / period:.0f} of a step"
 
 

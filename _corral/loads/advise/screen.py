@@ -84,7 +84,7 @@ class Screen:
         for row in self.rows:
             figures = [row.cost, row.lost] if self.costs else [row.lost]
             saves = "" if row.saving is None else _count(row.saving.requests)
-            ends = "" if row.saving is None else interval_of(row.saving)
+            ends = "" if row.saving is None else _ends(row.saving)
             lines.append([row.policy, row.role, *map(_count, figures), saves, ends])
         return lines
 
@@ -114,6 +114,13 @@ class Screen:
         yield f"Report: {self.report} (--verbose prints the rest)"
 
 
+def _ends(saving: Saving) -> str:
+    """Return the interval of a saving, with the signs of its ends."""
+    if saving.constant or saving.low is None or saving.high is None:
+        return interval_of(saving)
+    return " to ".join(_count(end * saving.arrivals) for end in (saving.low, saving.high))
+
+
 def _count(number: float) -> str:
     """Return a number of requests without rounding them to hundreds."""
     return f"{number:,.0f}" if abs(number) >= 10 else requests(number)
@@ -135,6 +142,7 @@ def screen_of(advice: Advice) -> Screen:
         capacity_saving(advice.what_ifs), None if advice.run == "rule" else advice.chosen.rule
     )
     tail = advice.verdict[advice.code_after + 1 :]
+    unit = "day" if advice.replay.days else "window"
     trend = 1 if advice.trend is not None else 0
     return Screen(
         run=advice.verdict[0],
@@ -144,7 +152,7 @@ def screen_of(advice: Advice) -> Screen:
         costs=has_costs(advice.replay),
         saves=_saves(advice, rows),
         asks=_asks(advice),
-        capacity=f"{capacity.removesuffix('.')}, in the replay of all days." if capacity else "",
+        capacity=f"{capacity.removesuffix('.')}, in the replay of all {unit}s." if capacity else "",
         team=" ".join(tail[trend:]),
         notes=(*tail[:trend], *_doubts(advice, rows)),
         asked=_command(advice.asked),
@@ -228,7 +236,7 @@ def _saves(advice: Advice, rows: Sequence[Row]) -> str:
     name = f"{short_of(PlainRule.of(today.policy))} ({today.policy})"
     gain, level = advised.saving, percent(advised.lost_share)
     if gain is None:
-        return f"It runs today already ({name}; --today sets another rule). It loses {level}."
+        return f"It runs today already: {name}; --today sets another rule. It loses {level}."
     ends = f" (95 %: {interval_of(gain)})" if interval_of(gain) else ""
     verb = "saves" if gain.share >= 0 else "costs another"
     text = (
@@ -308,8 +316,9 @@ def _commands(advice: Advice) -> Iterator[tuple[str, str]]:
     folder, nodes = pasted(advice.folder), len(advice.replay.trace.nodes)
     trace = advice.asked.get("trace")
     name = "LOAD.csv" if trace is None else pasted(trace)
-    if nodes > 1:
+    if nodes > 1 and advice.arrivals == "unknown":
         yield f"corral rehearse {name} {folder}", "with your servers and latency"
+    if nodes > 1:
         what = "the second choice" if advice.run == "balancer" else "the plan"
         yield f"corral serve {folder}", f"{what} over HTTP"
     if advice.team is not None:

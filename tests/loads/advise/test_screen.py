@@ -13,6 +13,7 @@ import pytest
 
 import corral
 from corral.loads.advise.advice import Advice
+from corral.loads.advise.rehearsed import age_of
 from corral.loads.advise.screen import LINES, Screen, losses_of, screen_of
 from corral.loads.advise.trend import Trend
 from corral.loads.advise.words import WIDTH
@@ -142,6 +143,27 @@ def test_days_that_were_not_rehearsed_show_no_losses(rehearsed: Advice) -> None:
     assert lost[DAY:].sum() == it.played.deterministic["overflow/equal"].lost[1] > 0
 
 
+def test_a_policy_that_costs_more_has_negative_savings(replayed: Advice) -> None:
+    screen = screen_of(replayed)
+    place = screen.headings().index("95 %\ninterval")
+    row = {cells[0]: cells for cells in screen.cells()}["local/equal"]
+    local = next(row for row in screen.rows if row.policy == "local/equal").saving
+    assert local is not None
+    assert local.low is not None
+    assert local.high is not None
+    assert local.low < local.share < local.high < 0
+    ends = (f"{end * local.arrivals:,.0f}" for end in (local.low, local.high))
+    assert row[place] == " to ".join(ends)
+
+
+@pytest.mark.parametrize(
+    ("period", "step", "text"),
+    [(1 / 3, 3600.0, "1,200 s"), (1 / 10, 300.0, "30 s"), (1 / 60, 75.0, "1.25 s")],
+)
+def test_times_of_reports_are_plain_numbers(period: float, step: float, text: str) -> None:
+    assert age_of(period, step) == text
+
+
 # --- Commands ------------------------------------------------------------------------------------
 
 
@@ -158,6 +180,12 @@ def test_the_call_is_shown_as_it_was_typed(rehearsed: Advice) -> None:
         "--today round-robin --no-train --out runs/a"
     )
     assert rehearsed.to_json()["asked"] == dict(rehearsed.asked)
+
+
+def test_known_arrivals_cannot_be_rehearsed(tmp_path: Path) -> None:
+    advice = advised(tmp_path, arrivals="known", rehearse=False)
+    commands = [command.split()[1] for command, _ in screen_of(advice).commands]
+    assert commands == ["serve", "advise"]
 
 
 def test_the_commands_name_the_folder(rehearsed: Advice) -> None:
