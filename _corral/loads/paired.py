@@ -15,7 +15,6 @@ __all__ = [
     "paired_headings",
     "paired_lines",
     "per_day",
-    "request_lines",
     "rule_in_words",
     "verdicts",
     "without_intervals",
@@ -91,33 +90,6 @@ def paired_lines(result: Replay) -> list[list[str]]:
         interval_cells = [] if without_intervals(result) else [between]
         lines.append([score.policy, *cells, f"{100 * score.difference:+.2f}", *interval_cells])
     return lines
-
-
-def request_lines(result: Replay) -> tuple[list[str], list[list[str]]]:
-    """Return headings and lines: each policy's loss and cost in requests a day, and the difference
-    to the best rule in the same windows."""
-    costs, unit = has_costs(result), a_day(result)
-    paired, between = result.best_rule is not None, not without_intervals(result)
-    headings = ["policy", f"lost {unit}", *[f"cost {unit}"] * costs]
-    headings += [f"above the best rule, {unit}"] * paired
-    lines = []
-    for score in ordered(result.scores):
-        if score.lost_per_window is None:  # the optimum's row
-            continue
-        requests = [score.lost_per_window, *[score.cost_per_window or 0.0] * costs]
-        line = [score.policy, *(f"{per_day(result) * count:,.0f}" for count in requests)]
-        if paired and score.difference is None:
-            line.append("")
-        elif paired:
-            assert score.difference is not None
-            more = _signed(result, score.difference)
-            low, high = score.difference_low, score.difference_high
-            if between and low is not None and high is not None:
-                ends = f"{_signed(result, low)} to {_signed(result, high)}"
-                more += f"\n{'the same' if low == high == 0 else ends}"
-            line.append(more)
-        lines.append(line)
-    return headings, lines
 
 
 def rule_in_words(replay: Replay) -> list[str]:

@@ -149,7 +149,7 @@ def course_data(axis: TimeAxis, nodes: Mapping[str, Sequence[Array]]) -> str:
         "nodes": values_of_nodes,
     }
     text = json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")
-    return f"<script type='application/json' id='course'>{text}</script>\n"
+    return f"<script type='application/json'>{text}</script>\n"
 
 
 def _short(value: float) -> float:
@@ -273,8 +273,7 @@ def _map(picture: Picture, maximum: int) -> str:
         ",".join(str(v) if is_seen else "" for v, is_seen in zip(row, seen_row, strict=True))
         for row, seen_row in zip(picture.forwarded.tolist(), seen.tolist(), strict=True)
     ]
-    name = picture.agent if picture.node == picture.agent else f"{picture.agent} {picture.node}"
-    name = f"{picture.reference}, all nodes" if picture.reference else name
+    name = f"{picture.reference}, all nodes" if picture.reference else picture.node
     drawn = frame(
         shapes,
         width=width,

@@ -13,33 +13,27 @@ import numpy as np
 
 from corral.envs.dfaas_v0 import baselines
 from corral.files import write_file
-from corral.loads.paired import (
-    paired_headings,
-    paired_lines,
-    request_lines,
-    rule_in_words,
-    verdicts,
-    without_intervals,
-)
+from corral.loads.paired import a_day, per_day, rule_in_words, verdicts
 from corral.loads.plots import TimeAxis, course_data, node_chart, policy_chart
 from corral.loads.policy_picture import Picture
 from corral.loads.replay import Replay, binned
 from corral.loads.scores import Score
-from corral.loads.text import (
-    compared_with_optimum,
-    describe,
-    losses_table,
-    optimum_part,
-    ordered,
-    returns_table,
-)
-from corral.loads.waiting import waits_lines
+from corral.loads.text import describe, ordered
+from corral.loads.waiting import time_text
 from corral.trainers.evaluation.scores import Evaluation
-from corral.trainers.report.page import controls, learning_section, note, page, table
-from corral.trainers.report.plots import Bar, LearningCurve, bar_chart
+from corral.trainers.report.page import controls, folded, learning_section, note, page, table
+from corral.trainers.report.plots import LearningCurve
 from corral.trainers.runs.run_config import versions
 
-__all__ = ["evaluation_of", "write_report"]
+__all__ = [
+    "about_teams",
+    "course",
+    "evaluation_of",
+    "how_to_read",
+    "losses_by_node",
+    "ranking",
+    "write_report",
+]
 
 MAX_NODES = 12
 """The time charts show at most this many nodes: those with the highest loss."""
@@ -51,26 +45,25 @@ LEARNING = """The team's return per episode during training: the sum of all node
 episodes of the training rows. One line for each run."""
 
 
-HOW_TO_READ = """<h2>How to read this</h2>
-<p>A policy is <em>amount/route</em>: how much a node forwards, and how that is split over its
-neighbors. With c the capacity of a step and Q the queue limit, a node keeps c requests
-(<em>overflow</em>, <em>capacity=1</em>), x times c (<em>capacity=x</em>), c and the free places of
-its queue (<em>patient</em>), c and the share x of Q (<em>backlog=x</em>), or forwards the share s
-of its requests (<em>share=s</em>). The next forwarded request goes to the next neighbor in turn
-(<em>equal</em>), in proportion to capacity (<em>weighted</em>), to the most reported spare capacity
-(<em>least</em>), to the better of two drawn neighbors (<em>two-choices</em>), or to one neighbor up
-to its limit and then to the next (<em>fill</em>). <em>all-to-shortest</em> and <em>all-to-two</em>
-choose one neighbor for all requests of a step. <b>Served</b>, <b>lost</b> and <b>forwarded</b>
-are shares of all arrivals. Requests that
-still wait at a window's end are neither served nor lost; the optimum counts them as served.
-Forwarded counts all offers, including refused ones; the optimum counts only accepted ones, because
-it makes no offer in vain. <b>Waiting</b> is the mean number of requests that a node keeps in its
-queue from one step to the next. <b>Cost</b> is lost + forward_cost * forwarded + wait_cost *
-waiting, as a share of the arrivals, or in requests a day. <b>Above the best rule</b> is the cost of
-a policy minus that of the best rule in the same windows; the best rule was chosen on other windows.
-The interval is that of this difference: if it excludes 0, the difference is significant, even if
-the policies' own intervals overlap. <b>Of optimum</b> is the gain of a policy (arrivals minus cost)
-divided by that of the optimum, in the windows that the optimum covers.</p>
+HOW_TO_READ = """<p>A policy is <em>amount/route</em>: how much a node forwards, and how that is
+split over its neighbors. With c the capacity of a step and Q the queue limit, a node keeps c
+requests (<em>overflow</em>, <em>capacity=1</em>), x times c (<em>capacity=x</em>), c and the free
+places of its queue (<em>patient</em>), c and the share x of Q (<em>backlog=x</em>), or forwards the
+share s of its requests (<em>share=s</em>). The next forwarded request goes to the next neighbor in
+turn (<em>equal</em>), in proportion to capacity (<em>weighted</em>), to the most reported spare
+capacity (<em>least</em>), to the better of two drawn neighbors (<em>two-choices</em>), or to one
+neighbor up to its limit and then to the next (<em>fill</em>). <em>all-to-shortest</em> and
+<em>all-to-two</em> choose one neighbor for all requests of a step. <b>Served</b>, <b>lost</b> and
+<b>forwarded</b> are shares of all arrivals. Requests that still wait at a window's end are neither
+served nor lost; the optimum counts them as served. Forwarded counts all offers, including refused
+ones; the optimum counts only accepted ones, because it makes no offer in vain. <b>Waiting</b> is
+the mean number of requests that a node keeps in its queue from one step to the next. <b>Cost</b> is
+lost + forward_cost * forwarded + wait_cost * waiting, as a share of the arrivals, or in requests a
+day. <b>Above the best rule</b> is the cost of a policy minus that of the best rule in the same
+windows; the best rule was chosen on other windows. The interval is that of this difference: if it
+excludes 0, the difference is significant, even if the policies' own intervals overlap. <b>Of
+optimum</b> is the gain of a policy (arrivals minus cost) divided by that of the optimum, in the
+windows that the optimum covers.</p>
 """
 
 
@@ -82,10 +75,6 @@ def write_report(
     levels: Mapping[str, float] | None = None,
     pictures: Sequence[Picture] = (),
     notes: Sequence[str] = (),
-    verdict: Sequence[str] = (),
-    texts: Sequence[tuple[str, Sequence[str]]] = (),
-    parts: Sequence[tuple[str, str]] = (),
-    title: str = "Replay of",
 ) -> dict[str, Path]:
     """Write the three files into ``folder`` (made if missing); return their paths by name.
 
@@ -97,13 +86,8 @@ def write_report(
             curves: per episode of the training, not per window of the replay.
         pictures: the policies that the teams learned, from ``corral.loads.policy_picture``.
         notes: sentences about the replay, in addition to those of ``describe``.
-        verdict: sentences at the top of the page, the first one in large letters; default: the
-            sentences of ``paired`` about the teams and the rules.
-        texts: headings, each with preformatted lines, below the tables of requests.
-        parts: headings, each with HTML, above all other sections.
-        title: start of the page's title, before the name of the trace.
     """
-    text = _page(replay, learning, levels or {}, pictures, notes, verdict, texts, parts, title)
+    text = _page(replay, learning, levels or {}, pictures, notes)
     path = write_file(folder / "report.html", text, folder=folder)
     return {"report.html": path, **evaluation_of(replay, notes).write(folder)}
 
@@ -157,39 +141,21 @@ def _page(
     levels: Mapping[str, float],
     pictures: Sequence[Picture],
     notes: Sequence[str],
-    verdict: Sequence[str],
-    texts: Sequence[tuple[str, Sequence[str]]],
-    parts: Sequence[tuple[str, str]],
-    title: str,
 ) -> str:
-    scores = _of_all_windows(ordered(replay.scores), replay)
-    kinds = _kinds(replay)
-    learned = learning_section(learning, levels, LEARNING) + _learned(replay, pictures)
-    returns, lines = returns_table(replay)
-    day = "a day" if replay.trace.steps_per_day else "a window"
-    trace_note, *more = [*describe(replay), *notes]
-    first = "".join(f"<h2>{html.escape(heading)}</h2>{part}" for heading, part in parts)
+    trace_note, *more = [*describe(replay, agents=False), *notes]
+    learned = learning_section(learning, levels, LEARNING)
     body = f"""{note(trace_note)}
-{first}<h2>Requests {day}</h2>
-{table(*request_lines(replay), kinds=kinds)}{controls()}{_bars(scores)}
-<h2>Served and lost by policy</h2>
-{_score_table(scores, replay, kinds)}
-{_paired_html(replay, kinds)}{_optimum_html(replay, kinds)}{_texts(texts)}
-<h2>Load and loss over time</h2>
-{_course(replay)}{learned}<h2>Return per whole window</h2>
-{table(["policy", *returns], lines, kinds=kinds)}
-{_losses_html(replay, kinds)}{_waits_html(replay, kinds)}"""
-    answer = list(verdict) or [*verdicts(replay).values(), *rule_in_words(replay)]
-    title, end = f"{title} {replay.trace.name}", f"{HOW_TO_READ}{_glossary()}"
-    return page(title, more, body, versions(), verdict=answer, end=end)
+<h2>Policies</h2>
+{ranking(replay)}{controls()}<h2>Load and loss over time</h2>
+{course(replay)}{learned}{about_teams(replay, pictures)}{losses_by_node(replay)}"""
+    answer = [*verdicts(replay).values(), *rule_in_words(replay)]
+    title = f"Replay of {replay.trace.name}"
+    return page(title, more, body, versions(), verdict=answer, end=how_to_read())
 
 
-def _texts(texts: Sequence[tuple[str, Sequence[str]]]) -> str:
-    parts = []
-    for heading, lines in texts:
-        text = html.escape("\n".join(lines))
-        parts.append(f"<h2>{html.escape(heading)}</h2><div class='wide'><pre>{text}</pre></div>")
-    return "".join(parts)
+def how_to_read() -> str:
+    """Return the meaning of rules and columns."""
+    return folded("How to read this", f"{HOW_TO_READ}{_glossary()}")
 
 
 def _glossary() -> str:
@@ -208,102 +174,73 @@ def _percent(value: float | None) -> str:
     return "" if value is None else f"{100 * value:.2f}"
 
 
-def _score_table(scores: list[Score], replay: Replay, kinds: Mapping[str, str]) -> str:
-    def share(value: float, low: float | None, high: float | None) -> str:
-        return _percent(value) + ("" if low is None else f"\n{_percent(low)} to {_percent(high)}")
+def ranking(replay: Replay) -> str:
+    """Return the table of all policies, the cheapest first."""
+    scores = ordered(replay.scores)
+    if replay.optimum_is_partial:
+        scores = [score for score in scores if score.policy != "optimum"]
+    low, high = replay.rows
+    arrivals = float(replay.trace.arrivals[low:high].sum()) * replay.window / (high - low)
+    daily, unit = arrivals * per_day(replay), a_day(replay)
 
-    modes, illegal = bool(replay.teams), any(s.illegal_actions for s in scores)
-    lines = [
-        [
-            s.policy,
-            *([s.mode] if modes else []),
-            share(s.served, s.served_low, s.served_high),
-            _percent(s.lost),
-            _percent(s.forwarded),
-            f"{s.mean_waiting:.2f}",
-            share(s.cost, s.cost_low, s.cost_high),
-            *([] if replay.optimum_is_partial else [_percent(s.share_of_optimum)]),
-            *([str(s.illegal_actions)] if illegal else []),
-        ]
-        for s in scores
-    ]
-    heads = ["policy", *(["play"] if modes else []), "served %", "lost %", "forwarded %"]
-    heads += ["waiting", "cost %", *([] if replay.optimum_is_partial else ["of optimum %"])]
-    return table(heads + (["illegal"] if illegal else []), lines, kinds=kinds)
-
-
-def _of_all_windows(scores: list[Score], replay: Replay) -> list[Score]:
-    """Return the scores over all windows, without an optimum that covers only some of them."""
-    return [s for s in scores if not (replay.optimum_is_partial and s.policy == "optimum")]
-
-
-def _paired_html(replay: Replay, kinds: Mapping[str, str]) -> str:
-    """Return the costs compared with the best rule; "" without a best rule."""
-    if replay.best_rule is None:
-        return ""
-    sentences = "".join(f"<p>{html.escape(line)}</p>" for line in verdicts(replay).values())
-    headings = [heading.replace("\n", " ") for heading in paired_headings(replay)]
-    why = note(without_intervals(replay)) if without_intervals(replay) else ""
-    return f"""<h2>Compared with the best rule, in the same windows</h2>
-{sentences}{table(["policy", *headings], paired_lines(replay), kinds=kinds)}
-{why}"""
-
-
-def _optimum_html(replay: Replay, kinds: Mapping[str, str]) -> str:
-    """Return the comparison with an optimum that covers only some windows; else ""."""
-    if not replay.optimum_is_partial:
-        return ""
-    lines = [
-        [s.policy, _percent(s.cost_in_optimum_windows), _percent(s.share_of_optimum)]
-        for s in compared_with_optimum(replay)
-    ]
-    return f"""<h2>Compared with the optimum, in {optimum_part(replay)}</h2>
-{table(["policy", "cost %", "of optimum %"], lines, kinds=kinds)}
-"""
-
-
-def _losses_html(replay: Replay, kinds: Mapping[str, str]) -> str:
-    """Return the losses of each node; "" for a single node."""
-    if len(replay.trace.nodes) < 2:
-        return ""
-    headings, lines = losses_table(replay)
-    return f"""<h2>Lost by each node, % of its own arrivals</h2>
-{table(["policy", *headings], lines, kinds=kinds)}
-"""
-
-
-def _waits_html(replay: Replay, kinds: Mapping[str, str]) -> str:
-    """Return the waiting times of served requests; "" without a queue."""
-    if not replay.settings.get("queue"):
-        return ""
-    headings, lines = waits_lines(ordered(replay.scores))
-    return f"""<h2>Waiting time of served requests</h2>
-{table(["policy", *headings], lines, kinds=kinds)}
-"""
-
-
-def _bars(scores: list[Score]) -> str:
-    def percent(value: float | None) -> float | None:
-        return None if value is None else 100 * value
-
-    bars = [
-        Bar(
-            *(_with_mode(s), 100 * s.cost, percent(s.cost_low), percent(s.cost_high), bool(s.mode)),
-            policy=s.policy,
+    def requests(share: float | None, *ends: float | None, sign: str = "") -> str:
+        if share is None:
+            return ""
+        if sign and set(ends) == {0.0}:
+            return "the same"
+        text = f"{daily * share:{sign},.0f}"
+        return text + "".join(
+            f"{word}{daily * end:{sign},.0f}"
+            for word, end in zip(("\n", " to "), ends, strict=True)
+            if end is not None
         )
-        for s in scores
+
+    columns: dict[str, list[str]] = {
+        "policy": [score.policy for score in scores],
+        "play": [score.mode for score in scores],
+        f"cost {unit}": [requests(s.cost, s.cost_low, s.cost_high) for s in scores],
+        f"above the best rule, {unit}": [
+            requests(s.difference, s.difference_low, s.difference_high, sign="+") for s in scores
+        ],
+        f"lost {unit}": [requests(s.lost, None, None) for s in scores],
+        "lost %": [_percent(score.lost) for score in scores],
+        "forwarded %": [_percent(score.forwarded) for score in scores],
+        "waiting": [f"{score.mean_waiting:.2f}" for score in scores],
+        "wait, 95 % in": [_wait(score) for score in scores],
+        "of optimum %": [_percent(score.share_of_optimum) for score in scores],
+        "illegal": [f"{score.illegal_actions or ''}" for score in scores],
+    }
+    lines = list(zip(*columns.values(), strict=True))
+    return table(list(columns), lines, kinds=_kinds(replay))
+
+
+def _wait(score: Score) -> str:
+    """Return the mean wait of served requests, and the time in which 95 % were served."""
+    if score.mean_wait is None:
+        return ""
+    if score.mean_wait_s is None or score.p95_wait_s is None:
+        return f"{score.mean_wait:.2f} steps\n{score.p95_wait} steps"
+    return f"{time_text(score.mean_wait_s)}\n{time_text(score.p95_wait_s)}"
+
+
+def losses_by_node(replay: Replay) -> str:
+    """Return the losses of each node with the drawn policies; "" for a single node."""
+    trace, (low, high) = replay.trace, replay.rows
+    if len(trace.nodes) < 2:
+        return ""
+    drawn = [score for score in ordered(replay.scores) if score.policy in _drawn(replay)]
+    shares = np.array([[*score.lost_by_node.values()] for score in drawn])  # [P, N]
+    daily = trace.arrivals[low:high].mean(axis=0) * replay.window * per_day(replay)
+    lines = [
+        [node, f"{load:,.0f}", *(_percent(share) for share in shares[:, i])]
+        for i, (node, load) in enumerate(zip(trace.nodes, daily.tolist(), strict=True))
     ]
-    line = " (line: 95 % interval)" * any(bar.low is not None for bar in bars)
-    return bar_chart(bars, f"cost, % of arrivals{line}")
+    headings = ["server", f"arrivals {a_day(replay)}", *(f"lost %, {s.policy}" for s in drawn)]
+    return folded("Lost by each server", table(headings, lines, policies=False))
 
 
-def _with_mode(score: Score) -> str:
-    """Return the policy's name with its mode, unless the name ends with it."""
-    named_with_mode = score.policy.endswith(score.mode)  # always, if the mode is ""
-    return score.policy if named_with_mode else f"{score.policy}, {score.mode}"
-
-
-def _learned(replay: Replay, pictures: Sequence[Picture]) -> str:
+def about_teams(replay: Replay, pictures: Sequence[Picture]) -> str:
+    """Return heat maps of the teams' plans; "" without ``pictures``."""
     if not pictures:
         return ""
     agents = {f"node_{i}" for i in _worst_nodes(replay)}
@@ -348,7 +285,7 @@ def _about_nodes(replay: Replay) -> list[str]:
     return [note(f"Only the {MAX_NODES} nodes with the highest loss.")] if some else []
 
 
-def _course(replay: Replay) -> str:
+def course(replay: Replay) -> str:
     """Return time charts of load, capacity and losses for each node."""
     drawn, nodes = _drawn(replay), _worst_nodes(replay)
     first = replay.series[drawn[0]]
@@ -368,7 +305,7 @@ def _course(replay: Replay) -> str:
             "requests per step; its rows of losses share one scale."
         ),
         *_about_nodes(replay),
-        "<div id='zoom'></div>",
+        "<div class='zoomer'></div>",
     ]
     axis = TimeAxis.of(replay.trace, replay.rows, first.width, replay.window)
     drawn_width = first.width * axis.joined
@@ -379,7 +316,7 @@ def _course(replay: Replay) -> str:
         )
     kept = {}
     for i in nodes:
-        name = f"node_{i} {replay.trace.nodes[i]}"
+        name = replay.trace.nodes[i]
         arrivals = first.counts["arrivals"][:, i]
         losses_of = {policy: counts[policy]["lost"][:, i] for policy in drawn}
         forwarded = {policy: counts[policy]["forwarded"][:, i] for policy in team}
@@ -394,4 +331,4 @@ def _course(replay: Replay) -> str:
                 forwarded=forwarded,
             )
         )
-    return f"<div class='course'>{''.join(parts)}</div>{course_data(axis, kept)}"
+    return f"<div class='course'>{''.join(parts)}{course_data(axis, kept)}</div>"

@@ -51,8 +51,11 @@ FEW_AMOUNTS = 6
 """Lists of up to this many entries are written out."""
 
 
-def describe(replay: Replay) -> list[str]:
-    """Return sentences about the trace, the policies and the meaning of the figures."""
+def describe(replay: Replay, *, agents: bool = True) -> list[str]:
+    """Return sentences about the trace, the policies and the meaning of the figures.
+
+    ``agents``: also the names of agents, and the meaning of their returns.
+    """
     trace, (low, high) = replay.trace, replay.rows
     settings = _words(replay.settings)
     windows = replay.windows + bool(replay.remainder)
@@ -68,14 +71,14 @@ def describe(replay: Replay) -> list[str]:
         f"{counted(len(trace.nodes), 'node')} "
         f"({trace.clock_text(low)} to {trace.clock_text(high - 1)}).",
         *about_clock(trace),
-        *_about_names(trace.nodes),
+        *(_about_names(trace.nodes) if agents else []),
         f"Played as {played}; each starts with empty queues and without reports. {intervals}",
         about_knowledge(replay.settings),
         "Served, lost and forwarded (with refused offers) in % of the arrivals; waiting in "
         f"requests per node and step.{_about_rest(replay)}",
         *_about_cost(replay),
         *about_best_rule(replay),
-        _about_returns(replay),
+        *([_about_returns(replay)] if agents else []),
         f"Settings of dfaas_v0: {settings or 'default'}.",
     ]
     return [*lines, *_about_choice(replay), *_about_teams(replay), _about_optimum(replay)]
@@ -330,7 +333,8 @@ def losses_table(result: Replay) -> tuple[list[str], list[list[str]]]:
     """Return headings and lines: the lost share of each node's own arrivals."""
     scores = [score for score in ordered(result.scores) if score.policy != "optimum"]
     shares: list[Mapping[str, float]] = [
-        {node: 100 * share for node, share in score.lost_by_node.items()} for score in scores
+        dict(zip(result.trace.nodes, (100 * s for s in score.lost_by_node.values()), strict=True))
+        for score in scores
     ]
     headings, cells = returns_by_agent(shares)
     lines = [[s.policy, *row] for s, row in zip(scores, cells, strict=True)]

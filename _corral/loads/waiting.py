@@ -16,7 +16,7 @@ from corral.data import Trace
 from corral.envs.core import Array
 from corral.loads.scores import Score
 
-__all__ = ["served_after", "waits_lines", "with_waits"]
+__all__ = ["served_after", "time_text", "waits_lines", "with_waits"]
 
 
 def served_after(served_local: Array, served_remote: Array, waiting: Array, window: int) -> Array:
@@ -71,12 +71,12 @@ def waits_lines(scores: list[Score]) -> tuple[list[str], list[list[str]]]:
             continue
         cells = [f"{score.mean_wait:.2f}", f"{score.p95_wait}"]
         if clock:
-            cells += [_time(score.mean_wait_s), _time(score.p95_wait_s)]
+            cells += [time_text(score.mean_wait_s), time_text(score.p95_wait_s)]
         lines.append([score.policy, *cells])
     return ["mean steps", "95 % in", *["mean time", "95 % in"] * clock], lines
 
 
-def _time(seconds: float | None) -> str:
+def time_text(seconds: float | None) -> str:
     """Return "40.0 s", "12.5 min"."""
     if seconds is None:
         return ""

@@ -41,7 +41,7 @@ def test_a_hidden_policy_leaves_tables_charts_and_legends(report: Path, open_pag
     room = page.locator("[data-policy='room']")
     visible = room.evaluate_all("all => all.filter(e => e.getBoundingClientRect().width).length")
     assert visible == 9  # rows of three tables, and curves and entries of three charts
-    page.locator("summary").click()
+    page.locator(".controls summary").click()
     page.locator(".chips button", has_text="room").first.click()
     assert room.evaluate_all("all => all.filter(e => !e.hasAttribute('hidden')).length") == 0
 

@@ -25,18 +25,24 @@ def load(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_it_ends_in_a_verdict_of_80_columns(load: Path, tmp_path: Path) -> None:
-    settings = (
-        "--queue",
-        5,
-        "--forward-cost",
-        0.1,
-        "--no-train",
-        "--no-rehearse",
-        "--out",
-        tmp_path,
-    )
-    printed = within("advise", load, *map(str, settings))
+GAME = ("--queue", "5", "--forward-cost", "0.1", "--no-train")
+
+
+def test_one_screen_begins_with_the_verdict(load: Path, tmp_path: Path) -> None:
+    lines = within("advise", load, *GAME, "--out", tmp_path).splitlines()
+    kept = json.loads((tmp_path / "advice.json").read_text())
+    first = next(k for k, line in enumerate(lines) if kept["verdict"][0].startswith(line.strip()))
+    assert all(line.startswith("corral: ") for line in lines[:first])
+    assert len(lines[first:]) <= 40
+    assert max(len(line) for line in lines if str(tmp_path) not in line) <= 80
+    assert str(tmp_path / "report.html") in lines[-1]
+    typed = {"queue": 5, "forward_cost": 0.1, "train": False, "out": str(tmp_path)}
+    assert kept["asked"] == {"trace": str(load), **typed}
+
+
+def test_verbose_prints_the_whole_advice(load: Path, tmp_path: Path) -> None:
+    settings = (*GAME, "--no-rehearse", "--verbose", "--out", tmp_path)
+    printed = within("advise", load, *settings)
     shown(printed, "unknown")
     lines = printed.splitlines()
     assert max(len(line) for line in lines if str(tmp_path) not in line) <= 80
@@ -47,21 +53,19 @@ def test_it_ends_in_a_verdict_of_80_columns(load: Path, tmp_path: Path) -> None:
     said = " ".join([*asked, *code, *kept["verdict"][3:]])
     assert told.startswith(" ".join(said.split()))
     headings = [line for line in lines if line in ("What if", "How it was judged", "Verdict")]
-    assert headings == ["What if", "How it was judged", "Verdict"]
+    assert headings == ["Verdict", "What if", "How it was judged"]
     assert "95\n" not in printed.replace(" ", "")  # "95 %" stays on its line
-    assert f"Report: {tmp_path / 'report.html'}" in printed
-    assert f"Advice: {tmp_path / 'advice.json'}" in printed
-    assert "local/equal" in printed.partition("What if")[0]
     assert kept["arrivals"] == "unknown"
 
 
 def test_a_rehearsal_stands_in_the_table_and_in_the_verdict(load: Path, tmp_path: Path) -> None:
-    settings = ("--queue", "5", "--forward-cost", "0.1", "--route", "equal", "--no-train")
+    settings = (*GAME, "--route", "equal", "--verbose")
     printed = within("advise", load, *settings, "--out", tmp_path)
     lines = printed.splitlines()
     assert max(len(line) for line in lines if str(tmp_path) not in line) <= 80
     kept = json.loads((tmp_path / "advice.json").read_text())
-    table, _, verdict = printed.partition("What if")
+    _, _, verdict = printed.partition("\nVerdict\n")
+    verdict, _, table = verdict.partition("How it was judged")
     for name, costs in kept["rehearsal"]["policies"].items():
         row = [line for line in table.splitlines() if line.split()[:1] == [name]][-1]
         assert row.split()[-1] == f"{costs['deterministic']:,.0f}"
@@ -70,7 +74,7 @@ def test_a_rehearsal_stands_in_the_table_and_in_the_verdict(load: Path, tmp_path
     assert verdict.index("Each gateway needs") < code
     assert len(needs) == 1
     bare = within("advise", load, "--no-rehearse", *settings, "--out", tmp_path / "bare")
-    assert "rehearsed" not in bare.partition("What if")[0]
+    assert "rehearsed\n" not in bare.partition("How it was judged")[2].replace(" ", "")
 
 
 def test_knowledge_and_the_rule_of_today_can_be_given(load: Path, tmp_path: Path) -> None:
@@ -118,8 +122,8 @@ def test_mistakes_name_the_remedy(load: Path, tmp_path: Path) -> None:
 
 
 def test_the_verdict_names_the_baseline_as_an_assumption(load: Path, tmp_path: Path) -> None:
-    settings = ("--no-train", "--no-rehearse", "--forward-cost", "0.1", "--out", tmp_path)
-    told = within("advise", load, "--today", "round-robin", *settings)
+    settings = ("--no-train", "--no-rehearse", "--forward-cost", "0.1", "--verbose", "--out")
+    told = within("advise", load, "--today", "round-robin", *settings, tmp_path)
     verdict = " ".join(told.partition("\nVerdict\n")[2].split())
     shown(verdict, "local first, overflow in turn (overflow/equal)", "--today", "0.1 x forwarded")
     helped = " ".join(within("advise", "--help").split())
@@ -133,9 +137,8 @@ def test_names_of_rules_are_not_spelled_as_options() -> None:
 
 
 def test_code_lines_are_not_wrapped(load: Path, tmp_path: Path) -> None:
-    printed = within(
-        "advise", load, "--no-train", "--no-rehearse", "--queue", "5", "--out", tmp_path
-    ).splitlines()
+    settings = ("--no-train", "--no-rehearse", "--queue", "5", "--verbose", "--out", tmp_path)
+    printed = within("advise", load, *settings).splitlines()
     for line in json.loads((tmp_path / "advice.json").read_text())["pseudo_code"]:
         assert f"    {line}" in printed
 

@@ -108,7 +108,7 @@ def test_rows_of_losses_share_a_scale_that_is_told() -> None:
 def test_the_script_gets_every_number_and_no_name_ends_it() -> None:
     axis = TimeAxis.of(load(0, 2), (0, 2), 1, 2)
     text = course_data(axis, {"</script>": [np.array([1.0, 2.5]), np.array([1 / 3, 1e6])]})
-    inner = re.fullmatch(r"<script type='application/json' id='course'>(.*)</script>\n", text)
+    inner = re.fullmatch(r"<script type='application/json'>(.*)</script>\n", text)
     assert inner is not None
     assert "<" not in inner[1]
     (node,) = json.loads(inner[1])["nodes"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import json
 import re
 from html.parser import HTMLParser
@@ -15,6 +16,7 @@ from corral.data import Trace, load_trace
 from corral.envs.dfaas_v0 import DfaasRules
 from corral.envs.dfaas_v0.baselines import baseline_team
 from corral.envs.policy import RandomPolicy
+from corral.loads.paired import rule_in_words, verdicts
 from corral.loads.policy_picture import Picture, team_pictures
 from corral.loads.replay import Replay, replay
 from corral.loads.report import write_report
@@ -151,20 +153,17 @@ def test_a_teams_page_has_learning_and_what_was_learned(tmp_path: Path) -> None:
     assert re.findall(r"(?:src|href|url)\s*[=(]\s*[\"']?([^\"')> ]+)", page) == []
     headings = re.findall(r"<h2>(.*?)</h2>", page)
     assert headings == [
-        "Requests a day",
-        "Served and lost by policy",
-        "Compared with the best rule, in the same windows",
+        "Policies",
         "Load and loss over time",
         "Learning",
         "What was learned",
-        "Return per whole window",
-        "Lost by each node, % of its own arrivals",
+        "Lost by each server",
         "How this was found",
         "How to read this",
     ]
     for text in ("run 1</li>", "run 2</li>", "random</span>", "env steps</span>"):
         assert text in page
-    for text in ("<b>node_0 milan</b>", "<b>overflow, all nodes</b>", "requests per step →</span>"):
+    for text in ("<b>milan</b>", "<b>overflow, all nodes</b>", "requests per step →</span>"):
         assert text in page
     # The best team's forwarding; the losses of all, of the best reference and of local play.
     lost = ("lost, mine", "lost, noise", "lost, overflow/equal", "lost, local/equal")
@@ -177,25 +176,27 @@ def test_a_teams_page_has_learning_and_what_was_learned(tmp_path: Path) -> None:
 
 
 def test_the_verdict_stands_before_all_else(tmp_path: Path) -> None:
-    result = replay("edge3", POLICIES, rows=(0, 300))
-    lines = ["Run <this>: it loses 3 %.", "Nothing else was tried."]
-    page = write_report(result, tmp_path, verdict=lines)["report.html"].read_text()
+    result, _ = trained(label="<mine>")
+    page = write_report(result, tmp_path)["report.html"].read_text()
     said = re.search(r"</h1>\s*<div class='verdict'>(.*?)</div>", page)
     assert said is not None
-    assert re.findall("<p>(.*?)</p>", said[1]) == ["Run &lt;this&gt;: it loses 3 %.", lines[1]]
+    lines = [*verdicts(result).values(), *rule_in_words(result)]
+    assert re.findall("<p>(.*?)</p>", said[1]) == [html.escape(line) for line in lines]
+    assert "&lt;mine&gt;" in said[1]
 
 
 def test_requests_a_day_stand_before_shares(tmp_path: Path) -> None:
     result = replay("edge3", POLICIES, rows=(0, 4 * 288), forward_cost=0.2)
     page = write_report(result, tmp_path)["report.html"].read_text()
-    table = page.partition("<h2>Requests a day</h2>")[2].partition("</table>")[0]
+    table = page.partition("<h2>Policies</h2>")[2].partition("</table>")[0]
     heads = re.findall("<th>(.*?)</th>", table)
-    assert heads == ["policy", "lost a day", "cost a day", "above the best rule, a day"]
+    assert heads[:4] == ["policy", "cost a day", "above the best rule, a day", "lost a day"]
     local = next(score for score in result.scores if score.policy == "local/equal")
     arrivals = result.trace.arrivals[: 4 * 288].sum() / 4
-    row = re.search(r"<td>local/equal</td><td>([\d,]+)</td><td>([\d,]+)</td><td>\+([\d,]+)", table)
-    assert row is not None
-    lost, cost, above = (int(cell.replace(",", "")) for cell in row.groups())
+    row = table.partition("<td>local/equal</td>")[2].partition("</tr>")[0]
+    cost, above, lost = (
+        int(cell.replace(",", "")) for cell in re.findall(r"<td>\+?([\d,]+)", row)[:3]
+    )
     assert lost == pytest.approx(local.lost * arrivals, abs=0.51)
     assert cost == pytest.approx(local.cost * arrivals, abs=0.51)
     assert local.difference is not None
@@ -211,7 +212,8 @@ def test_learned_rows_and_the_optimum_have_classes_in_every_table(tmp_path: Path
             name: kind
             for kind, name in re.findall(r"<tr class='(\w+)' data-policy=\"(.*?)\"", table)
         }
-        assert kinds.items() >= {"mine": "team", "noise": "team"}.items()
+        if "data-policy" in table:  # else its lines are servers
+            assert kinds.items() >= {"mine": "team", "noise": "team"}.items()
         assert set(kinds) <= {"mine", "noise", "optimum"}
 
 
@@ -292,33 +294,35 @@ def test_of_many_nodes_those_that_lose_most_are_drawn(tmp_path: Path) -> None:
     pictures = team_pictures(DfaasRules(trace, max_cycles=30), team, "mine")
     result = replay(trace, {"mine": team, "local": "local"})
     page = write_report(result, tmp_path, pictures=pictures)["report.html"].read_text()
-    counts = [page.count(f"<b>node_{i} n{i}</b>") for i in range(nodes)]
+    counts = [page.count(f"<b>n{i}</b>") for i in range(nodes)]
     assert counts == [0, 0] + [2] * 12  # a heat map and a course over time
     assert page.count("Only the 12 nodes with the highest loss.") == 2
 
 
-def test_a_name_that_tells_the_mode_is_not_told_it_twice(tmp_path: Path) -> None:
-    team = Player(baseline_team("local", DfaasRules("edge3")))
-    result = replay("edge3", {"ppo, greedy": team, "dqn": team}, rows=(0, 300))
-    page = write_report(result, tmp_path)["report.html"].read_text()
-    shown(page, ">ppo, greedy</span>")
-    shown(page, ">dqn, greedy</span>")
-    assert page.count("greedy, greedy") == 0
-
-
-def test_a_page_shows_an_optimum_of_some_windows_apart(tmp_path: Path) -> None:
+def test_a_page_shows_an_optimum_of_some_windows_as_a_column(tmp_path: Path) -> None:
     pytest.importorskip("scipy", reason="the linear program needs scipy: corral[optimum]")
     result = replay("edge3", POLICIES, rows=(0, 600), queue=9, optimum_windows=1)
     paths = write_report(result, tmp_path)
     page = paths["report.html"].read_text()
-    before, apart = page.split("<h2>Compared with the optimum, in 1 window of 3 (number 1)</h2>")
-    assert "optimum</td>" not in before
-    assert ">optimum</span>" not in page  # nor a bar among those of all windows
-    table = apart.partition("</table>")[0]
-    assert table.count("<tr") == 2 + len(POLICIES)
+    assert "optimum</td>" not in page
+    table = page.partition("<table class='sort'>")[2].partition("</table>")[0]
+    assert re.findall("<th>(.*?)</th>", table)[-1] == "of optimum %"
     kept = json.loads(paths["results.json"].read_text())
     assert kept["optimum"] == {"method": "linear program", "windows": [0], "all_windows": False}
     costs = {row["policy"]: row["cost_in_optimum_windows"] for row in kept["rows"]}
     assert min(costs, key=costs.__getitem__) == "optimum"
-    for cost in costs.values():
-        assert f"<td>{100 * cost:.2f}</td>" in table
+    for score in result.scores:
+        if score.policy != "optimum":
+            row = table.partition(f"<td>{score.policy}</td>")[2].partition("</tr>")[0]
+            assert score.share_of_optimum is not None
+            assert row.endswith(f"<td>{100 * score.share_of_optimum:.2f}</td>")
+
+
+def test_a_page_has_one_ranking_and_no_empty_column(tmp_path: Path) -> None:
+    page = write_report(trained()[0], tmp_path)["report.html"].read_text()
+    tables = re.findall(r"<table class='sort'>.*?</table>", page)
+    assert [table.count("<td>mine</td>") for table in tables] == [1, 0]
+    for table in tables:
+        rows = [re.findall("<td>(.*?)</td>", row) for row in table.split("<tr")[2:]]
+        assert all(any(column) for column in zip(*rows, strict=True))
+    assert not re.search(r"\bnode_\d", page)

@@ -116,8 +116,8 @@
   };
 
   // --- Values over time --------------------------------------------------------------------------
-  const course = () => {
-    const data = JSON.parse(document.getElementById("course").textContent);
+  for (const course of all(".course")) {
+    const data = JSON.parse(course.querySelector("script").textContent);
     const points = data.nodes[0].values[0].length;
     let [from, to] = [0, points];
     const time = (k, options) => {
@@ -127,7 +127,7 @@
     };
     const day = { weekday: "short", day: "numeric", month: "short" };
     const clock = { hour: "2-digit", minute: "2-digit" };
-    const figures = all("figure.node");
+    const figures = all("figure.node", course);
     const shown = figures.map((figure, n) => {
       const { values } = data.nodes[n];
       const rows = all("[data-series]", figure);
@@ -173,8 +173,8 @@
       if (!fine && !whole) redraw();
       fine = fine || !whole;
       shown.forEach((each) => each.hide());
-      all(".course .frame svg").forEach((svg) => svg.setAttribute("viewBox", `${from} 0 ${to - from} 100`));
-      for (const each of all(".course .axis")) {
+      all(".frame svg", course).forEach((svg) => svg.setAttribute("viewBox", `${from} 0 ${to - from} 100`));
+      for (const each of all(".axis", course)) {
         all("span:not(.zone)", each).forEach((span) => { span.hidden = !whole; });
         all("span.part", each).forEach((span) => span.remove());
         if (!whole) each.append(...axis().map((at) => {
@@ -199,13 +199,13 @@
     on.ariaLabel = `next ${data.unit}`;
     if (data.days.length > 1) {
       const said = make("span", { className: "note", textContent: `A double click on a chart shows one ${data.unit}; Escape shows all ${data.unit}s.` });
-      document.getElementById("zoom").append(select, back, on, button(`all ${data.unit}s`, () => zoom(-1)), said);
-      document.getElementById("zoom").className = "zoom";
+      const bar = course.querySelector(".zoomer");
+      bar.append(select, back, on, button(`all ${data.unit}s`, () => zoom(-1)), said);
+      bar.classList.add("zoom");
       document.addEventListener("keydown", (event) => { if (event.key === "Escape") zoom(-1); });
       zoom(-1);
     }
-  };
-  if (document.getElementById("course")) course();
+  }
 
   // --- Learning curves: show the nearest point of a run ------------------------------------------
   for (const figure of all("figure.curves")) {

@@ -12,7 +12,7 @@ from importlib import resources
 from corral.text import visible
 from corral.trainers.report.plots import LearningCurve, data, learning_chart
 
-__all__ = ["controls", "learning_section", "note", "page", "table"]
+__all__ = ["controls", "folded", "learning_section", "note", "page", "table"]
 
 
 def page(
@@ -40,8 +40,7 @@ def page(
 <h1>{html.escape(title)}</h1>
 {_verdict(verdict)}
 {body}
-<h2>How this was found</h2>
-{"".join(map(note, notes))}
+{folded("How this was found", "".join(map(note, notes)))}
 {end}
 <p class="note">Made with {html.escape(made)}.</p>
 <script>{script}</script>
@@ -77,6 +76,12 @@ def controls(what: str = "Policies") -> str:
     return f"<div id='controls'{data(what=what)}></div>\n"
 
 
+def folded(heading: str, content: str) -> str:
+    """Return a section with HTML ``content`` that a click on its heading shows."""
+    summary = f"<summary><h2>{html.escape(heading)}</h2></summary>"
+    return f"<details class='part'>{summary}\n{content}</details>\n"
+
+
 def note(text: str) -> str:
     """Return a paragraph in small print."""
     return f"<p class='note'>{html.escape(text)}</p>"
@@ -93,7 +98,11 @@ def table(
 
     A line break in a cell begins small print. ``kinds`` maps the first cell of a line to the line's
     class ("team", "optimum"). With ``policies``, a line is hidden and shown with its policy.
+    Columns without any text are left out.
     """
+    filled = [k for k in range(len(headings)) if any(line[k] for line in lines)]
+    headings = [headings[k] for k in filled]
+    lines = [[line[k] for k in filled] for line in lines]
     head = "".join(f"<th>{html.escape(name)}</th>" for name in headings)
     rows = []
     for line in lines:

@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.table import Table
 
 from corral.envs.dfaas_v0.baselines import meaning
-from corral.files import require_no_links
 from corral.loads.advise.bound import Bound
 from corral.loads.advise.chosen import Chosen, Textbook
 from corral.loads.advise.rehearsed import Rehearsed, by_work
@@ -21,20 +20,17 @@ from corral.loads.advise.team import Team
 from corral.loads.advise.trend import Trend
 from corral.loads.advise.verdict import Decision, Worth
 from corral.loads.advise.what_ifs import WhatIf
-from corral.loads.ladder.picture import picture_of
 from corral.loads.ladder.result import Ladder
 from corral.loads.paired import has_costs, paired_headings, paired_lines
 from corral.loads.replay import Replay
-from corral.loads.report import evaluation_of, write_report
+from corral.loads.report import evaluation_of
 from corral.loads.scores import ordered
-from corral.loads.text import about_knowledge
 from corral.results import Result, plain
-from corral.text import pasted
 from corral.trainers.evaluation.intervals import FEWEST_WINDOWS
 from corral.trainers.evaluation.tables import COLUMNS, table_of
 from corral.trainers.runs.run_config import versions
 
-__all__ = ["ADVICE", "FORMAT", "LADDER", "Advice", "written"]
+__all__ = ["ADVICE", "FORMAT", "LADDER", "Advice"]
 
 ADVICE = "advice.json"
 FORMAT = 1
@@ -44,8 +40,6 @@ BALANCER_CODE = 2
 
 LADDER = "What each step of knowledge saves"
 """Heading of the ladder. Its lines are a table, to be printed unchanged."""
-
-HEADINGS = {"post_mortem": "The costliest day", "rule_of_thumb": "A rule of thumb"}
 
 
 @dataclass(frozen=True)
@@ -67,6 +61,7 @@ class Advice(Result):
     no_rehearsal: str = ""  # reason for a missing rehearsal
     capacity: tuple[int, ...] | None = None  # of each node, if it replaced that of the trace
     route: str | None = None  # the only route of its rules; None: all were tried
+    asked: Mapping[str, Any] = field(default_factory=dict)  # arguments that differ from defaults
     ladder: Ladder | None = None
     no_ladder: str = ""  # reason for a missing ladder
     code_after: int = 2  # index of the sentence of the verdict that the pseudo-code follows
@@ -189,32 +184,19 @@ class Advice(Result):
         return evaluation_of(self.replay).to_dataframe()
 
     def lines(self) -> list[str]:
-        """Return the whole advice as text; the verdict comes last."""
-        lines = [line for part in self.more.values() for line in part.lines()]
-        return [*lines, *(line for _, part in self.sections() for line in part)]
+        """Return the whole advice as text; the verdict comes first."""
+        lines = [line for _, part in self.sections() for line in part]
+        return [*lines, *(line for part in self.more.values() for line in part.lines())]
 
     def sections(self) -> Iterator[tuple[str, list[str]]]:
-        """Yield headings and sentences in printed order, after the parts in ``more``; the verdict
-        is last."""
+        """Yield headings and sentences in printed order; the verdict is first."""
+        yield "Verdict", list(self.verdict)
         if self.what_ifs:
             yield "What if", [line for what_if in self.what_ifs for line in what_if.lines()]
         yield "How it was judged", list(self.notes)
         yield "Not considered", list(self.not_considered)
         if self.ladder is not None:
             yield LADDER, self.ladder.lines()
-        yield "Verdict", list(self.verdict)
-
-    def files(self) -> list[str]:
-        """Return one line for each written file, and the command that serves the advice."""
-        lines = [f"Report: {self.folder / 'report.html'}", f"Advice: {self.folder / ADVICE}"]
-        if self.team is not None:
-            lines[1:1] = [f"Report of the rules on all days: {self.folder / 'rules/report.html'}"]
-            folder = pasted(self.team.run.folder)
-            lines.append(f"The team: {folder} (corral evaluate {folder}@best)")
-        if len(self.replay.trace.nodes) > 1:
-            what = "the second choice" if self.run == "balancer" else "it"
-            lines.append(f"To deploy {what}: corral serve {pasted(self.folder)}")
-        return lines
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of advice.json as JSON values."""
@@ -270,6 +252,7 @@ class Advice(Result):
             },
             "capacity": self.capacity,
             "route": self.route,
+            "asked": dict(self.asked),
             "settings": {k: v for k, v in self.replay.settings.items() if k != "trace"},
             "versions": versions(learning=self.team is not None),
         }
@@ -288,60 +271,3 @@ class Advice(Result):
 
 def _width(table: Table) -> int:
     return Console(width=1000, markup=False, emoji=False).measure(table).maximum
-
-
-def written(advice: Advice) -> Advice:
-    """Write reports and advice.json; return the advice. Raises OSError, FileError."""
-    what_if_lines = [f"What if: {line}" for part in advice.what_ifs for line in part.lines()]
-    knowledge_line = about_knowledge(advice.replay.settings)  # every report has it already
-    notes = [line for line in advice.notes if line != knowledge_line]
-    notes += [f"Not considered: {line}" for line in advice.not_considered]
-    texts = [("The rule as pseudo-code", list(advice.pseudo_code))] * bool(advice.pseudo_code)
-    if advice.rehearsed is not None and advice.rehearsed.better is not None:
-        better = advice.rehearsed.better
-        texts.insert(0, (f"{better.name} as pseudo-code", better.pseudo_code))
-    if advice.rehearsed is not None:
-        texts.append(("Promise and rehearsal", advice.rehearsed.lines()))
-    texts += [(HEADINGS[name], part.lines()) for name, part in advice.more.items()]
-    parts = [] if advice.ladder is None else [(LADDER, picture_of(advice.ladder))]
-    team, days = advice.team, advice.replay.windows
-    unit = "day" if advice.replay.days else "window"
-    some = f"the best of {advice.book.tried:,} rules on all {days} {unit}s"
-    if team is None:
-        write_report(
-            advice.replay,
-            advice.folder,
-            verdict=[*advice.verdict, *what_if_lines],
-            notes=notes,
-            texts=texts,
-            parts=parts,
-            title="Advice for",
-        )
-    else:
-        require_no_links(advice.folder / "rules", advice.folder)
-        place = f"This report shows {some}. The report on the held-out {unit}s is ../report.html."
-        lines = [*advice.verdict, *what_if_lines, place]
-        write_report(advice.replay, advice.folder / "rules", verdict=lines, notes=notes)
-    if team is not None:
-        from corral.loads.judge import learning_curves
-        from corral.loads.policy_picture import team_pictures
-
-        below = f"This report covers the {team.saving.windows} held-out {unit}s"
-        rules_of_it: Any = team.run.config.env_config.rules(reward_fn=None)
-        write_report(
-            team.replay,
-            advice.folder,
-            verdict=[
-                *advice.verdict,
-                *what_if_lines,
-                f"{below}; rules/report.html shows {some}.",
-            ],
-            notes=notes,
-            texts=texts,
-            parts=parts,
-            title="Advice for",
-            learning=learning_curves({"team": team.run}),
-            pictures=team_pictures(rules_of_it, team.run.policies, label="team"),
-        )
-    advice.write()
-    return advice

@@ -18,6 +18,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ from corral.envs.arguments import one_of
 from corral.envs.dfaas_v0.arguments import with_capacity
 from corral.envs.dfaas_v0.plain_rules import PlainRule
 from corral.errors import ActionError, ArgumentError, MissingExtraError
-from corral.loads.advise.advice import ADVICE, Advice, written
+from corral.loads.advise.advice import ADVICE, Advice
 from corral.loads.advise.bound import Bound, bound_of
 from corral.loads.advise.chosen import (
     Chosen,
@@ -42,6 +43,7 @@ from corral.loads.advise.chosen import (
     without_choice,
 )
 from corral.loads.advise.notes import not_considered, notes_of
+from corral.loads.advise.page import written
 from corral.loads.advise.post_mortem import post_mortem
 from corral.loads.advise.question import Question
 from corral.loads.advise.rehearsed import (
@@ -165,6 +167,22 @@ def advise(
     Raises the errors of ``fit``, ``replay`` and ``corral.from_rule``; ValueError for a folder with
     an existing advice, or with a team for another load.
     """
+    asked = _asked(
+        settings,
+        trace=None if isinstance(trace, Trace) else str(trace),
+        capacity=capacity,
+        window=window,
+        arrivals=arrivals,
+        today=today,
+        minutes=minutes,
+        steps=steps,
+        worth=worth,
+        train=train,
+        rehearse=rehearse,
+        seed=seed,
+        training=training,
+        out=None if out is None else str(out),
+    )
     one_of("arrivals", arrivals, ("known", "unknown"))
     if worth is not None and not (math.isfinite(worth) and worth >= 0):
         raise ValueError(f"worth={worth}: pass % of the arrivals, 0 or more")
@@ -180,7 +198,7 @@ def advise(
         )
     assert load.capacity is not None  # with_capacity ensures it
     replaced = None if capacity is None else tuple(load.capacity[0].tolist())
-    question = Question(load, arrivals, rule, window, seed, worth, late, settings, replaced)
+    question = Question(load, arrivals, rule, window, seed, worth, late, settings, replaced, asked)
     lasts = {"minutes": minutes, "steps": steps}
     if out is not None:
         _require_room(Path(out), train, overwrite, question)
@@ -241,6 +259,14 @@ def advise(
     advice = results.advice(folder, "", decision, team)
     advice = _with_ladder(advice, question, division, show)
     return written(_explained(advice, team.replay, "team", team.run, show))
+
+
+def _asked(settings: Mapping[str, Any], **given: Any) -> dict[str, Any]:
+    """Return the arguments of ``advise`` that differ from their defaults."""
+    defaults = inspect.signature(advise).parameters
+    changed = {key: value for key, value in given.items() if value != defaults[key].default}
+    trace, out = changed.pop("trace"), changed.pop("out", None)
+    return {"trace": trace, **settings, **changed, **({} if out is None else {"out": out})}
 
 
 def _with_ladder(
@@ -320,6 +346,7 @@ class RuleResults:
             decision=decision,
             no_team=no_team,
             capacity=self.question.capacity,
+            asked=self.question.asked,
             route=self.question.settings.get("route"),
             rehearsed=self.rehearsed,
             no_rehearsal=self.no_rehearsal,
@@ -418,7 +445,7 @@ def _rehearsed(
     chosen = results.chosen
     days = counted(stage.windows, results.question.unit)
     begins(f"rehearsal of plans and balancers, request by request, for {days}")
-    labels = dict.fromkeys([chosen.today, chosen.rule, *BALANCERS])
+    labels = dict.fromkeys([chosen.today, chosen.rule, LOCAL, *BALANCERS])
     try:
         played = stage.play({label: label for label in labels})
     except ActionError as error:  # a rule that cannot be carried out request by request

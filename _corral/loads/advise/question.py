@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from corral.data import Trace
@@ -32,6 +32,7 @@ class Question:
     late: bool  # whether the caller wanted reports of the same step, but arrivals are unknown
     settings: Mapping[str, Any]  # further arguments of dfaas_v0
     capacity: tuple[int, ...] | None = None  # of each node, if it replaced that of the trace
+    asked: Mapping[str, Any] = field(default_factory=dict)  # arguments that differ from defaults
 
     @property
     def steps(self) -> int:

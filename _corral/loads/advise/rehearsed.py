@@ -22,7 +22,7 @@ from corral.envs.dfaas_v0.rows import HELD_OUT
 from corral.loads.advise.question import Question
 from corral.loads.advise.team import Division
 from corral.loads.advise.verdict import Decision, Saving, compared
-from corral.loads.advise.words import columns
+from corral.loads.advise.words import columns, number
 from corral.loads.rehearsal import Rehearsal, rehearse
 from corral.loads.rehearsal.balancers import REPORTS, Balancer, balancer_of
 from corral.loads.rehearsal.balancers.pseudo_code import pseudo_code_of
@@ -82,6 +82,7 @@ class Costs:
 
     cost: Array
     lost: Array
+    lost_by_step: Array | None = field(default=None, repr=False)  # int64 [W, T] of all nodes
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,7 @@ class Played:
     a_day: str = "a day"  # unit of requests: "a day" or "a window"
     per_day: float = 1.0  # windows in ``a_day``
     step: float | None = None  # seconds of a step; None: a clock without seconds
+    first_row: int = 0  # of window 0
 
     def merged(self, more: Played) -> Played:
         """Return these costs and those of further policies in the same windows."""
@@ -334,17 +336,22 @@ class Rehearsed:
         ]
         if not played.held_out:
             notes.append("The rules were fitted to the days of the rehearsal, too.")
-        notes += [
-            f"{name} would cost less than {self.plan} with backlogs of the moment, but not with a "
-            f"report every {age_of(PERIODS[0], played.step)}."
-            for name in self.stale
-        ]
+        notes += self.stale_sentences()
         if self.better is not None:
             notes.append(
-                f"What-ifs, explanations and charts are about the second choice, {self.plan}. In "
-                f"{self.better.name}, the time left counts to the end of a step of this load."
+                "What-ifs, explanations and the charts of single nodes are about the second "
+                f"choice, {self.plan}. In {self.better.name}, the time left counts to the end of a "
+                "step of this load."
             )
         return notes
+
+    def stale_sentences(self) -> list[str]:
+        """Return a sentence for each balancer that would need younger reports."""
+        return [
+            f"{name} would cost less than {self.plan} with backlogs of the moment, but not with a "
+            f"report every {age_of(PERIODS[0], self.played.step)}."
+            for name in self.stale
+        ]
 
     def lines(self) -> list[str]:
         """Return the table of promise and rehearsal as lines."""
@@ -390,7 +397,7 @@ def _daily(played: Played, values: Array | None) -> float | None:
 def age_of(period: float, step: float | None) -> str:
     """Return a time in steps as text: in seconds if a step has ``step`` seconds."""
     if step is not None:
-        return f"{period * step:.3g} s"
+        return f"{number(period * step)} s"
     return "1 step" if period == 1 else f"1/{1 / period:.0f} of a step"
 
 
@@ -452,6 +459,7 @@ class Stage:
             a_day="a day" if load.steps_per_day else "a window",
             per_day=(load.steps_per_day or steps) / steps,
             step=_seconds(load),
+            first_row=self.rows[0],
         )
 
     def again(self, balancer: str, period: float) -> tuple[Costs, Costs]:
@@ -502,8 +510,8 @@ def _seconds(load: Trace) -> float | None:
 
 def _costs(rehearsal: Rehearsal) -> dict[str, Costs]:
     return {
-        label: Costs(cost, rehearsal.sums[label].counts["lost"])
-        for label, cost in rehearsal.costs.items()
+        label: Costs(rehearsal.costs[label], sums.counts["lost"], sums.lost_by_step)
+        for label, sums in rehearsal.sums.items()
     }
 
 

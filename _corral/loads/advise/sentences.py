@@ -40,7 +40,9 @@ __all__ = [
     "balancer_sentences",
     "baseline_sentence",
     "capacity_sentence",
+    "interval_of",
     "knowledge",
+    "needs_sentence",
     "refused",
     "rehearsal_sentences",
     "run_sentence",
@@ -194,10 +196,14 @@ def balancer_sentences(better: Better, rehearsed: Rehearsed, *, costs: bool) -> 
         text += _interval(over_today[0])
         numbers += f" and {requests(over_today[1].requests)}"
     saves = f"{text}. With exponential work of requests, {numbers}."
-    return [f"Run {better.name}: a node {better.balancer.meaning}.", saves, _asks(better, played)]
+    return [
+        f"Run {better.name}: a node {better.balancer.meaning}.",
+        saves,
+        needs_sentence(better, played),
+    ]
 
 
-def _asks(better: Better, played: Played) -> str:
+def needs_sentence(better: Better, played: Played) -> str:
     """Return the knowledge that a balancer needs, and how fresh reports must be."""
     text = f"Each proxy must know {better.balancer.needs}"
     if better.period is None:
@@ -389,11 +395,17 @@ def _more_or_fewer(saving: Saving) -> str:
     return f"{requests(abs(saving.requests))} {'fewer' if saving.share > 0 else 'more'}"
 
 
+def interval_of(saving: Saving) -> str:
+    """Return the interval of a saving: "38,000 to 44,100", "the same every day", or ""."""
+    if saving.constant:
+        return f"the same every {saving.unit.removeprefix('a ')}"
+    return "" if saving.low is None else between(saving)
+
+
 def _interval(saving: Saving) -> str:
     """Return the interval of a saving as " (95 %: 38,000 to 44,100)"; "" if there is none."""
-    if saving.constant:
-        return f" (the same every {saving.unit.removeprefix('a ')})"
-    return "" if saving.low is None else f" (95 %: {between(saving)})"
+    ends = interval_of(saving)
+    return f" ({'' if saving.constant else '95 %: '}{ends})" if ends else ""
 
 
 def about_costs(settings: Mapping[str, Any]) -> str:

@@ -39,6 +39,7 @@ class WindowResult:
     mean_wait: float  # of the requests whose service began
     mean_stay: float  # time in the system of the served requests
     waits: Array  # int64 [parts, BINS]
+    lost_by_step: Array  # int64 [T] requests of all nodes
     exceeding: int = 0  # steps in which a team observed a number above its scale
 
 
@@ -81,6 +82,7 @@ class Engine:
             "steps_of_part": max(1, math.ceil(day / parts)),
             "slots": self._max_held() + 1,
             "flying": self._max_flying() + 1,
+            "steps": rules.max_cycles,
         }
         links = rules.network.links
         near = np.zeros((n, n), dtype=np.int64)
@@ -199,4 +201,5 @@ class Window:
             mean_wait=float(world.clock[worlds.WAIT]) / max(1, counts["started"]),
             mean_stay=float(world.clock[worlds.STAY]) / max(1, counts["served"]),
             waits=np.asarray(world.waits, dtype=np.int64).reshape(world.parts, worlds.BINS),
+            lost_by_step=np.asarray(world.lost_by_step, dtype=np.int64),
         )

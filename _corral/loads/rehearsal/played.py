@@ -64,7 +64,7 @@ class Course:
 
 @dataclass(frozen=True)
 class Sums:
-    """The sums of a policy: [W] each, in requests; times in steps."""
+    """The sums of a policy: [W] each, in requests; times in steps. W windows of T steps."""
 
     counts: dict[str, Array]  # see ``world.COUNTS``
     held: Array  # at the end of the window
@@ -72,6 +72,7 @@ class Sums:
     mean_wait: Array
     mean_stay: Array
     waits: Array  # int64 [parts, BINS] of all windows
+    lost_by_step: Array  # int64 [W, T] requests of all nodes
     exceeding: Array  # steps in which a team observed a number above its scale
 
     @classmethod
@@ -82,7 +83,7 @@ class Sums:
         for window in windows:
             waits = waits + window.waits
             results.append(dataclasses.replace(window, waits=empty))
-        names = ("held", "in_flight", "mean_wait", "mean_stay", "exceeding")
+        names = ("held", "in_flight", "mean_wait", "mean_stay", "exceeding", "lost_by_step")
         lists = {name: np.array([getattr(result, name) for result in results]) for name in names}
         return cls(
             counts={
@@ -276,4 +277,5 @@ def _step_result(info: dict[str, Array], engine: Engine) -> WindowResult:
         mean_wait=float(after @ steps / number),
         mean_stay=float(after @ steps / number),
         waits=waits,
+        lost_by_step=info["lost"].sum(axis=1),
     )

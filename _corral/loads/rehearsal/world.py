@@ -55,9 +55,9 @@ steps, the requests that wait at the end of the step. Late counts waits above th
 TIME, WAIT, STAY = range(3)
 """Places in ``World.clock``: start of the step, sum of waits, sum of times in the system."""
 
-FREE, BOARD, FIRST_DUE, FIRST_COUNT, AGAIN_DUE, AGAIN_COUNT = range(6)
-"""Places in ``World.places``: first unused slot, number of the next board, and the first entry and
-the number of entries of both flights."""
+FREE, BOARD, FIRST_DUE, FIRST_COUNT, AGAIN_DUE, AGAIN_COUNT, STEP = range(7)
+"""Places in ``World.places``: first unused slot, number of the next board, the first entry and the
+number of entries of both flights, and the number of the step."""
 
 
 class World:
@@ -81,6 +81,7 @@ class World:
         parts, steps_of_part: parts of a day with separate waits, and their length.
         slots: most requests that all nodes hold at once.
         flying: most requests in flight at once.
+        steps: steps of a window.
     """
 
     def __init__(
@@ -101,6 +102,7 @@ class World:
         steps_of_part: int,
         slots: int,
         flying: int,
+        steps: int,
     ) -> None:
         self.nodes = nodes
         self.servers = servers
@@ -164,9 +166,10 @@ class World:
         self.board_work: Any = np.zeros(self.boards * nodes)
         # Sums
         self.clock: Any = np.zeros(3)
-        self.places: Any = np.zeros(6, np.int64)
+        self.places: Any = np.zeros(7, np.int64)
         self.counts: Any = np.zeros(8, np.int64)
         self.waits: Any = np.zeros(parts * BINS, np.int64)
+        self.lost_by_step: Any = np.zeros(steps, np.int64)  # [steps] requests of all clients
 
 
 def as_lists(world: object) -> None:
@@ -475,10 +478,12 @@ def end_step(world: World) -> None:
         clock = world.rate[j]
         world.idle[j] += (world.servers - world.busy[j]) * (clock - world.idle_at[j])
         world.counts[WAITING] += world.held[j] - world.busy[j]
+        world.lost_by_step[world.places[STEP]] += world.lost[j]
         for s in range(j * world.servers, (j + 1) * world.servers):
             if world.serving[s] >= 0:
                 world.end[s] = max(0.0, world.end[s] - clock)
     world.clock[TIME] = now
+    world.places[STEP] += 1
 
 
 def begin_step(world: World, capacity: Any, first: int) -> None:

@@ -35,6 +35,7 @@ from corral.loads.advise.rehearsed import (
     rehearsed,
     stage_of,
 )
+from corral.loads.advise.screen import screen_of
 from corral.loads.advise.sentences import balancer_sentences, rehearsal_sentences, team_sentences
 from corral.loads.advise.team import divide
 from corral.loads.advise.verdict import Decision, Worth
@@ -314,7 +315,8 @@ def test_the_first_line_run_and_the_file_name_the_balancer(advice: Advice) -> No
     assert policies["room"]["promised"] is None
     rule = policies[advice.chosen.rule]
     assert rule["deterministic"] == pytest.approx(rule["promised"] + sum(rule["parts"].values()))
-    shown(advice.files()[-1], f"corral serve {advice.folder}", "second")
+    roles = {row.policy: row.role for row in screen_of(advice).rows}
+    assert (roles[better.name], roles[advice.chosen.rule]) == ("advised", "second choice")
 
 
 def test_promise_and_rehearsal_stand_side_by_side(advice: Advice) -> None:

@@ -209,6 +209,7 @@ def require_conserved(result: WindowResult) -> None:
     inside = counts["served"] + counts["lost"] + result.held + result.in_flight
     assert counts["arrivals"] == inside
     assert counts["started"] == result.waits.sum()
+    assert counts["lost"] == result.lost_by_step.sum()
 
 
 def require_equal(result: WindowResult, outcome: Outcome) -> None:

@@ -71,7 +71,7 @@ def test_all_policies_give_the_same_result_to_the_request() -> None:
         others = fast.sums[name]
         for count, values in sums.counts.items():
             np.testing.assert_array_equal(others.counts[count], values, f"{name} {count}")
-        for field in ("held", "in_flight", "waits"):
+        for field in ("held", "in_flight", "waits", "lost_by_step"):
             values = dataclasses.asdict(sums)[field]
             np.testing.assert_array_equal(dataclasses.asdict(others)[field], values, name)
         np.testing.assert_allclose(others.mean_wait, sums.mean_wait, rtol=1e-12)

@@ -103,6 +103,8 @@ def require_same_as_replay(
         for name in ("arrivals", "served", "lost", "forwarded", "waiting"):
             values = getattr(expected, name)
             np.testing.assert_array_equal(sums.counts[name], values, f"{label} {name}")
+        lost = sums.lost_by_step.sum(axis=1)
+        np.testing.assert_array_equal(lost, sums.counts["lost"], label)
         np.testing.assert_array_equal(rehearsal.costs[label], expected.cost, label)
     assert len(rehearsal.sums) == len(policies)
     return rehearsal

@@ -113,6 +113,9 @@ def advise(
         ),
     ] = None,
     seed: DeclaredNumber = ...,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Also print how the verdict was found.")
+    ] = False,
 ) -> None:
     """Recommend a rule or a trained team for a load.
 
@@ -175,7 +178,7 @@ def advise(
                 **settings,
             )
 
-    _show(interruptible(begin), [*given, "capacity"])
+    _show(interruptible(begin), [*given, "capacity"], verbose)
 
 
 OF_RECHECK = ("trace", "recheck", "rows", "beyond", "capacity", "seed")
@@ -262,21 +265,26 @@ def _beginner() -> Callable[[str], None]:
     return begins
 
 
-def _show(advice: Advice, options: list[str]) -> None:
-    """Print an advice: the table of rules, then the sections. The verdict is last."""
+def _show(advice: Advice, options: list[str], verbose: bool) -> None:
+    """Print the first screen of an advice; with ``verbose`` also all its sections."""
+    from corral.loads.advise.screen import screen_of
+
+    for line in screen_of(advice).lines():
+        out.print(line, soft_wrap=True)
+    if verbose:
+        _show_all(advice, options)
+
+
+def _show_all(advice: Advice, options: list[str]) -> None:
+    """Print the sections of an advice, the table of rules, and further results."""
     from corral.loads.advise.advice import LADDER
 
-    show_table(advice.table())
-    for report in advice.more.values():  # includes tables and trees, printed unchanged
-        for line in report.lines():
-            out.print(line, soft_wrap=True)
-        out.print()
-    for number, (heading, lines) in enumerate(advice.sections()):
+    for heading, lines in advice.sections():
         if lines:
-            out.print(heading if number == 0 else f"\n{heading}", style="bold")
+            out.print(f"\n{heading}", style="bold")
         if heading == LADDER and advice.ladder is not None:
             for line in advice.ladder.table_lines():
-                out.print(line, soft_wrap=True, highlight=False, markup=False)
+                out.print(line, soft_wrap=True)
             lines = advice.ladder.sentences()
         for place, line in enumerate(lines):
             sentence = in_options(line, options).replace(" %", "\u00a0%")  # no break
@@ -284,10 +292,11 @@ def _show(advice: Advice, options: list[str]) -> None:
             out.print(wrapped.replace("\u00a0", " "), soft_wrap=True)
             if heading == "Verdict":
                 for code in advice.code_below(place):
-                    out.print(f"    {code}", soft_wrap=True, highlight=False, markup=False)
-    out.print()
-    for line in advice.files():
-        out.print(line, soft_wrap=True)
+                    out.print(f"    {code}", soft_wrap=True)
+    show_table(advice.table())
+    for report in advice.more.values():  # includes tables and trees, printed unchanged
+        for line in ("", *report.lines()):
+            out.print(line, soft_wrap=True)
 
 
 _WHOLE: dict[str, Any] = {"break_on_hyphens": False, "break_long_words": False}
