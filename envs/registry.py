@@ -407,3 +407,6 @@ def register() -> None:
             for id in spec.ids:
                 if id not in registry and (api == "aec" or spec.simultaneous):
                     pettingzoo.register(api, id, entry_point=f"{spec.module}:{function}")
+
+
+register()

@@ -136,7 +136,7 @@ def test_every_spelling_leads_to_a_name_that_there_is() -> None:
     options = {
         name
         for command in app.registered_commands
-        for name in inspect.signature(inspect.unwrap(command.callback)).parameters
+        for name in inspect.signature(command.callback.completed()).parameters
     }
     assert set(SPELLINGS) - known - commands - options == set()
     assert len(OTHERS) == len(SPELLINGS)
