@@ -6,7 +6,7 @@ import functools
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -48,11 +48,17 @@ class App(typer.Typer):
         return decorate
 
 
-def _without_parameters(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function with the name and help of a command.
+class Deferred(Protocol):
+    """A command whose parameters are read when it is used."""
 
-    Its attribute ``completed`` returns the command with all parameters. Reading the parameters of
-    all commands would take a third of the time of ``corral --help``.
+    completed: Callable[[], Callable[..., Any]]
+    """Returns the command with all parameters."""
+
+
+def _without_parameters(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a ``Deferred`` with the name and help of a command.
+
+    Reading the parameters of all commands would take a third of the time of ``corral --help``.
     """
 
     def command() -> None: ...
