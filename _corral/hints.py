@@ -45,7 +45,7 @@ SPELLINGS: Mapping[str, str] = {
     "ansi": "text ascii terminal",
     "fps": "framerate speed frame_rate",
     "pixels": "width size resolution",
-    "overwrite": "force replace",
+    "overwrite": "force replace exist_ok",
     "arg": "args env_kwargs env_config env_args make_kwargs env_params",
     # settings
     "num_envs": "n_envs n_env envs num_env num_parallel_envs num_environments n_rollout_threads "
@@ -139,7 +139,6 @@ NOTES: Mapping[str, str] = {
     "callback": "Give callbacks as callbacks=[...] of corral.train, or corral train --callback "
     "FILE.py:NAME.",
     "going_on": "Resume a run with corral.resume(run), or corral train --resume RUN.",
-    "new_folder": "A run's folder must be new or empty: omit {out}, or name another folder.",
     "normalize_advantage": "Advantages are always normalized.",
     "render": "corral watch RUN shows an episode; with {out} FILE.gif it writes a clip.",
     "deterministic": "Play is greedy by default; an evaluation also plays with sampled actions.",
@@ -164,7 +163,6 @@ NOTED: Mapping[str, str] = {
     "n_eval_episodes eval_episodes evaluate eval_env eval_callback",
     "callback": "callbacks on_step on_rollout_end",
     "going_on": SPELLINGS["resume"] + " resume reset_num_timesteps",
-    "new_folder": "overwrite exist_ok force replace",
     "normalize_advantage": "normalize_advantages norm_adv norm_advantage advantage_normalization",
     "tensorboard_log": "tensorboard tb_log tensorboard_dir track wandb use_wandb logger wandb_mode "
     "wandb_project_name wandb_entity log_interval log_freq log_every",

@@ -57,6 +57,7 @@ def session(
     self_play: Any = None,
     model: str | Callable[..., Any] | None = None,
     out: str | Path | None = None,
+    overwrite: bool = False,
     checkpoint_every: int | None = None,
     keep: int | Literal["all"] = 3,
     init: str | Path | Run | None = None,
@@ -113,6 +114,7 @@ def session(
             networks of actors and critics, or text that names one, "my_nets:make" or
             "my_file.py:make": see ``corral.adapters.models``. Only for the in-house trainers.
         out: the run's folder, empty or new; default: a new one in ``runs``.
+        overwrite: if ``out`` contains a run, remove all files in it when training starts.
         checkpoint_every: env steps between checkpoints; default: a tenth of ``steps``. The end of
             the run is always saved.
         keep: number of latest checkpoints to keep, or "all"; the best is kept in addition.
@@ -184,7 +186,7 @@ def session(
     )
     kind, arguments = plan.learning.resolved.kind, plan.task.arguments()
     require_known(session, kind, arguments, env_kwargs or {}, settings)
-    return plan.begin(out, dry_run=dry_run)
+    return plan.begin(out, dry_run=dry_run, overwrite=overwrite)
 
 
 def _to_its_end(begin: Callable[P, Session], name: str) -> Callable[P, Run]:

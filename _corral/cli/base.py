@@ -6,6 +6,7 @@ import functools
 import re
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any, Protocol, TypeVar
 
 import typer
@@ -15,11 +16,15 @@ from corral.cli import mistakes
 from corral.cli.output import complain, show_tracebacks
 from corral.errors import CorralError, MissingPartError
 from corral.extensions import missing_part
+from corral.progress import without_setup_messages
 
-__all__ = ["App", "Command", "Group"]
+__all__ = ["QUIET", "App", "Command", "Group"]
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+QUIET = ("--quiet", "-q")
 
 
 class App(typer.Typer):
@@ -27,9 +32,9 @@ class App(typer.Typer):
 
     def __init__(self, **options: Any) -> None:
         options.setdefault("cls", Group)
+        options.setdefault("add_completion", False)
         super().__init__(
             no_args_is_help=True,
-            add_completion=False,
             pretty_exceptions_enable=False,
             rich_markup_mode=None,
             context_settings={"help_option_names": ["-h", "--help"]},
@@ -113,7 +118,8 @@ def _element(match: re.Match[str]) -> str:
 
 
 class Group(TyperGroup):
-    """A group of commands. Takes --traceback anywhere; prints usage mistakes in one line."""
+    """A group of commands. Takes --traceback and --quiet anywhere; prints usage mistakes in one
+    line."""
 
     def main(
         self,
@@ -126,9 +132,11 @@ class Group(TyperGroup):
     ) -> Any:
         words = list(sys.argv[1:] if args is None else args)
         token = show_tracebacks.set("--traceback" in words)
-        words = [word for word in words if word != "--traceback"]
+        quiet = without_setup_messages() if set(words) & set(QUIET) else nullcontext()
+        words = [word for word in words if word not in ("--traceback", *QUIET)]
         try:
-            code = super().main(words, prog_name, complete_var, standalone_mode=False, **extra)
+            with quiet:
+                code = super().main(words, prog_name, complete_var, standalone_mode=False, **extra)
         except (Exception, typer.Abort) as error:
             if not standalone_mode:
                 raise

@@ -31,8 +31,7 @@ from corral.trainers.settings import unknown_setting
         ({"callback": print}, ("'callback'", "'callbacks'")),
         ({"load_path": "x"}, ("'load_path'", "corral.resume(run)")),
         ({"resume": "x"}, ("'resume'", "corral.resume(run)")),
-        ({"overwrite": True}, ("'overwrite'",)),
-        ({"exist_ok": True}, ("'exist_ok'",)),
+        ({"exist_ok": True}, ("'exist_ok'", "'overwrite'")),
         ({"policy": "MlpPolicy"}, ("'policy'", "'policies'", "net_arch")),
         (
             {"normalize_advantage": True},
