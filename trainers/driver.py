@@ -68,7 +68,7 @@ def session(
     callbacks: Sequence[Any] = (),
     metrics: Mapping[str, Any] | None = None,
     sinks: Sequence[Any] = (),
-    stop: Sequence[str] = (),
+    stop: Sequence[str] | Mapping[str, float] = (),
     evaluate_every: int | None = None,
     dry_run: bool = False,
     **settings: Any,
@@ -133,7 +133,8 @@ def session(
         metrics: name -> function of a whole episode, see ``corral.trainers.callbacks.metrics``; its
             mean, min and max become columns of progress.csv.
         sinks: additional destinations of rows, see ``corral.trainers.callbacks.sinks``.
-        stop: bounds on columns of progress.csv that end training, such as "return_team>=15".
+        stop: bounds on columns of progress.csv that end training, such as "return_team>=15", or
+            column -> lower bound. RLlib's names are accepted: {"training_iteration": 100}.
         evaluate_every: env steps between evaluations of greedy play, which then select the best
             checkpoint. The run does not store ``callbacks``, ``metrics``, ``sinks``, ``stop`` and
             ``evaluate_every``: pass them to ``resume`` again.
@@ -231,8 +232,9 @@ def resume_session(
     callbacks: Sequence[Any] = (),
     metrics: Mapping[str, Any] | None = None,
     sinks: Sequence[Any] = (),
-    stop: Sequence[str] = (),
+    stop: Sequence[str] | Mapping[str, float] = (),
     evaluate_every: int | None = None,
+    **settings: Any,
 ) -> Session:
     """Continue a run from its latest checkpoint, up to ``steps`` env steps in total.
 
@@ -250,12 +252,22 @@ def resume_session(
     A run does not store ``callbacks``, ``metrics``, ``sinks``, ``stop`` and ``evaluate_every``: see
     ``train``.
 
+    A run keeps its ``settings``: they raise TypeError, with the call that starts a new run from the
+    weights of this one.
+
     ``env``, ``env_kwargs``, ``api``, ``trainer`` and ``model``: see ``load_run``. Raises RunError,
     also if another process or thread is training the run, CheckpointError, and KeyboardInterrupt
     like ``train``.
     """
     checkpoint_every, checked_keep = check_saving(checkpoint_every, 1 if keep is None else keep)
     run = load_run(folder, env, env_kwargs=env_kwargs, api=api, trainer=trainer, model=model)
+    if settings:
+        name = next(iter(settings))
+        start = run.config.env_config.source or run.config.env_config.env
+        raise TypeError(
+            f"resume keeps the setup of the run; omit {name}=. To start a new run with its weights "
+            f"and another {name}: corral.train({start!r}, init={str(run.folder)!r}, {name}=...)"
+        )
     if run.at not in (None, "latest"):
         raise RunError(
             f"{run.name}: a run resumes only from its latest checkpoint; pass {run.folder}, or "

@@ -145,7 +145,7 @@ class LookingOn:
     callbacks: Sequence[Any] = ()
     metrics: Mapping[str, Any] | None = None
     sinks: Sequence[Any] = ()
-    stop: Sequence[str] = ()
+    stop: Sequence[str] | Mapping[str, float] = ()
     evaluate_every: int | None = None
     progress: bool | None = None
 
