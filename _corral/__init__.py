@@ -12,10 +12,9 @@ thousands of environment copies. ``corral.trainers`` trains and evaluates.
 from __future__ import annotations
 
 import importlib
-from importlib import metadata
+import sys
 from typing import TYPE_CHECKING, Any
 
-from corral.envs.registry import register
 from corral.extensions import register_extensions
 from corral.registration import EXTENSIONS, PUBLIC
 
@@ -43,6 +42,8 @@ if TYPE_CHECKING:
     from corral.trainers.evaluation.watch import watch
     from corral.trainers.pool import Pool
     from corral.trainers.runs.run import load_run
+
+    __version__: str
 
 __all__ = [
     "Callback",
@@ -77,11 +78,13 @@ __all__ = [
     "watch",
 ]
 
-__version__ = metadata.version("corral")
-
 
 def __getattr__(name: str) -> Any:
     # Imported on first use, so that ``import corral`` is fast and has no circular imports.
+    if name == "__version__":
+        from importlib import metadata  # slow to import
+
+        return metadata.version("corral")
     if name in PUBLIC:
         return getattr(importlib.import_module(PUBLIC[name]), name)
     if name == "algorithms":
@@ -95,5 +98,6 @@ def __dir__() -> list[str]:
     return __all__
 
 
-register()
 register_extensions(EXTENSIONS)
+if "corral_command" not in sys.modules:
+    import corral.envs.registry  # noqa: F401 - registers the environments

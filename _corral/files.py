@@ -30,6 +30,7 @@ from corral.errors import FileError
 __all__ = [
     "append_to",
     "make_folder",
+    "naming",
     "open_regular",
     "read_file",
     "read_json",
@@ -212,7 +213,9 @@ def write_folder(
     target.mkdir(parents=True, exist_ok=True)
     try:
         with tempfile.TemporaryDirectory(dir=target, prefix=".exporting-") as scratch:
-            written = {target / path.relative_to(scratch): path for path in write(Path(scratch))}
+            with naming(target):
+                paths = write(Path(scratch))
+            written = {target / path.relative_to(scratch): path for path in paths}
             if existing := [str(path) for path in written if path.exists() and not overwrite]:
                 raise FileExistsError(
                     f"{', '.join(existing)} already exists; pass --overwrite (overwrite=True)"
@@ -247,6 +250,17 @@ def sync(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Add ``path`` to an OSError without a path, as of a full disk, that is raised in the block."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None or error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 # --- Error texts and digests ---------------------------------------------------------------------

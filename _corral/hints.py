@@ -34,7 +34,7 @@ SPELLINGS: Mapping[str, str] = {
     "held_out": "test_split test_size split holdout",
     "validation": "validation_split validation_size val_split val_size dev_split valid",
     "policies": "share_policy share_policies parameter_sharing share_parameters shared share_param "
-    "policy player players",
+    "policy player players policy_mapping_fn policy_mapping",
     "policies_to_train": "train_policies policies_to_learn",
     "opponent": "opponents enemy enemies",
     "opponents": "opponent enemy enemies",
@@ -45,7 +45,7 @@ SPELLINGS: Mapping[str, str] = {
     "ansi": "text ascii terminal",
     "fps": "framerate speed frame_rate",
     "pixels": "width size resolution",
-    "overwrite": "force replace",
+    "overwrite": "force replace exist_ok",
     "arg": "args env_kwargs env_config env_args make_kwargs env_params",
     # settings
     "num_envs": "n_envs n_env envs num_env num_parallel_envs num_environments n_rollout_threads "
@@ -66,8 +66,7 @@ SPELLINGS: Mapping[str, str] = {
     "n_minibatches": "num_minibatches num_mini_batch num_mini_batches minibatches nminibatches "
     "mini_batches batch_size minibatch_size mini_batch_size sgd_minibatch_size",
     "learning_rate": "lr step_size actor_lr policy_lr critic_lr lr_actor lr_critic pi_lr vf_lr",
-    "anneal": "anneal_lr lr_schedule lr_decay use_linear_lr_decay linear_lr_decay "
-    "learning_rate_schedule",
+    "anneal": "anneal_lr lr_decay use_linear_lr_decay linear_lr_decay",
     "gamma": "discount discount_factor discount_rate",
     "gae_lambda": "lambda lambda_ lam gae_lam lmbda td_lambda gae",
     "clip_range": "clip_coef clip_param clip cliprange clip_eps clip_epsilon clip_ratio eps_clip "
@@ -139,7 +138,6 @@ NOTES: Mapping[str, str] = {
     "callback": "Give callbacks as callbacks=[...] of corral.train, or corral train --callback "
     "FILE.py:NAME.",
     "going_on": "Resume a run with corral.resume(run), or corral train --resume RUN.",
-    "new_folder": "A run's folder must be new or empty: omit {out}, or name another folder.",
     "normalize_advantage": "Advantages are always normalized.",
     "render": "corral watch RUN shows an episode; with {out} FILE.gif it writes a clip.",
     "deterministic": "Play is greedy by default; an evaluation also plays with sampled actions.",
@@ -149,6 +147,10 @@ NOTES: Mapping[str, str] = {
     "parameters, and Adam does not depend on the scale of a loss.",
     "ent_coef_end": "A schedule of the entropy weight: {ent_coef} 0:0.1,20000:0 (env steps:value), "
     "or {ent_coef} 0.1 and {ent_coef_end} 0 over the whole run.",
+    "lr_schedule": "A schedule: {learning_rate} 0:1e-3,20000:1e-4 (env steps:value), or "
+    "{learning_rate} linear:1e-3, which falls to 0.",
+    "soft_horizon": "An episode ends after max_cycles, an argument of the environment. corral "
+    "check ENVIRONMENT --learnable tests whether the choices in such an episode matter.",
     "rms_prop": "The optimizer is Adam.",
     "hyperparams": "Settings are options, such as {gamma} 0.9.",
     "optimize": "corral tune searches settings, for example --search gamma=0.9..0.999.",
@@ -164,7 +166,6 @@ NOTED: Mapping[str, str] = {
     "n_eval_episodes eval_episodes evaluate eval_env eval_callback",
     "callback": "callbacks on_step on_rollout_end",
     "going_on": SPELLINGS["resume"] + " resume reset_num_timesteps",
-    "new_folder": "overwrite exist_ok force replace",
     "normalize_advantage": "normalize_advantages norm_adv norm_advantage advantage_normalization",
     "tensorboard_log": "tensorboard tb_log tensorboard_dir track wandb use_wandb logger wandb_mode "
     "wandb_project_name wandb_entity log_interval log_freq log_every",
@@ -179,6 +180,8 @@ NOTED: Mapping[str, str] = {
     "load_checkpoint": "checkpoint load_last_checkpoint checkpoint_path",
     "no_render": "headless",
     "ent_coef_end": "entropy_coeff_schedule entropy_coef_schedule ent_coef_schedule",
+    "lr_schedule": "learning_rate_schedule lr_scheduler",
+    "soft_horizon": "no_done_at_end",
     "rms_prop": "optimizer optimizer_class optim adam_eps weight_decay opti_eps",
 }
 

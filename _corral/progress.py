@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["Progress", "is_quiet", "progress_to", "report_progress", "without_setup_messages"]
+__all__ = [
+    "INTERVAL_S",
+    "LogLines",
+    "Progress",
+    "is_quiet",
+    "progress_to",
+    "remaining_time",
+    "report_progress",
+    "without_setup_messages",
+]
+
+INTERVAL_S = 30.0
+"""Seconds between two lines of progress in a log."""
 
 Progress = Callable[[str, int, int], None]
 """A function that receives progress: label of the task, amount done, total amount."""
@@ -33,9 +46,39 @@ def report_progress(label: str, done: int, total: int) -> None:
         progress(label, done, total)
 
 
+def remaining_time(seconds: float, done: int, total: int) -> str:
+    """Return the estimated remaining time as text; "" if it is unknown.
+
+    ``done`` of ``total`` took ``seconds``."""
+    if not 0 < done < total:
+        return ""
+    return f", about {seconds * (total - done) / done:,.0f} s left"
+
+
+class LogLines:
+    """Progress in a log: a line every ``INTERVAL_S`` seconds, with the remaining time.
+
+    An instance is a ``Progress`` function."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        """``write`` prints a line."""
+        self._write, self._printed = write, time.monotonic()
+        self._first = (0, 0, 0.0)  # total, amount done, and time at the first report of a task
+
+    def __call__(self, label: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        task, first, began = self._first
+        if total != task or done < first:
+            self._first = (total, done, now)
+        elif now - self._printed >= INTERVAL_S:
+            self._printed = now
+            left = remaining_time(now - began, done - first, total - first)
+            self._write(f"{label}: {done:,} of {total:,}{left}")
+
+
 @contextmanager
 def without_setup_messages() -> Iterator[None]:
-    """Make training in this block print only problems, not its setup."""
+    """Make training in this block print only problems, not its setup. See ``corral --quiet``."""
     token = _quiet.set(True)
     try:
         yield

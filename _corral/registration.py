@@ -54,6 +54,21 @@ EXTENSIONS = {
     "run.decider": "corral.loads.export.decider:decider_of",
     "run.export": "corral.loads.export.formats:export_run",
     "run.recommendation": "corral.loads.from_rule.recommend:recommendation_of",
+    "settings.a2c": "corral.trainers.on_policy.settings:A2CSettings",
+    "settings.benchmarl_iql": "corral.trainers.benchmarl.settings:QSettings",
+    "settings.benchmarl_masac": "corral.trainers.benchmarl.settings:MASACSettings",
+    "settings.benchmarl_qmix": "corral.trainers.benchmarl.settings:QMIXSettings",
+    "settings.benchmarl_vdn": "corral.trainers.benchmarl.settings:QSettings",
+    "settings.ippo": "corral.trainers.on_policy.settings:IPPOSettings",
+    "settings.mappo": "corral.trainers.on_policy.settings:MAPPOSettings",
+    "settings.pg": "corral.trainers.on_policy.settings:PGSettings",
+    "settings.pg_episode": "corral.trainers.on_policy.settings:PGSettings",
+    "settings.ppo_kl": "corral.trainers.on_policy.settings:PPOKLSettings",
+    "settings.rllib_ppo": "corral.trainers.rllib.settings:RLlibPPOSettings",
+    "settings.sb3_a2c": "corral.trainers.sb3.settings:SB3A2CSettings",
+    "settings.sb3_dqn": "corral.trainers.sb3.settings:SB3DQNSettings",
+    "settings.sb3_maskable_ppo": "corral.trainers.sb3.settings:SB3Settings",
+    "settings.sb3_ppo": "corral.trainers.sb3.settings:SB3Settings",
     "trace.of_frame": "corral.data.importers.tables.table:trace_of_frame",
     "trainers.trainer_of": "corral.trainers.on_policy.trainer:trainer_of",
     "trainer.a2c": "corral.trainers.on_policy.trainer:A2C",
@@ -76,4 +91,4 @@ EXTENSIONS = {
     "trainers.replay": "corral.loads.replay:replay",
 }
 """Name -> "module:attribute", or a module. The names of judges and players contain their
-environment; the name of a trainer contains the value of ``trainer=``."""
+environment; the names of a trainer and its settings contain the value of ``trainer=``."""

@@ -37,6 +37,7 @@ __all__ = [
     "EnvSpec",
     "NamedEnv",
     "env_spec",
+    "is_installed_id",
     "make",
     "make_rules",
     "register",
@@ -373,6 +374,16 @@ class NamedEnv:
 OTHERWISE = "give module:function, or an id such as classic/connect_four-v3"
 
 
+def is_installed_id(text: Any) -> bool:
+    """Return True for an id in the tables of PettingZoo or Gymnasium as they are installed.
+
+    The id of another library's module (``module:id``) is none, because it names code to import.
+    """
+    if not isinstance(text, str) or ":" in text:
+        return False
+    return is_gymnasium_id(text) or text in _pettingzoo_ids()
+
+
 def _pettingzoo_ids(apis: Iterable[str] = ("parallel", "aec")) -> set[str]:
     """Return the ids of PettingZoo's registries without corral's ids."""
     ids = {id for api in apis for id in getattr(pettingzoo, f"{api}_registry", {})}
@@ -407,3 +418,6 @@ def register() -> None:
             for id in spec.ids:
                 if id not in registry and (api == "aec" or spec.simultaneous):
                     pettingzoo.register(api, id, entry_point=f"{spec.module}:{function}")
+
+
+register()

@@ -135,6 +135,22 @@ def have_equal_spaces(rules: Rules[Any], agents: Sequence[str]) -> bool:
     return all(pair == spaces[0] for pair in spaces)
 
 
+def _of_agent(mapping: Callable[..., str]) -> Callable[[str], str]:
+    """Return a mapping function of the agent alone.
+
+    RLlib's take the episode, too. It is None here, because a run has one mapping for all episodes.
+    """
+    try:
+        inspect.signature(mapping).bind("agent", None)
+    except (TypeError, ValueError):
+        return mapping
+    try:
+        inspect.signature(mapping).bind("agent")
+    except TypeError:
+        return lambda agent: mapping(agent, None)
+    return mapping
+
+
 def policy_of_each(policies: Policies, agents: Sequence[str]) -> dict[str, str]:
     """Return agent -> name of its policy. Raises ValueError."""
     if policies == "shared":
@@ -142,7 +158,8 @@ def policy_of_each(policies: Policies, agents: Sequence[str]) -> dict[str, str]:
     if policies == "separate":
         policies = {agent: re.sub(r"[^a-z0-9_]", "_", agent.lower()) for agent in agents}
     if callable(policies):
-        policies = {agent: policies(agent) for agent in agents}
+        mapping = _of_agent(policies)
+        policies = {agent: mapping(agent) for agent in agents}
     if not isinstance(policies, Mapping):
         raise ValueError(
             f"policies={policies!r}: pass 'shared', 'separate', or agent -> policy as a mapping or "

@@ -26,7 +26,7 @@ from corral.envs.core import Array, Rules
 from corral.envs.episode_stats import Episode
 from corral.envs.policy import Policy
 from corral.errors import ArgumentError, RunError, UnknownNameError
-from corral.extensions import required_extension
+from corral.extensions import extension, required_extension
 from corral.extras import require
 from corral.named import is_named, named_object, source_digest
 from corral.trainers.capabilities import Capabilities
@@ -42,6 +42,7 @@ __all__ = [
     "Trainer",
     "Update",
     "find_trainer",
+    "settings_source",
     "trainer_class",
     "trainers",
 ]
@@ -231,6 +232,14 @@ class TrainerSpec:
         both = (module, LEARNS_WITH.get(extra, module))
         return None if all(map(importlib.util.find_spec, both)) else extra
 
+    @property
+    def Settings(self) -> type:
+        """The settings of the trainer. Most are declared apart from it and need no other library.
+
+        Raises MissingExtraError if the trainer has to be imported and its library is missing."""
+        declared: type | None = extension(f"settings.{self.name}")
+        return trainer_class(self.name).Settings if declared is None else declared
+
 
 LEARNS_WITH = {"rllib": "ray", "benchmarl": "benchmarl"}
 """Extra -> the module required for learning, if playing needs only another module."""
@@ -383,6 +392,14 @@ def find_trainer(given: Any) -> ResolvedTrainer:
             if kind is registered or (record and registered.algorithm is target):
                 return ResolvedTrainer(name, registered, None)
     return ResolvedTrainer(name, kind, {"text": text, "sha256": _digest(target, text)})
+
+
+def settings_source(trainer: str) -> Any:
+    """Return an object with the ``name`` and ``Settings`` of a trainer, see ``find_trainer``.
+
+    For a built-in trainer it is its ``TrainerSpec``, so that listing settings needs no torch.
+    """
+    return BUILT_IN[trainer] if trainer in BUILT_IN else find_trainer(trainer).kind
 
 
 def _digest(target: Any, text: str | None) -> str | None:

@@ -57,6 +57,7 @@ def session(
     self_play: Any = None,
     model: str | Callable[..., Any] | None = None,
     out: str | Path | None = None,
+    overwrite: bool = False,
     checkpoint_every: int | None = None,
     keep: int | Literal["all"] = 3,
     init: str | Path | Run | None = None,
@@ -67,7 +68,7 @@ def session(
     callbacks: Sequence[Any] = (),
     metrics: Mapping[str, Any] | None = None,
     sinks: Sequence[Any] = (),
-    stop: Sequence[str] = (),
+    stop: Sequence[str] | Mapping[str, float] = (),
     evaluate_every: int | None = None,
     dry_run: bool = False,
     **settings: Any,
@@ -113,6 +114,7 @@ def session(
             networks of actors and critics, or text that names one, "my_nets:make" or
             "my_file.py:make": see ``corral.adapters.models``. Only for the in-house trainers.
         out: the run's folder, empty or new; default: a new one in ``runs``.
+        overwrite: if ``out`` contains a run, remove all files in it when training starts.
         checkpoint_every: env steps between checkpoints; default: a tenth of ``steps``. The end of
             the run is always saved.
         keep: number of latest checkpoints to keep, or "all"; the best is kept in addition.
@@ -131,7 +133,8 @@ def session(
         metrics: name -> function of a whole episode, see ``corral.trainers.callbacks.metrics``; its
             mean, min and max become columns of progress.csv.
         sinks: additional destinations of rows, see ``corral.trainers.callbacks.sinks``.
-        stop: bounds on columns of progress.csv that end training, such as "return_team>=15".
+        stop: bounds on columns of progress.csv that end training, such as "return_team>=15", or
+            column -> lower bound. RLlib's names are accepted: {"training_iteration": 100}.
         evaluate_every: env steps between evaluations of greedy play, which then select the best
             checkpoint. The run does not store ``callbacks``, ``metrics``, ``sinks``, ``stop`` and
             ``evaluate_every``: pass them to ``resume`` again.
@@ -184,7 +187,7 @@ def session(
     )
     kind, arguments = plan.learning.resolved.kind, plan.task.arguments()
     require_known(session, kind, arguments, env_kwargs or {}, settings)
-    return plan.begin(out, dry_run=dry_run)
+    return plan.begin(out, dry_run=dry_run, overwrite=overwrite)
 
 
 def _to_its_end(begin: Callable[P, Session], name: str) -> Callable[P, Run]:
@@ -229,8 +232,9 @@ def resume_session(
     callbacks: Sequence[Any] = (),
     metrics: Mapping[str, Any] | None = None,
     sinks: Sequence[Any] = (),
-    stop: Sequence[str] = (),
+    stop: Sequence[str] | Mapping[str, float] = (),
     evaluate_every: int | None = None,
+    **settings: Any,
 ) -> Session:
     """Continue a run from its latest checkpoint, up to ``steps`` env steps in total.
 
@@ -248,12 +252,22 @@ def resume_session(
     A run does not store ``callbacks``, ``metrics``, ``sinks``, ``stop`` and ``evaluate_every``: see
     ``train``.
 
+    A run keeps its ``settings``: they raise TypeError, with the call that starts a new run from the
+    weights of this one.
+
     ``env``, ``env_kwargs``, ``api``, ``trainer`` and ``model``: see ``load_run``. Raises RunError,
     also if another process or thread is training the run, CheckpointError, and KeyboardInterrupt
     like ``train``.
     """
     checkpoint_every, checked_keep = check_saving(checkpoint_every, 1 if keep is None else keep)
     run = load_run(folder, env, env_kwargs=env_kwargs, api=api, trainer=trainer, model=model)
+    if settings:
+        name = next(iter(settings))
+        start = run.config.env_config.source or run.config.env_config.env
+        raise TypeError(
+            f"resume keeps the setup of the run; omit {name}=. To start a new run with its weights "
+            f"and another {name}: corral.train({start!r}, init={str(run.folder)!r}, {name}=...)"
+        )
     if run.at not in (None, "latest"):
         raise RunError(
             f"{run.name}: a run resumes only from its latest checkpoint; pass {run.folder}, or "

@@ -345,7 +345,8 @@ def defaults_for(rules: Rules[Any], trainer: Any, seed: int, preset: str = "auto
 
     Args:
         rules: rules of the game.
-        trainer: a trainer class; settings that it lacks are skipped.
+        trainer: a trainer class, or the result of ``corral.trainers.base.settings_source``;
+            settings that it lacks are skipped.
         seed: seed of the random episodes that detect the kind.
         preset: "auto": by the kind of game and its entry in ``corral.envs.registry``; "none"; or
             the name of one of PRESETS, which needs no random episodes.

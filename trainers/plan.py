@@ -145,7 +145,7 @@ class LookingOn:
     callbacks: Sequence[Any] = ()
     metrics: Mapping[str, Any] | None = None
     sinks: Sequence[Any] = ()
-    stop: Sequence[str] = ()
+    stop: Sequence[str] | Mapping[str, float] = ()
     evaluate_every: int | None = None
     progress: bool | None = None
 
@@ -220,8 +220,11 @@ class Plan:
                 "steps="
             )
 
-    def begin(self, out: str | Path | None, *, dry_run: bool = False) -> Session:
-        """Return the session, with the folder ``out`` or a new one in ``runs``.
+    def begin(
+        self, out: str | Path | None, *, dry_run: bool = False, overwrite: bool = False
+    ) -> Session:
+        """Return the session, with the folder ``out`` or a new one in ``runs``. ``overwrite``: see
+        ``begun_folder``.
 
         Files are written only inside the session's ``with`` block. Raises the errors of the parts,
         and errors for parts that do not match.
@@ -244,7 +247,8 @@ class Plan:
         if config.trainer_source is not None and config.trainer in trainers():
             messages.append(f"this is a changed {config.trainer}; rename it with .but(name=...)")
         config, started = self._with_rows_seen(config, learner)
-        place = begun_folder(out, f"{env_config.env}-{config.trainer}-seed{config.seed}")
+        name = f"{env_config.env}-{config.trainer}-seed{config.seed}"
+        place = begun_folder(out, name, overwrite=overwrite)
         messages = [] if is_quiet() else [*messages, *started]
         every, progress = self.length.checkpoint_every, self.looking_on.progress
         return Session(config, learner, place, listeners, every, progress, messages)

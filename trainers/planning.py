@@ -151,6 +151,10 @@ def require_its_plan(folder: Path, callbacks: Sequence[Any]) -> None:
         )
 
 
+FEW_PARTS = 10
+"""A horizon below this part of the steps is probably meant as the length of an episode."""
+
+
 def beyond_the_plan(config: RunConfig) -> str:
     """Return a warning if a run with annealing is longer than its ``horizon``; else ""."""
     settings = config.settings
@@ -161,9 +165,15 @@ def beyond_the_plan(config: RunConfig) -> str:
     if config.steps <= config.horizon or not (falls or settings.get("ent_coef_end") is not None):
         return ""
     rate = ", with a learning rate of 0" if "anneal" in falls else ""
-    return (
+    text = (
         f"planned for {config.horizon:,} env steps; after them annealed values stay constant{rate}"
     )
+    if config.horizon < config.steps / FEW_PARTS:
+        text += (
+            ". The length of an episode is not horizon but max_cycles, an argument of the "
+            "environment; corral check ENVIRONMENT --learnable tests whether its choices matter"
+        )
+    return text
 
 
 def warn_of_versions(folder: Path, config: RunConfig) -> None:

@@ -289,6 +289,13 @@ def require_known(
             )
         if near := difflib.get_close_matches(name, of_train, n=1, cutoff=0.85):
             raise TypeError(f"no argument named {name!r}; did you mean {near[0]!r}?")
+        if not spelled_otherwise(name, [*setting_names, *of_train]) and (
+            same := spelled_otherwise(name, arguments)
+        ):
+            raise TypeError(
+                f"no setting named {name!r}; did you mean the argument of the environment "
+                f"env_kwargs={{{same[0]!r}: {shortened(repr(value), 80)}}}?"
+            )
         message = unknown_setting(name, trainer.name, [*setting_names, *of_train])
         if name == "policy":
             message += " Layers are set with net_arch; policy classes cannot be selected."

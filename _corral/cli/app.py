@@ -15,7 +15,7 @@ from rich import box
 from rich.table import Table
 
 import corral
-from corral.cli.base import App
+from corral.cli.base import QUIET, App
 from corral.cli.commands import (
     bisect,
     check,
@@ -25,6 +25,7 @@ from corral.cli.commands import (
     evaluate,
     games,
     loads,
+    runs,
     selfplay,
     teach,
     train,
@@ -39,9 +40,11 @@ __all__ = ["app", "main"]
 app = App(
     name="corral",
     help="Multi-agent environments with action masks: train teams, evaluate and compare them.",
+    add_completion=True,
 )
 for commands in (
-    *(loads, train, tune, teach, evaluate, compare, selfplay, check, doctor, bisect, games, course),
+    *(loads, train, tune, teach, runs, evaluate, compare, selfplay, check, doctor, bisect),
+    *(games, course),
 ):
     commands.add_to(app)
 
@@ -66,11 +69,15 @@ def _options(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version."
+            "--version", "-V", callback=_print_version, is_eager=True, help="Print the version."
         ),
     ] = False,
     traceback: Annotated[  # read by ``Group.main``, which also accepts it after a command
         bool, typer.Option("--traceback", help="Also print the traceback of an error.")
+    ] = False,
+    quiet: Annotated[  # read by ``Group.main``, too
+        bool,
+        typer.Option(*QUIET, help="Print no progress and no setup; also accepted after a command."),
     ] = False,
 ) -> None: ...
 

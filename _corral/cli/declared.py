@@ -41,26 +41,19 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def declared(library: Callable[[], Callable[..., Any]]) -> Callable[[Function], Function]:
     """Return a decorator for a command that takes option types from the function of ``library``.
 
-    Until the command is used, its signature has only the command's own parameters. The attribute
-    ``completed`` of the command returns the command with all parameters.
+    The attribute ``completed`` of the command returns the command with all option types.
     """
 
     def decorate(command: Function) -> Function:
-        signature = inspect.signature(command, eval_str=True)
-        parameters = [
-            parameter for parameter in signature.parameters.values() if not _is_declared(parameter)
-        ]
-        command.completed = lambda: _completed(command, signature, library())  # type: ignore[attr-defined]
-        command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        command.completed = lambda: _completed(command, library())  # type: ignore[attr-defined]
         return command
 
     return decorate
 
 
-def _completed(
-    command: Callable[..., Any], signature: inspect.Signature, function: Callable[..., Any]
-) -> Callable[..., Any]:
+def _completed(command: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a command with a signature that includes the library function's declarations."""
+    signature = inspect.signature(command, eval_str=True)
     library_parameters, hints = inspect.signature(function).parameters, get_type_hints(function)
     docs = documented(function)
     parameters = []

@@ -109,19 +109,18 @@ def _settings_rows(
 ) -> list[tuple[str, str]]:
     """Return one row per setting: option and type, help and default."""
     from corral.envs.registry import make_rules, registered_name
-    from corral.trainers.base import find_trainer
+    from corral.trainers.base import settings_source
     from corral.trainers.kinds import defaults_for
     from corral.trainers.settings import about, type_of
 
     env_defaults: Mapping[str, Any] = {}
     # Training detects the kind of a third-party environment.
     if built_in := registered_name(env or ""):
-        env_defaults = defaults_for(
-            make_rules(built_in), find_trainer(trainer).kind, seed=0
-        ).settings
+        source = settings_source(trainer)
+        env_defaults = defaults_for(make_rules(built_in), source, seed=0).settings
     rows = []
     # In corral clone, --from replaces the setting ``teacher``.
-    unused = {*getattr(find_trainer(trainer).kind.Settings, "unused", ()), *hidden}
+    unused = {*getattr(settings_source(trainer).Settings, "unused", ()), *hidden}
     for field in settings_of(trainer):
         if field.name in unused:
             continue

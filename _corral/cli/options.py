@@ -388,11 +388,11 @@ def arguments_known(env: str) -> Mapping[str, inspect.Parameter]:
 
 
 def settings_of(trainer: str) -> tuple[Field[Any], ...]:
-    from corral.trainers.base import find_trainer
+    from corral.trainers.base import settings_source
 
     if ":" in trainer:
         import_from_here()
-    return fields(find_trainer(trainer).kind.Settings)
+    return fields(settings_source(trainer).Settings)
 
 
 # --- Third-party environments --------------------------------------------------------------------

@@ -34,7 +34,7 @@ from rich.text import Text
 
 from corral.errors import CorralError, TraceWarning
 from corral.extensions import missing_part
-from corral.progress import progress_to
+from corral.progress import LogLines, is_quiet, progress_to
 from corral.results import json_text
 from corral.text import one_line, shortened, visible
 
@@ -251,9 +251,16 @@ def show_verdicts(replay: Replay) -> None:
 
 @contextlib.contextmanager
 def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
-    """Show a bar on stderr. Yield the function that updates it: label, amount done, total."""
-    if not err.is_terminal:  # even a disabled bar leaves an empty line in a file, with rich 13.0
+    """Show a bar on stderr. Yield the function that updates it: label, amount done, total.
+
+    In a log, prints lines with the remaining time; with --quiet, nothing.
+    """
+    if is_quiet():
         yield lambda label, done, total: None
+        return
+    if not err.is_terminal:
+        with progress_to(None):
+            yield LogLines(_log)
         return
     with _bar(MofNCompleteColumn()) as bar, progress_to(None):  # only one bar is shown at a time
         task = bar.add_task("reading", total=None)
@@ -266,9 +273,13 @@ def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
 
 @contextlib.contextmanager
 def reading_bar() -> Iterator[None]:
-    """Show a bar on stderr while code in this block reads a large trace or export."""
-    if not err.is_terminal:
-        yield
+    """Show a bar on stderr while code in this block reads a large trace or export.
+
+    In a log, prints lines with the remaining time of every long task; with --quiet, nothing.
+    """
+    if is_quiet() or not err.is_terminal:
+        with progress_to(None if is_quiet() else LogLines(_log)):
+            yield
         return
     with contextlib.ExitStack() as stack:
         bars: list[Progress] = []
@@ -287,6 +298,10 @@ def reading_bar() -> Iterator[None]:
 
         with progress_to(show):
             yield
+
+
+def _log(line: str) -> None:
+    err.print(one_line(line), soft_wrap=True)
 
 
 def _bar(amount: ProgressColumn) -> Progress:

@@ -16,7 +16,8 @@ RunEnv = Annotated[
     typer.Option(
         "--env",
         help="Third-party environment of the run, by name. Required for such runs, because corral "
-        "does not import code that only a file names.",
+        "does not import code that only a file names. Ids of PettingZoo and Gymnasium are found "
+        "without it.",
     ),
 ]
 RunArguments = Annotated[

@@ -222,6 +222,15 @@ OPTIONS = (
         "Folder of the run; default: a new folder in runs/.",
         Path,
     ),
+    TrainOption(
+        "overwrite",
+        typer.Option(
+            "--overwrite",
+            help="If --out contains a run, remove all files in it when training starts.",
+        ),
+        bool,
+        default=False,
+    ),
     TrainOption("resume", "Resume the run in this folder.", Path, used="command"),
     TrainOption(
         "stretch",

@@ -45,6 +45,8 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
         env: a name, a function, or an environment, see ``corral.adapters.sources``.
         num_envs: number of columns; without ``seat`` a multiple of the number of agents.
         seat: the learner's agent; None: all agents learn.
+        autoreset_mode: only "same_step". Vector wrappers that refuse it, such as Gymnasium's
+            NormalizeObservation, need ``gymnasium.make_vec`` with vectorization_mode="sync".
         opponents, deterministic, env_kwargs: see ``SeatEnv``.
 
     Raises:
@@ -69,8 +71,16 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
         seat: str | None = None,
         opponents: Opponents = None,
         deterministic: bool = False,
+        autoreset_mode: Any = "same_step",
         **env_kwargs: Any,
     ) -> None:
+        mode = getattr(autoreset_mode, "value", autoreset_mode)
+        if str(mode).lower().replace("_", "") != "samestep":
+            raise ValueError(
+                f"autoreset_mode={str(mode)!r}: a Batch begins new episodes in the same step. Use "
+                "Gymnasium's vector of single environments: gymnasium.make_vec(ID, num_envs, "
+                'vectorization_mode="sync")'
+            )
         rules = rules_with(type(self), env, env_kwargs)
         if not rules.simultaneous:
             refuse_turns(rules.name)

@@ -20,6 +20,7 @@ class MultiAgentEnv(gymnasium.Env[Any, Any]):
     action_spaces: Any = None
     observation_space: Any = None  # one for all agents
     action_space: Any = None
+    _num_agents: int | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -48,8 +49,12 @@ class MultiAgentEnv(gymnasium.Env[Any, Any]):
 
     @property
     def num_agents(self) -> int:
-        """Number of active agents."""
-        return len(self.agents)
+        """Number of active agents, or the number that a subclass has set."""
+        return len(self.agents) if self._num_agents is None else self._num_agents
+
+    @num_agents.setter
+    def num_agents(self, number: int) -> None:
+        self._num_agents = number
 
     @property
     def max_num_agents(self) -> int:

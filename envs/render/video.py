@@ -19,6 +19,7 @@ import numpy.typing as npt
 from corral.envs.core import Array
 from corral.errors import CorralError, MissingExtraError
 from corral.extras import require
+from corral.files import naming
 
 __all__ = ["SUFFIXES", "Picture", "encoder_of", "gif", "shrunk", "write_video"]
 
@@ -71,7 +72,8 @@ def write_video(path: str | Path, pictures: Sequence[Picture], fps: float) -> No
         first, second = (f"{width} x {height}" for height, width in sizes[:2])
         raise ValueError(f"the pictures have sizes {first} and {second}; give pictures of one size")
     if encoder == "pillow":
-        Path(path).write_bytes(gif(pictures, fps))
+        with naming(Path(path)):
+            Path(path).write_bytes(gif(pictures, fps))
         return
     height, width = pictures[0].shape[:2]
     command = [encoder, "-y", "-loglevel", "error", "-f", "rawvideo", "-pix_fmt", "rgb24"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -99,12 +98,6 @@ def test_help_is_the_first_sentence_of_an_argument_in_order() -> None:
     assert "command line" not in text
 
 
-def test_a_command_keeps_what_it_says_itself() -> None:
-    (command,) = application().registered_commands
-    assert command.callback is not None
-    assert [*inspect.signature(command.callback).parameters] == ["name", "own"]
-
-
 def commands(group: Any) -> Iterator[Any]:
     """All commands below a group."""
     for each in group.commands.values():
@@ -112,13 +105,12 @@ def commands(group: Any) -> Iterator[Any]:
 
 
 def test_every_option_that_is_left_to_a_function_is_declared_there() -> None:
-    found = [each for each in commands(typer.main.get_command(app)) if each.whole is not each]
-    assert len(found) >= 10
-    for command in found:
-        own = [each.name for each in command.params]
-        more = {each.name: each.help for each in command.whole.params if each.name not in own}
-        assert more, command.name
-        assert all(more.values()), (command.name, more)
+    checked = 0
+    for command in commands(typer.main.get_command(app)):
+        options = [parameter for parameter in command.whole.params if parameter.opts[0][0] == "-"]
+        assert all(option.help for option in options), command.name
+        checked += len(options)
+    assert checked > 100
 
 
 def test_the_list_of_commands_imports_no_function_of_the_library() -> None:

@@ -47,8 +47,9 @@ def test_arguments_and_the_interface_are_remembered_too(tmp_path: Path) -> None:
     config = json.loads((run / "config.json").read_text())
     assert config["source"] == game
     assert (config["api"], config["env_kwargs"]) == ("aec", {"max_cycles": 3})
-    printed = within("evaluate", run, "--env", game, "--episodes", "4")
-    shown(printed, "mappo, greedy")
+    for again in (("--env", game), ()):  # an installed id need not be named again
+        printed = within("evaluate", run, *again, "--episodes", "4")
+        shown(printed, "mappo, greedy")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from corral.trainers.base import BUILT_IN, trainer_class
+
 ROOT = Path(__file__).parents[2]
 LAYERS = ["data", "envs", "adapters", "trainers"]
 HEAVY = ("torch", "stable_baselines3", "supersuit", "scipy", "pygame", "PIL", "rich")
@@ -29,6 +31,43 @@ def test_importing_the_environments_brings_nothing_heavy(module: str) -> None:
     assert module in loaded
     heavy = [name for name in HEAVY if name in loaded and name not in _of_pettingzoo()]
     assert heavy == []
+
+
+def loaded_by(*words: str) -> set[str]:
+    """Return the modules that a call of the command loads."""
+    code = (
+        "import sys\n"
+        "from corral_command import main\n"
+        f"sys.argv = ['corral', *{words!r}]\n"
+        "try: main()\n"
+        "finally: print(*sys.modules, file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert "Options" in done.stdout
+    return set(done.stderr.split())
+
+
+@pytest.mark.parametrize("words", [["--help"], ["trace", "--help"]])
+def test_help_is_fast(words: list[str]) -> None:
+    """NumPy, Gymnasium and PettingZoo take longer to import than all else that help needs."""
+    slow = {"numpy", "gymnasium", "pettingzoo", "pandas", "torch"}
+    assert loaded_by(*words) & slow == set()
+
+
+def test_help_on_settings_needs_no_torch() -> None:
+    loaded = loaded_by("train", "tictactoe_v0", "--help")
+    assert "corral.trainers.on_policy.settings" in loaded
+    assert "torch" not in loaded
+
+
+@pytest.mark.parametrize("name", sorted(BUILT_IN))
+def test_settings_are_those_of_the_trainer(name: str) -> None:
+    try:
+        trainer = trainer_class(name)
+    except ImportError as error:
+        pytest.skip(str(error))
+    assert BUILT_IN[name].Settings is trainer.Settings
 
 
 def test_importing_the_adapters_leaves_the_traces_alone() -> None:

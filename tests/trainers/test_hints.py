@@ -31,8 +31,7 @@ from corral.trainers.settings import unknown_setting
         ({"callback": print}, ("'callback'", "'callbacks'")),
         ({"load_path": "x"}, ("'load_path'", "corral.resume(run)")),
         ({"resume": "x"}, ("'resume'", "corral.resume(run)")),
-        ({"overwrite": True}, ("'overwrite'",)),
-        ({"exist_ok": True}, ("'exist_ok'",)),
+        ({"exist_ok": True}, ("'exist_ok'", "'overwrite'")),
         ({"policy": "MlpPolicy"}, ("'policy'", "'policies'", "net_arch")),
         (
             {"normalize_advantage": True},
@@ -136,7 +135,7 @@ def test_every_spelling_leads_to_a_name_that_there_is() -> None:
     options = {
         name
         for command in app.registered_commands
-        for name in inspect.signature(inspect.unwrap(command.callback)).parameters
+        for name in inspect.signature(command.callback.completed()).parameters
     }
     assert set(SPELLINGS) - known - commands - options == set()
     assert len(OTHERS) == len(SPELLINGS)

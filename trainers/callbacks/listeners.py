@@ -9,7 +9,7 @@ from numbers import Real
 from typing import Any
 
 from corral.envs.core import Array
-from corral.errors import CorralError, ListenerError
+from corral.errors import CorralError
 from corral.extensions import extension
 from corral.text import pasted
 from corral.trainers.base import Trainer
@@ -24,7 +24,7 @@ from corral.trainers.callbacks.protocol import (
     name_of,
 )
 from corral.trainers.callbacks.sinks import OURS, sinks_of
-from corral.trainers.callbacks.stopping import StopWhen
+from corral.trainers.callbacks.stopping import StopWhen, bounds_of
 from corral.trainers.observers import Observer
 
 __all__ = ["Listeners", "RolloutObserver"]
@@ -69,13 +69,11 @@ class Listeners:
         callbacks: Iterable[Any] | None,
         metrics: Mapping[str, Any] | None,
         sinks: Iterable[Any] | None,
-        stop: Iterable[str] | str = (),
+        stop: Iterable[str] | Mapping[str, float] | str = (),
         evaluate_every: int | None = None,
     ) -> Listeners:
         """Return listeners that include ``stop`` and ``evaluate_every`` of ``corral.train``."""
-        stop = [stop] if isinstance(stop, str) else stop
-        if isinstance(stop, Mapping) or not all(isinstance(text, str) for text in stop):
-            raise ListenerError(f"stop={stop!r:.80}: pass texts such as 'return_team>=15'")
+        stop = bounds_of(stop)
         more: list[Any] = [] if evaluate_every is None else [Evaluate(evaluate_every)]
         more += [StopWhen(text) for text in stop]
         own_callbacks = callbacks_of(() if callbacks is None else callbacks)

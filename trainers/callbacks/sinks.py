@@ -31,7 +31,7 @@ from typing import IO, Any, Protocol
 
 from corral.envs.core import Array
 from corral.errors import ListenerError, RunError, UnknownNameError
-from corral.files import append_to, read_file, reason, require_no_links, write_file
+from corral.files import append_to, naming, read_file, reason, require_no_links, write_file
 from corral.named import is_named
 from corral.trainers.callbacks.protocol import made_of
 from corral.trainers.runs.run import PROGRESS
@@ -176,8 +176,9 @@ class CSV:
             self.columns = columns
         assert self._file is not None
         text = {name: "" if value is None else str(value) for name, value in row.items()}
-        csv.DictWriter(self._file, self.columns, "", lineterminator="\n").writerow(text)
-        self._file.flush()
+        with naming(self.path):
+            csv.DictWriter(self._file, self.columns, "", lineterminator="\n").writerow(text)
+            self._file.flush()
         self.updates += 1
 
     def close(self) -> None:
@@ -216,6 +217,10 @@ class TensorBoard:
             self._writer, self._begun = _event_writer(self.folder, self._after), True
         if self._writer is None:
             return
+        with naming(self.folder):
+            self._add(row, histograms)
+
+    def _add(self, row: Mapping[str, Any], histograms: Mapping[str, Array]) -> None:
         step = int(row["env_steps"] or 0)
         for name, value in row.items():
             if value is not None and name != "env_steps":

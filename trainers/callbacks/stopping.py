@@ -2,19 +2,63 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from corral.envs.arguments import nonnegative_float, nonnegative_int
 from corral.envs.core import generator, plays_as_arrays
-from corral.errors import UnknownNameError
+from corral.errors import ListenerError, UnknownNameError
 from corral.hints import meant
 from corral.trainers.base import BUILT_IN
 from corral.trainers.callbacks.protocol import Callback, resuming
 from corral.trainers.criteria import Criterion
 
-__all__ = ["EarlyStop", "StopWhen"]
+__all__ = ["EarlyStop", "StopWhen", "bounds_of"]
+
+
+RLLIB = {
+    "training_iteration": "updates",
+    "timesteps_total": "env_steps",
+    "num_env_steps_sampled": "env_steps",
+    "num_env_steps_sampled_lifetime": "env_steps",
+    "episodes_total": "episodes",
+    "num_episodes_lifetime": "episodes",
+    "time_total_s": "wall_s",
+    "episode_return_mean": "return_team",
+    "episode_reward_mean": "return_team",
+    "episode_len_mean": "length",
+}
+"""RLlib's name of a metric -> column of progress.csv with the same meaning."""
+
+RLLIB_GROUPS = ("env_runners/", "sampler_results/")
+"""Groups of these metrics, which RLlib writes in front of the names."""
+
+
+def bounds_of(stop: Iterable[str] | Mapping[str, float] | str) -> list[str]:
+    """Return the bounds of ``stop`` of ``corral.train`` as texts, such as "return_team>=15".
+
+    RLlib's form {"training_iteration": 5}, also as JSON, means at least this value.
+    Raises ListenerError for any other form.
+    """
+    texts: Iterable[Any] = [stop] if isinstance(stop, str | Mapping) else stop
+    bounds = list[str]()
+    for text in texts:
+        if isinstance(text, str) and text.lstrip().startswith("{"):
+            with contextlib.suppress(ValueError):
+                text = json.loads(text)
+        if isinstance(text, Mapping):
+            bounds += [f"{name}>={value}" for name, value in text.items()]
+        elif isinstance(text, str):
+            bounds.append(text)
+        else:
+            raise ListenerError(
+                f"stop={stop!r:.80}: pass texts such as 'return_team>=15', or column -> number"
+            )
+    return bounds
 
 
 class _OfColumn(Callback):
@@ -48,12 +92,17 @@ class _OfColumn(Callback):
 class StopWhen(_OfColumn):
     """Ends training when a column meets a bound: ``StopWhen("return_team>=15")``.
 
-    A row with an empty column does not meet the bound.
+    A row with an empty column does not meet the bound. RLlib's names of columns are accepted, such
+    as "env_runners/episode_return_mean>=15".
     """
 
     def __init__(self, criterion: str) -> None:
         """Raises ValueError for an invalid ``criterion``."""
-        self.criterion = Criterion.parse(criterion)
+        parsed = Criterion.parse(criterion)
+        name = parsed.name
+        for group in RLLIB_GROUPS:
+            name = name.removeprefix(group)
+        self.criterion = replace(parsed, name=RLLIB.get(name, parsed.name))
         self.column = self.criterion.name
 
     def on_update(self, session: Any, row: dict[str, Any]) -> None:

@@ -46,7 +46,7 @@ __all__ = ["TABLES", "decoded", "load_config", "read_config", "top_keys"]
 
 MAX_BYTES = 4 * 2**20  # maximum size of a file
 TABLES = ("env_kwargs", "settings")
-HERE = ("dry_run", "progress")  # arguments of a call, not of a configuration
+HERE = ("dry_run", "overwrite", "progress")  # arguments of a call, not of a configuration
 
 
 def read_config(path: str | Path, **given: Any) -> dict[str, Any]:

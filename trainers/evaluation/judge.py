@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from corral.adapters.sources import EnvLike
+from corral.adapters.sources import EnvLike, resolve
 from corral.envs.arguments import nonnegative_int
 from corral.envs.core import Array, Rules, carried_by
 from corral.envs.episode_stats import EndedEpisodes
-from corral.envs.policy import Policy
+from corral.envs.policy import Policy, PolicyLike
 from corral.envs.reference import player_names, teams_of
-from corral.envs.registry import Api
+from corral.envs.registry import Api, make_rules
 from corral.extensions import extension
 from corral.hints import answer
 from corral.progress import Progress
@@ -42,7 +42,9 @@ from corral.trainers.evaluation.zero_sum import (
     sum_in_words,
 )
 from corral.trainers.opponents.resolve import members
+from corral.trainers.opponents.resolve import resolve as named_player
 from corral.trainers.runs.run import Run, load_each
+from corral.trainers.runs.run_config import versions
 
 __all__ = [
     "differences",
@@ -56,7 +58,7 @@ __all__ = [
 
 
 def evaluate(
-    run: str | Path | Run,
+    run: str | Path | Run | Mapping[str, PolicyLike | str],
     env: EnvLike | None = None,
     *,
     env_kwargs: Mapping[str, Any] | None = None,
@@ -83,7 +85,9 @@ def evaluate(
     written to ``out``; default: the run's folder.
 
     Args:
-        run: a run, its folder, or one of its checkpoints: RUN@best, see ``load_run``.
+        run: a run, its folder, or one of its checkpoints: RUN@best, see ``load_run``. Or a team,
+            agent -> policy: anything that ``corral.envs.policy.as_policy`` takes, or the name of
+            a player or a run. It needs ``env``, plays greedily, and is written only to ``out``.
         env, env_kwargs, api, trainer, model: see ``corral.load_run``. The model applies to the
             runs that have one.
         beside: further runs of the same environment, to evaluate in the same way.
@@ -111,6 +115,22 @@ def evaluate(
     if episodes is not None:
         episodes = nonnegative_int("episodes", episodes, least=1)
     seed, workers = nonnegative_int("seed", seed), nonnegative_int("workers", workers)
+    if isinstance(run, Mapping):
+        unused = {"trainer": trainer, "model": model, "beside": beside, **options}
+        for name, value in unused.items():
+            if value is not None and value != ():
+                raise ValueError(f"{name}={value!r:.80} is for runs; omit it for a team")
+        if env is None:
+            raise ValueError("a team needs its environment: corral.evaluate({agent: policy}, env)")
+        source = resolve(env, env_kwargs, api=api)
+        rules = source.rules or make_rules(source.name, **source.env_kwargs)
+        plan = {"episodes": episodes or 100, "seed": seed, "workers": workers}
+        rows = _rows_of_team(rules, run, zero_sum, {**plan, "progress": progress})
+        kwargs = {} if source.rules is not None else source.env_kwargs
+        evaluation = Evaluation(rules.name, rows, kwargs, seed, versions())
+        if out is not None:
+            evaluation.write(out)
+        return _with_criteria(evaluation, rows[0].policy, criteria, out)
     named: dict[str, Any] = {"env_kwargs": env_kwargs, "api": api, "trainer": trainer}
     passed = [env, model, *named.values()]
     if isinstance(run, Run) and any(value is not None for value in passed):
@@ -135,7 +155,7 @@ def evaluate(
         if zero_sum is not None:
             raise ValueError(f"zero_sum={zero_sum}: {env_config.env} is judged as a team")
         replay = judge(labels, folder, seed=seed, progress=progress, require=criteria, **options)
-        return _with_criteria(replay, labels, criteria, folder)
+        return _with_criteria(replay, _first(labels), criteria, folder)
     for name, value in options.items():
         if value is not None:
             raise ValueError(f"{name}={value}: {env_config.env} replays no load; pass episodes")
@@ -150,21 +170,44 @@ def evaluate(
         env_config.env, rows, env_config.env_kwargs, seed, first.config.versions, details
     )
     evaluation.write(folder)
-    return _with_criteria(evaluation, labels, criteria, folder)
+    return _with_criteria(evaluation, _first(labels), criteria, folder)
+
+
+def _rows_of_team(
+    rules: Rules[Any], team: Mapping[str, Any], zero_sum: bool | None, plan: dict[str, Any]
+) -> Sequence[Any]:
+    """Return the rows of a team, of reference teams and of random play."""
+    named = {
+        agent: named_player(player, agent, rules) if isinstance(player, str) else player
+        for agent, player in team.items()
+    }
+    players = {"team": Player(named)}
+    if zero_sum or (zero_sum is None and is_zero_sum(rules)):
+        return evaluate_seats(rules, players, **plan)
+    rows = evaluate_players(rules, players, **plan)
+    for name, reference in teams_of(rules).items():
+        score = evaluate_team(rules, Player(reference, False), label=name, **plan)
+        rows.insert(-1, dataclasses.replace(score, mode=""))
+    return rows
+
+
+def _first(runs: Mapping[str, Run]) -> str:
+    """Return the label of the first run's greedy row."""
+    return next(iter(run_players(runs)))
 
 
 def _with_criteria(
-    evaluation: Evaluation, runs: Mapping[str, Run], criteria: Sequence[Criterion], folder: Path
+    evaluation: Evaluation, label: str, criteria: Sequence[Criterion], folder: str | Path | None
 ) -> Evaluation:
-    """Return the evaluation with the results of all criteria, and write it."""
+    """Return the evaluation with the results of all criteria on the row ``label``, and write it."""
     if not criteria:
         return evaluation
-    label = next(iter(run_players(runs)))  # the first run's, greedy
     checked = [dataclasses.asdict(one) for one in required(evaluation, label, criteria)]
     evaluation = dataclasses.replace(
         evaluation, details={**evaluation.details, "required": checked}
     )
-    evaluation.write(folder)
+    if folder is not None:
+        evaluation.write(folder)
     return evaluation
 
 

@@ -19,14 +19,21 @@ from corral.adapters.sources import EnvLike, EnvSource, resolve
 from corral.data import Trace
 from corral.envs.arguments import plain_numbers
 from corral.envs.core import Array, Rules, split_of
-from corral.envs.registry import REGISTERED, Api, make_rules, rules_class
+from corral.envs.registry import REGISTERED, Api, is_installed_id, make_rules, rules_class
 from corral.errors import ConfigError, EnvNeededError, Fault, RunError, TraceError
 from corral.files import read_file, require_no_links, write_file
 from corral.named import NamedFunction
 from corral.text import pasted
 from corral.trainers.file_types import hints_of, require_argument
 
-__all__ = ["SET_BY_TRAINING", "EnvConfig", "given_again", "require_arguments", "saved_value"]
+__all__ = [
+    "SET_BY_TRAINING",
+    "EnvConfig",
+    "found_by_id",
+    "given_again",
+    "require_arguments",
+    "saved_value",
+]
 
 MAX_ARRAY = 2**30
 """Maximum bytes of an array argument."""
@@ -142,7 +149,9 @@ class EnvConfig:
 
     def named(self, folder: Path) -> str:
         """Return a run's folder as command-line words, with --env and --arg if required."""
-        options = f" --env {self.source}" if self.own_rules is not None and self.source else ""
+        again = self.own_rules is not None and self.source is not None
+        again = again and not found_by_id(self.source, self.env_kwargs)
+        options = f" --env {self.source}" if again else ""
         for name, value in self.env_kwargs.items():
             if isinstance(value, NamedFunction):
                 options += f" --arg {pasted(f'{name}={value}')}"
@@ -214,6 +223,19 @@ def require_arguments(place: str, env: str, values: Mapping[str, Any], key: str)
             raise RunError(str(error)) from error
 
 
+def found_by_id(source: Any, env_kwargs: Any) -> bool:
+    """Return True if a run's third-party environment need not be passed again.
+
+    It is the only text of a run that is resolved: an id in the tables of PettingZoo or Gymnasium as
+    installed, never with a module in front, and with arguments that are numbers. Texts could name
+    code or files.
+    """
+    plain = isinstance(env_kwargs, Mapping) and all(
+        value is None or isinstance(value, bool | int | float) for value in env_kwargs.values()
+    )
+    return plain and is_installed_id(source)
+
+
 def _refuse_rows(name: str, requested: Mapping[str, Any]) -> None:
     """Raise ValueError if rows are requested in an environment without rows."""
     purpose = {"held_out": "to hold out", "validation": "for validation; it uses separate seeds"}
@@ -231,7 +253,8 @@ def given_again(
 ) -> EnvSource | None:
     """Return the environment passed to load a run, for ``EnvConfig.read``.
 
-    Unset arguments and the unset API of a third-party environment are taken from the run.
+    Unset arguments and the unset API of a third-party environment are taken from the run, and the
+    environment itself if ``found_by_id``.
 
     Raises RunError if the environment is missing or differs, ValueError for arguments of a built-in
     environment, and the errors of ``resolve``.
@@ -249,9 +272,11 @@ def given_again(
                     f"{argument}={value!r}: {folder} keeps the arguments of {name} from training; "
                     "omit it, or train a new run"
                 )
-    if env is None:
-        if name not in REGISTERED:
+    if env is None and name not in REGISTERED:
+        if not found_by_id(saved.get("source"), saved["env_kwargs"]):
             raise EnvNeededError(_hint(saved, folder), name)
+        env = str(saved["source"])
+    if env is None:
         return EnvSource(name, dict(env_kwargs)) if env_kwargs else None
     if (by_text := isinstance(env, str) and env == saved.get("source")) or callable(env):
         env_kwargs = saved["env_kwargs"] if env_kwargs is None else env_kwargs

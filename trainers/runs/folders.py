@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count, takewhile
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from filelock import FileLock, Timeout
 from corral.errors import RunError
 from corral.files import read_file, write_file
 from corral.trainers.runs.run import CHECKPOINTS, PROGRESS
-from corral.trainers.runs.run_config import CONFIG
+from corral.trainers.runs.run_config import CONFIG, config_values
 
 __all__ = ["begun_folder", "is_locked", "locked", "new_folder", "require_unused"]
 
@@ -91,21 +91,23 @@ def _holder(folder: Path) -> str:
 
 
 @contextlib.contextmanager
-def begun_folder(out: str | Path | None, name: str) -> Iterator[Path]:
+def begun_folder(out: str | Path | None, name: str, *, overwrite: bool = False) -> Iterator[Path]:
     """Yield the locked folder of a new run; an error before the first update removes it.
 
     ``out``: a new or empty folder; default: runs/<name>, with a number appended if it exists.
-    Leftovers of a killed start are removed. Raises RunError for a folder in use.
+    Leftovers of a killed start are removed; with ``overwrite``, also all files of a folder that
+    contains a run, unless it is being trained. Raises RunError for a folder in use.
     """
-    if out is None:
+    require = _require_replaceable if overwrite else require_unused
+    if out is None and not overwrite:
         folder, created = new_folder(name)
     else:
-        folder = Path(out)
-        created = _claimed(folder)
+        folder = Path("runs", name) if out is None else Path(out)
+        created = _claimed(folder, require)
     started, cleared = False, False
     try:
         with locked(folder):
-            require_unused(folder)  # with the lock, no other process can start there
+            require(folder)  # with the lock, no other process can start there
             _clear(folder)
             try:
                 yield folder
@@ -144,19 +146,30 @@ def _make(folder: Path) -> list[Path]:
     return created
 
 
-def _claimed(folder: Path) -> list[Path]:
+def _claimed(folder: Path, require: Callable[[Path], None]) -> list[Path]:
     """Create ``folder`` and return the created folders; [] if it exists and can be used."""
     try:
         return _make(folder)
     except FileExistsError:
-        require_unused(folder)
+        require(folder)
         return []
+
+
+def _require_replaceable(folder: Path) -> None:
+    """Raise RunError unless ``folder`` contains a run of corral, or is unused."""
+    if (folder / CONFIG).exists():
+        config_values(folder)
+    else:
+        require_unused(folder)
 
 
 def require_unused(folder: Path) -> None:
     """Raise RunError if ``folder`` contains anything except leftovers of a killed start."""
     if (folder / CONFIG).exists():
-        raise RunError(f"{folder} contains a run; resume it, or pass another folder")
+        raise RunError(
+            f"{folder} contains a run; resume it, pass another folder, or "
+            "--overwrite (overwrite=True) to replace it"
+        )
     if not folder.is_dir():
         raise RunError(f"{folder} is a file; pass a new folder")
     names = {path.name for path in folder.iterdir()}

@@ -35,6 +35,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from corral.progress import INTERVAL_S, remaining_time
 from corral.trainers.base import Episode, Update
 
 __all__ = ["Bar", "Statistics"]
@@ -292,12 +293,14 @@ class Statistics:
 class Bar:
     """A progress bar on stderr: env steps, speed, recent return or reward, and remaining time.
 
-    If stderr is not a terminal, prints a plain line after every tenth of the run.
+    If stderr is not a terminal, prints a plain line after every tenth of the run and every
+    30 seconds.
     """
 
     def __init__(self, steps: int, *, visible: bool) -> None:
         self.steps = steps
         self._tenth = 0
+        self._printed = time.monotonic()
         self._began: tuple[int, float] | None = None  # env steps and time at the first row
         self._console = Console(stderr=True, highlight=False)
         self._bar = None
@@ -322,21 +325,24 @@ class Bar:
         self._began = self._began or (done, time.monotonic())
         if self._bar is not None:
             self._bar.update(self._task, completed=done, total=self.steps, speed=speed, shown=shown)
-        elif self._visible and (tenth := 10 * done // self.steps) > self._tenth:
-            self._tenth = tenth
+        elif self._visible and self._is_due(10 * done // self.steps):
             line = (
                 f"{done:,} of {self.steps:,} env steps, {speed}/s, {shown}{self._remaining(done)}"
             )
             self._console.print(line, soft_wrap=True)
 
+    def _is_due(self, tenth: int) -> bool:
+        """Whether to print a line now; ``tenth`` counts the tenths of the run so far."""
+        now = time.monotonic()
+        if tenth <= self._tenth and now - self._printed < INTERVAL_S:
+            return False
+        self._tenth, self._printed = tenth, now
+        return True
+
     def _remaining(self, done: int) -> str:
-        """Return the estimated remaining time as text; "" if it is unknown."""
         assert self._began is not None
         first, began = self._began
-        if not first < done < self.steps:
-            return ""
-        seconds = (time.monotonic() - began) * (self.steps - done) / (done - first)
-        return f", about {seconds:,.0f} s left"
+        return remaining_time(time.monotonic() - began, done - first, self.steps - first)
 
     def close(self) -> None:
         if self._bar is not None:

@@ -318,7 +318,8 @@ def load_run(
     """Return the run in ``folder``.
 
     Third-party environments, custom trainers and custom networks must be passed again, because
-    loading a run does not import code that its files name.
+    loading a run does not import code that its files name. Ids of PettingZoo and Gymnasium are
+    looked up in their installed tables.
 
     Args:
         folder: the run's folder, or a checkpoint (see below).

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import textwrap
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -13,7 +14,6 @@ from corral.cli.declared import Declared, DeclaredNumber, declared
 from corral.cli.mistakes import expect
 from corral.cli.options import arguments_of, import_from_here, is_third_party
 from corral.cli.output import complain, out, print_json, progress_bar, reported
-from corral.envs.conformance import CHECKS, check_env
 
 __all__ = ["add_to"]
 
@@ -26,7 +26,13 @@ def add_to(app: typer.Typer) -> None:
     app.command()(check)
 
 
-@declared(lambda: check_env)
+def _check_env() -> Callable[..., Any]:
+    from corral.envs.conformance import check_env
+
+    return check_env
+
+
+@declared(_check_env)
 @reported
 def check(
     environment: Annotated[
@@ -76,6 +82,8 @@ def check(
     the same episodes. It then forks states to find the best action, and measures how well the
     observation predicts it. The exit code is 1 if there is nothing to learn.
     """
+    from corral.envs.conformance import CHECKS, check_env
+
     if list_checks:
         for name, description in CHECKS.items():
             lines = textwrap.wrap(description, max(20, out.width - 20))

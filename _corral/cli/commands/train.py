@@ -33,7 +33,7 @@ from corral.cli.train_options import (
 )
 from corral.errors import ConfigError, CorralError
 from corral.extensions import extension
-from corral.text import one_line
+from corral.text import one_line, pasted
 
 if TYPE_CHECKING:
     from corral.trainers.runs.env_config import EnvConfig
@@ -95,6 +95,8 @@ def train(
                 )
             _print_config(values)
             return
+        if options["from_rule"] and options["overwrite"]:
+            raise ValueError("--from-rule does not support --overwrite; name a new folder")
         begin = _train_from_rule if options["from_rule"] else _train
         run = interruptible(functools.partial(begin, values))
     _summarize(run)
@@ -195,7 +197,10 @@ def _resume(
         if option.used not in ("resume", "both")
     ]
     if fixed:
-        raise ValueError(f"--resume keeps the setup of the run; leave out {fixed[0]}")
+        raise ValueError(
+            f"--resume keeps the setup of the run; leave out {fixed[0]}. A new run with its "
+            f"weights may have another: corral train ENV --init {pasted(folder)} {fixed[0]} ..."
+        )
     values = {"env": env, "progress": True, **arguments_given(given)}
     plan_of = extension("from_rule.plan")
     if len(given) == 1 and plan_of is not None and plan_of(folder) is not None:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_to"]
 
-EXCLUDED = ("config", "print_config", "out", "resume", "stretch", "seed")
+EXCLUDED = ("config", "print_config", "out", "overwrite", "resume", "stretch", "seed")
 """Options of ``corral train`` that ``corral tune`` lacks or defines differently."""
 
 RESUME = re.compile(r"; with --resume[^.]*\.")

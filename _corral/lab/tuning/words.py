@@ -13,7 +13,7 @@ from corral.lab.tuning.space import text_of
 
 __all__ = ["option", "words_of"]
 
-PER_CALL = ("out", "seed", "dry_run", "progress")
+PER_CALL = ("out", "overwrite", "seed", "dry_run", "progress")
 """Arguments of ``corral.train`` that differ between trials or calls."""
 
 

@@ -14,7 +14,7 @@ from support.messages import refused, shown
 pytest.importorskip("torch", reason="needs the extra mappo")
 
 import corral
-from corral.errors import CheckpointError, EnvNeededError, IllegalActionWarning, RunError
+from corral.errors import CheckpointError, IllegalActionWarning, RunError
 from corral.lab.duels.driver import duel
 from support.command import within
 
@@ -126,9 +126,7 @@ def test_a_zero_sum_game_of_others(tmp_path: Path) -> None:
     pytest.importorskip("pettingzoo.classic.connect_four_v3")
     env = "classic/connect_four-v3"
     run = small(tmp_path / "four", env)
-    with refused(EnvNeededError, "--env classic/connect_four-v3"):
-        duel(run, "random", **FAST)
-    duels = duel(run, "random", env=env, **FAST)
+    duels = duel(run, "random", **FAST)  # an installed id need not be named again
     shown(duels.notes[-1], 0, 20)
     assert np.isfinite(duels.ratings["rating"]).all()
     first, second = duels

@@ -6,6 +6,7 @@ import contextlib
 import csv
 import os
 import re
+import sys
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -407,3 +408,23 @@ def test_packages_add_sinks_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     found = sinks.sinks_of(["kept", "tensorboard"])
     assert list(found) == ["csv", "tensorboard", "kept"]
     assert isinstance(found["kept"], Kept)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such limit")
+def test_a_row_that_does_not_fit_on_the_disk_names_the_file(tmp_path: Path) -> None:
+    import resource
+    import signal
+
+    path = tmp_path / "progress.csv"
+    log = Log(path, None)
+    log.write({"env_steps": 1})
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size, before[1]))
+    try:
+        with refused(OSError, filename=str(path)):
+            log.write({"env_steps": 2})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    log.close()

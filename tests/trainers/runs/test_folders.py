@@ -237,3 +237,37 @@ def test_a_folder_that_is_being_begun_is_refused(tmp_path: Path) -> None:
     ):
         small_run(tmp_path / "run", updates=1)
     assert everything_in(tmp_path / "run") == [".lock"]
+
+
+# --- Overwriting ---------------------------------------------------------------------------------
+
+
+def test_a_run_is_replaced_only_if_that_is_requested(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    small_run(folder, updates=2)
+    (folder / "notes.txt").write_text("old", encoding="utf-8")
+    before = everything(folder)
+    with refused(RunError, folder, "overwrite=True"):
+        small_run(folder, updates=1)
+    with refused(ValueError, "num_envs"):  # nothing is removed before all arguments are checked
+        small_run(folder, updates=1, overwrite=True, num_envs=-1)
+    assert everything(folder) == before
+    run = small_run(folder, updates=1, overwrite=True, seed=3)
+    assert (run.config.seed, len(run.progress)) == (3, 1)
+    assert not (folder / "notes.txt").exists()
+    assert load_run(folder).config.seed == 3
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "config.json"])
+def test_a_folder_that_is_no_run_is_never_replaced(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("{}", encoding="utf-8")
+    with refused(RunError, tmp_path):
+        small_run(tmp_path, updates=1, overwrite=True)
+    assert everything_in(tmp_path) == [name]
+
+
+def test_a_run_in_training_is_not_replaced(tmp_path: Path) -> None:
+    small_run(tmp_path / "run", updates=1)
+    with locked(tmp_path / "run"), refused(RunError, tmp_path / "run", os.getpid()):
+        small_run(tmp_path / "run", updates=1, overwrite=True)
+    assert load_run(tmp_path / "run").config.seed == 0

@@ -13,6 +13,7 @@ import pytest
 
 from corral.data import write_trace
 from corral.trainers.driver import train
+from corral.trainers.runs.env_config import found_by_id
 from corral.trainers.runs.run_config import HARMLESS
 from support.command import ENVIRONMENT
 from support.loads import small_trace
@@ -131,6 +132,50 @@ def test_no_other_command_runs_a_config(folder: Path, command: tuple[str, ...]) 
     plan = {"file": "run/config.json", "places": telling(config(work)), "texts": ["module"]}
     assert taken(work, commands=[command], sign=True, **plan) == []
     assert not (work / "zqplant_ran").exists()
+
+
+ID = "CartPole-v1"
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        (ID, True),
+        (f"gymnasium:{ID}", False),
+        (f"{MODULE}:{ID}", False),
+        (f"{MODULE}:boom", False),
+        (f"{FILE}:boom", False),
+        (MODULE, False),
+        (None, False),
+        ([ID], False),
+    ],
+)
+def test_of_all_texts_only_an_installed_id_is_resolved(
+    tmp_path: Path, source: Any, found: bool
+) -> None:
+    run = train(ID, steps=64, out=tmp_path / "run", num_envs=2, n_steps=16, n_epochs=1)
+    (tmp_path / f"{MODULE}.py").write_text(CODE, encoding="utf-8")
+    (tmp_path / FILE).write_text(CODE, encoding="utf-8")
+    values = json.loads((run.folder / "config.json").read_text())
+    assert values["source"] == ID
+    (run.folder / "config.json").write_text(json.dumps({**values, "source": source}))
+    code = "from corral.trainers.runs.env_config import given_again\nimport json\n" + (
+        "from pathlib import Path\nvalues = json.loads(Path('run/config.json').read_text())\n"
+        "try: print(given_again(values, Path('run')).name)\n"
+        "except Exception as error: print(type(error).__name__)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True
+    )
+    assert done.stdout.split() == [values["env"] if found else "EnvNeededError"], done.stderr
+    assert not (tmp_path / "zqplant_ran").exists()
+
+
+@pytest.mark.parametrize("value", ["x", ["x"], {"a": "x"}, [1]])
+def test_an_id_with_other_arguments_than_numbers_is_not_resolved(value: Any) -> None:
+    assert found_by_id(ID, {"a": 1, "b": 0.5, "c": True, "d": None})
+    assert not found_by_id(ID, {"a": value})
+    assert not found_by_id(ID, [value])
 
 
 @pytest.mark.slow

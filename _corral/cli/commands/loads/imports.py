@@ -20,7 +20,6 @@ from corral.cli.declared import Declared, DeclaredNumber, declared
 from corral.cli.mistakes import option_of, unknown_command
 from corral.cli.options import Capacity, capacity_of, listed
 from corral.cli.output import check_new, err, in_options, out, reported, show_table
-from corral.data.trace import about_capacity
 from corral.errors import CorralError
 from corral.hints import meant
 from corral.text import one_line, pasted, shortened
@@ -305,6 +304,8 @@ def _importer(
         def command(
             files: list[Path], out_file: Path, overwrite: bool, **options_given: Any
         ) -> None:
+            from corral.data.trace import about_capacity
+
             keep_requests = options_given.get("keep_requests")
             check_files(out_file, keep_requests, overwrite)
             if keep_requests is not None:

@@ -6,7 +6,6 @@ import ast
 import dataclasses
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from rich import box
 from rich.table import Table
@@ -63,6 +62,8 @@ def check(files: Annotated[list[str], typer.Argument(help="Trace files to read."
 @reported
 def show(trace: Annotated[str, typer.Argument(help="A bundled trace or a CSV file.")]) -> None:
     """Show load and capacity of each node."""
+    import numpy as np
+
     from corral.data import load_trace
     from corral.envs.render.columns import cut
     from corral.loads.text import about_clock
@@ -107,6 +108,8 @@ def show(trace: Annotated[str, typer.Argument(help="A bundled trace or a CSV fil
 
 def _course(values: Any) -> Any:
     """Return the mean of each of at most ``COURSE`` equal parts of ``values``."""
+    import numpy as np
+
     return np.array([part.mean() for part in np.array_split(values, min(COURSE, len(values)))])
 
 

@@ -1,0 +1,113 @@
+"""``corral runs``: list runs."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich import box
+from rich.table import Table
+
+from corral.cli.output import out, print_json, reported, show_table
+from corral.text import one_line
+
+if TYPE_CHECKING:
+    from corral.trainers.runs.listing import RunSummary
+
+__all__ = ["add_to"]
+
+UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
+"""Seconds of a unit, and its name."""
+
+KEYS = {
+    "run": "folder",
+    "env": "env",
+    "trainer": "trainer",
+    "steps": "env_steps",
+    "return": "return_team",
+    "best": "best",
+}
+"""Column -> field of a ``RunSummary``."""
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to ``corral``."""
+    app.command()(runs)
+
+
+@reported
+def runs(
+    folders: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Folders with runs, at any depth; default: runs."),
+    ] = None,
+    env: Annotated[str | None, typer.Option(help="Only runs in this environment.")] = None,
+    trainer: Annotated[str | None, typer.Option(help="Only runs of this trainer.")] = None,
+    sort: Annotated[
+        Literal["time", "run", "env", "trainer", "steps", "return", "best"],
+        typer.Option(help="Column to sort by; numbers and times from high to low."),
+    ] = "time",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the runs as JSON.")] = False,
+) -> None:
+    """List runs: environment, trainer, progress, return and age.
+
+    The return is the sum of all agents' returns, mean of the last 100 episodes. Best is the value
+    by which RUN@best was selected; empty if the run has no such value, as in self-play.
+    """
+    from corral.trainers.runs.listing import list_runs
+
+    found = [
+        run
+        for run in list_runs(folders or ("runs",))
+        if env in (None, run.env) and trainer in (None, run.trainer)
+    ]
+    if sort != "time":
+        text = sort in ("run", "env", "trainer")
+        known = [run for run in found if _key(run, sort) is not None]
+        known.sort(key=lambda run: _key(run, sort), reverse=not text)
+        found = [*known, *(run for run in found if _key(run, sort) is None)]
+    if as_json:
+        print_json([run.to_json() for run in found])
+    elif found:
+        show_table(_table(found))
+    else:
+        out.print("No runs.")
+
+
+def _key(run: RunSummary, column: str) -> Any:
+    return getattr(run, KEYS[column])
+
+
+def _table(found: list[RunSummary]) -> Table:
+    table = Table("run", "environment", "trainer", box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("seed", "env steps", "return", "best", "updated"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    now = datetime.now(UTC)
+    for run in found:
+        steps = "" if run.steps is None else f"{run.env_steps or 0:,} of {run.steps:,}"
+        age = "training" if run.training else _age((now - run.modified).total_seconds())
+        table.add_row(
+            one_line(run.folder),
+            one_line(run.fault or run.env or ""),
+            one_line(run.trainer or ""),
+            _text(run.seed),
+            steps,
+            _text(run.return_team),
+            _text(run.best),
+            age,
+        )
+    return table
+
+
+def _text(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _age(seconds: float) -> str:
+    """Return an age in words: "3 h ago"."""
+    for size, unit in UNITS:
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit} ago"
+    return "just now"
