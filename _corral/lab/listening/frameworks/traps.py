@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from tokenize import TokenError
 from typing import Any
@@ -14,7 +16,7 @@ from typing import Any
 from corral.lab.doctor.findings.finding import Finding
 from corral.lab.listening.heard import Heard, Place
 
-__all__ = ["TRAPS", "Trap", "place_of", "remedied", "sprung", "trap"]
+__all__ = ["SETTINGS", "TRAPS", "Trap", "place_of", "remedied", "sprung", "trap"]
 
 
 @dataclass(frozen=True)
@@ -55,11 +57,42 @@ def sprung(entry: Trap, measured: str, heard: Heard, place: Place | None = None)
 
 
 def remedied(finding: Finding, framework: str) -> Finding:
-    """Return a finding of a rule with the remedy in the words of a framework, if it is known."""
+    """Return a finding of a rule with the remedy in the words of a framework, as far as known."""
     entry = TRAPS.get((framework, finding.cause))
-    if entry is None or entry.source_url in finding.todo:
+    if entry is not None:
+        known = entry.source_url in finding.todo
+        return finding if known else replace(finding, todo=f"{entry.todo} ({entry.source_url})")
+    if framework == "corral":
         return finding
-    return replace(finding, todo=f"{entry.todo} ({entry.source_url})")
+    names = SETTINGS.get(framework, {})
+    todo = re.sub(
+        r"\w+", lambda word: names.get(word[0], word[0]), _OF_CORRAL.sub("", finding.todo)
+    )
+    return replace(finding, todo=todo)
+
+
+_OF_CORRAL = re.compile(r" \(\w+='[^)]*\)|; --[^;]*")
+"""Values and options of ``corral train``."""
+
+SETTINGS: Mapping[str, Mapping[str, str]] = {
+    "rllib": {
+        "clip_range": "clip_param",
+        "clip_range_vf": "vf_clip_param",
+        "ent_coef": "entropy_coeff",
+        "gae_lambda": "lambda_",
+        "learning_rate": "lr",
+        "max_grad_norm": "grad_clip",
+    },
+    "torchrl": {
+        "clip_range": "clip_epsilon",
+        "clip_range_vf": "clip_value",
+        "ent_coef": "entropy_coeff",
+        "gae_lambda": "lmbda",
+        "learning_rate": "lr",
+    },
+    "tianshou": {"clip_range": "eps_clip", "clip_range_vf": "value_clip", "learning_rate": "lr"},
+}
+"""Framework -> setting of corral and Stable-Baselines3 -> the framework's name of it."""
 
 
 def place_of(kind: type, *names: str, text: str = "") -> Place:
