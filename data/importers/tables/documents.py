@@ -37,6 +37,7 @@ __all__ = [
     "MAX_JSON",
     "SHAPES",
     "Shape",
+    "begins_like_json",
     "flat",
     "is_json",
     "is_lines",
@@ -165,8 +166,12 @@ def read_json(
 
 
 def is_json(path: Path, *, max_bytes: int) -> bool:
-    """Return True if a file begins like JSON."""
-    return head_of(path, max_bytes=max_bytes).lstrip()[:1] in (b"{", b"[")
+    """Return True if a file begins like JSON: with an object, or a list of objects or lists."""
+    return begins_like_json(head_of(path, max_bytes=max_bytes))
+
+
+def begins_like_json(head: bytes) -> bool:
+    return re.match(rb"\s*(\{|\[\s*[\[{\]])", head) is not None
 
 
 def is_lines(head: bytes) -> bool:
