@@ -166,11 +166,12 @@ def read_json(
 
 
 def is_json(path: Path, *, max_bytes: int) -> bool:
-    """Return True if a file begins like JSON: with an object, or a list of objects or lists."""
-    return begins_like_json(head_of(path, max_bytes=max_bytes))
+    """Return True if a file begins with a bracket of JSON."""
+    return head_of(path, max_bytes=max_bytes).lstrip()[:1] in (b"{", b"[")
 
 
 def begins_like_json(head: bytes) -> bool:
+    """Return True if a file begins with an object, or with a list of objects or lists."""
     return re.match(rb"\s*(\{|\[\s*[\[{\]])", head) is not None
 
 
