@@ -5,7 +5,7 @@
 Draws loads of three servers, writes them in each kind of tests/support/log_exports.py (into FOLDER,
 to look at), imports each by one command in a process of its own, and compares the trace with the
 loads. Logs have two hours of 24 requests per second, documents two weeks of minutes. Prints for
-each kind: its size after unpacking, the options, the CPU seconds above those of a tiny log, the
+each kind: its size after unpacking, the options, the CPU seconds above those of tiny files, the
 same for a gigabyte, and if every cell is right.
 """
 
@@ -81,8 +81,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(sys.argv[1] if len(sys.argv) > 1 else temporary)
         hours, weeks = Loads.draw(minutes=120, mean=480), Loads.draw(minutes=14 * 1440)
-        start = measure(folder / "tiny", "Caddy", Loads.draw(minutes=2))[2]
         for at, kind in enumerate(LOGS | DOCUMENTS):
+            start = measure(folder / "tiny", kind, Loads.draw(minutes=2))[2]
             found = measure(folder / str(at), kind, hours if kind in LOGS else weeks)
             export, size, used, wrong = found
             options = shlex.join(typed(export)).replace("|", "\\|") or "none"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -144,6 +145,9 @@ def import_access_log(
     return Imported(trace, tuple(notes), tuple(guess_list))
 
 
+_FRACTION = re.compile(r"(?<=:[0-9]{2})[.,][0-9]{1,9}(?![0-9])")
+
+
 class _Seconds(dict[Any, "int | None"]):
     """The times of a log by their texts; None for a text that is not a time.
 
@@ -155,21 +159,24 @@ class _Seconds(dict[Any, "int | None"]):
         if style is None or style in UNDATED:
             style = "ISO-8601"
         self.read = reader_of(style, time_format)
-        self.path = path
+        self.path, self.time_format = path, time_format
         self.zoned: bool | None = None
 
     def __missing__(self, text: Any) -> int | None:
-        parsed = self.read(_decoded(text))
-        seconds = None
-        if parsed is not None:
-            seconds, zoned, _ = parsed
-            if self.zoned not in (None, zoned):
-                raise fault_error(self.path, "only some times state their zone; split the file")
-            self.zoned = zoned
         if len(self) >= MAX_CACHED:
             self.clear()
-        self[text] = seconds
-        return seconds
+        cell = _decoded(text)
+        second = cell if self.time_format else _FRACTION.sub("", cell)
+        if second != cell:
+            self[text] = self[second]
+            return self[text]
+        parsed = self.read(cell)
+        if parsed is not None:
+            if self.zoned not in (None, parsed[1]):
+                raise fault_error(self.path, "only some times state their zone; split the file")
+            self.zoned = parsed[1]
+        self[text] = None if parsed is None else parsed[0]
+        return self[text]
 
 
 class _Nodes(dict[Any, int]):
@@ -227,7 +234,7 @@ class _Log:
         for first, rows, _ in line_batches(path, max_bytes=max_bytes):
             lines = [row.rstrip(b"\r") for row in rows]
             fields = self.split(lines)
-            times = [row and second_of[row[0]] for row in fields]
+            times = [second_of[row[0]] if row else None for row in fields]
             counts = [1 if not row or len(row) < 3 else _whole(row[2]) for row in fields]
             good = [bool(row) for row in fields]
             if not all(good) or None in times or None in counts:
@@ -239,8 +246,8 @@ class _Log:
                 bad += [(first + at, lines[at]) for at in wrong[: 3 - len(bad)]]
             total += len(rows)
             self.line.extend(compress(range(first, first + len(rows)), good))
-            self.seconds.extend(compress(times, good))
-            self.count.extend(compress(counts, good))
+            self.seconds.extend(time for time in compress(times, good) if time is not None)
+            self.count.extend(n for n in compress(counts, good) if n is not None)
             if self.name is None:
                 self.node.extend(number_of[row[1]] for row in compress(fields, good) if row)
             if malformed == total >= UNLIKE and max_malformed < 1:

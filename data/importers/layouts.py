@@ -23,7 +23,7 @@ from corral.data.importers.binning import Guess, Imported, Paths, file_list
 from corral.data.importers.log_formats import FORMATS, log_rows, recognized
 from corral.data.importers.prometheus import import_prometheus
 from corral.data.importers.prometheus_files import has_labels
-from corral.data.importers.tables.documents import is_json, is_lines
+from corral.data.importers.tables.documents import begins_like_json, is_json, is_lines
 from corral.data.importers.tables.table import import_table
 from corral.data.read import COLUMNS
 from corral.data.source import DELIMITERS, MAX_BYTES, fault_error, head_of
@@ -208,15 +208,15 @@ def _is_table(head: Head) -> bool:
 
 
 LOG = Layout("an access log", _is_access_log, import_access_log)
-JSON = Layout("JSON", lambda head: head.data.lstrip()[:1] in (b"{", b"["), import_table)
+JSON = Layout("JSON", lambda head: begins_like_json(head.data), import_table)
 
 LAYOUTS: list[Layout] = [
     LOG,
     Layout("a Prometheus response", _is_prometheus, import_prometheus),
     Layout("a day of Azure Functions", _is_azure, _azure),
     Layout("a corral trace", _is_corral_trace, import_table),
-    Layout("an unknown log", _is_unknown_log, _unknown_log),
     JSON,
+    Layout("an unknown log", _is_unknown_log, _unknown_log),
     Layout("a table", _is_table, import_table),
 ]
 """The layouts in order of precedence: the first that recognizes a file reads it."""

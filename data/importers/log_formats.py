@@ -15,12 +15,7 @@ from typing import Any
 from corral.data.headers import words_of
 from corral.data.importers.tables.columns import choose
 from corral.data.importers.tables.documents import flat, table_of_records
-from corral.data.importers.tables.roles import (
-    NODE,
-    RequestedColumns,
-    same_groups,
-    time_columns,
-)
+from corral.data.importers.tables.roles import NODE, RequestedColumns, same_groups, time_columns
 from corral.data.importers.tables.times import UNDATED, style_of
 from corral.data.source import HEAD, fault_error, head_of
 
@@ -129,13 +124,9 @@ FORMATS = {
             "envoy",
             "the log of Envoy or Istio",
             re.compile(
-                rb"\[(?P<time>[0-9T:-]{19})(?:\.[0-9]+)?(?P<zone>Z|[+-][0-9:]+)\] "
-                + _TEXT
-                + rb" [0-9]+ \S+ (?:\S+ \S+ "
-                + _TEXT
-                + rb" )?[0-9]+ [0-9]+ [0-9]+ \S+(?: "
-                + _TEXT
-                + rb'){4} "(?P<node>[^"]*)"(?: .*)?'
+                rb"\[(?P<time>[0-9T:-]{19})(?:\.[0-9]+)?(?P<zone>Z|[+-][0-9:]+)\] %b [0-9]+ \S+ "
+                rb"(?:\S+ \S+ %b )?[0-9]+ [0-9]+ [0-9]+ \S+(?: %b){4} "
+                rb'"(?P<node>[^"]*)"(?: .*)?' % (_TEXT, _TEXT, _TEXT)
             ),
         ),
         LogFormat("combined", "the Common or Combined log format", LINE),

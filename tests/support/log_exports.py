@@ -219,7 +219,7 @@ log(
     )
 )
 log("own pattern", pattern=r"^(?P<time>\S+ \S+) \w+ backend=(?P<node>\S+)")(
-    lambda at, node: f"{at:%Y-%m-%d} {at:%H:%M:%S},123 INFO backend={node} done"
+    lambda at, node: f"{at:%Y-%m-%d} {at:%H:%M:%S},123 INFO backend={node} GET /cart/items {AGENT}"
 )
 
 
@@ -281,15 +281,16 @@ json_log("Google Cloud load balancer, JSON lines")(
         "timestamp": f"{ms(at)}Z",
         "httpRequest": {"requestMethod": "GET", "requestUrl": "/", "status": 200},
         "resource": {"labels": {"backend_service_name": node, "project_id": "x"}},
+        "agent": AGENT,
     }
 )
 json_log("JSON lines by paths", time_column="meta.at", node_column="meta.by", format="json")(
-    lambda at, node: {"meta": {"at": int(at.timestamp() * 1000), "by": node}, "x": [1, 2]}
+    lambda at, node: {"meta": {"at": int(at.timestamp() * 1000), "by": node}, "x": [1, AGENT, 2]}
 )
 json_log("Loki, logcli")(
     lambda at, node: {
         "labels": {"app": "web", "pod": node},
-        "line": f'{node} "GET /" 200',
+        "line": combined(at),
         "timestamp": f"{ms(at)}000000Z",
     }
 )
@@ -301,8 +302,8 @@ def _loki(folder: Path, loads: Loads) -> Export:
         {
             "stream": {"app": "web", "pod": node},
             "values": [
-                [f"{int(at.timestamp() * 1000)}000000", f"line {number}"]
-                for number, (at, server) in enumerate(loads.requests)
+                [f"{int(at.timestamp() * 1000)}000000", combined(at)]
+                for at, server in loads.requests
                 if server == node
             ],
         }

@@ -37,6 +37,7 @@ __all__ = [
     "MAX_JSON",
     "SHAPES",
     "Shape",
+    "begins_like_json",
     "flat",
     "is_json",
     "is_lines",
@@ -86,10 +87,7 @@ SHAPES = {
     ),
     "Google Cloud Monitoring": Shape(
         ("timeSeries[].points[].interval.startTime", "timeSeries[].points[].interval.endTime"),
-        (
-            "timeSeries[].points[].value.int64Value",
-            "timeSeries[].points[].value.doubleValue",
-        ),
+        ("timeSeries[].points[].value.int64Value", "timeSeries[].points[].value.doubleValue"),
     ),
     "Wikimedia pageviews": Shape(
         ("items[].timestamp",),
@@ -137,8 +135,9 @@ def read_json(
     else:
         document = load_json(path, max_bytes=max_bytes)
     shape = None
-    if time is None and isinstance(document, dict):
-        shape = next((s for s in SHAPES if any(_follow(document, SHAPES[s].time[-1]))), None)
+    if isinstance(document, dict):
+        known = [s for s in SHAPES if time is None or time in SHAPES[s].time]
+        shape = next((s for s in known if any(_follow(document, SHAPES[s].time[-1]))), None)
     paths = {*named}
     if shape is not None:
         notes.append(f"{path.name}: read as the answer of {shape}")
@@ -165,8 +164,13 @@ def read_json(
 
 
 def is_json(path: Path, *, max_bytes: int) -> bool:
-    """Return True if a file begins like JSON."""
+    """Return True if a file begins with a bracket of JSON."""
     return head_of(path, max_bytes=max_bytes).lstrip()[:1] in (b"{", b"[")
+
+
+def begins_like_json(head: bytes) -> bool:
+    """Return True if a file begins with an object, or with a list of objects or lists."""
+    return re.match(rb"\s*(\{|\[\s*[\[{\]])", head) is not None
 
 
 def is_lines(head: bytes) -> bool:
@@ -241,8 +245,8 @@ class _Flatten:
     """How the entries of a document become rows.
 
     ``chain`` is the list of the entries. Without it, the only list of objects or lists on each
-    level is followed, down to an entry with the path ``time``. ``named`` are the paths
-    that the caller named, which may be in other lists.
+    level is followed, down to an entry with the path ``time``. ``named`` are the paths that
+    the caller named, which may be in other lists.
     """
 
     file: Path

@@ -156,6 +156,7 @@ def test_an_unknown_log_names_the_options(tmp_path: Path) -> None:
 
 
 UNKNOWN = [
+    "[2026-01-05 00:00:0{0}] hunter2 GET /hunter2 200",
     '2026-01-05T00:00:0{0}Z;GET /hunter2 HTTP/1.1;200;"a;b"',
     '10.0.0.1, hunter2 2026/01/05 00:00:0{0} "GET /hunter2" 200',
 ]

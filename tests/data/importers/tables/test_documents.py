@@ -41,6 +41,12 @@ def test_dimensions_are_joined_and_never_paired_with_times(tmp_path: Path) -> No
     assert trace.arrivals.tolist() == [[1, 1], [2, 2]]
 
 
+def test_the_path_of_a_known_time_changes_nothing(tmp_path: Path) -> None:
+    path = document(tmp_path, azure(["a", "x"], ["b", "x"]))
+    named = import_trace(path, time_column="value[].timeseries[].data[].timeStamp").trace
+    assert named == import_trace(path).trace
+
+
 def test_minutes_without_a_total_are_holes(tmp_path: Path) -> None:
     answer = azure(["a", "x"])
     answer["value"][0]["timeseries"][0]["data"] += [
