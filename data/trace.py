@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from corral.errors import Fault, TraceError, TraceWarning
 from corral.extensions import required_extension
+from corral.notebook import as_html
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,6 +53,23 @@ class Trace:
     name: str = "trace"
     digest: str = field(init=False)
     """SHA-256 over nodes, clock, times and numbers. It identifies the load of a run."""
+
+    def _repr_html_(self) -> str:
+        last = len(self) - 1
+        times = f"{self.clock_text(0)} to {self.clock_text(last)}, a step is {self.step}"
+        facts = {"steps": len(self), "time": times + " s" * (self.clock == "utc")}
+        means = [None] * len(self.nodes)
+        if self.capacity is not None:
+            means = self.capacity.mean(axis=0).tolist()
+        rows = zip(
+            self.nodes,
+            self.arrivals.mean(axis=0).tolist(),
+            self.arrivals.max(axis=0).tolist(),
+            means,
+            strict=True,
+        )
+        columns = ["node", "mean load", "peak load", "mean capacity"]
+        return as_html(f"Trace {self.name}", facts, columns, rows)
 
     @classmethod
     def from_dataframe(cls, frame: pd.DataFrame, *, name: str = "frame", **options: Any) -> Trace:

@@ -28,6 +28,7 @@ from corral.envs.core import (
 )
 from corral.envs.masks import MASK, checked_action, require_legal
 from corral.errors import ActionError, IllegalActionWarning, ResetNeededError
+from corral.notebook import as_html
 
 if TYPE_CHECKING:
     from corral.envs.render.window import Window
@@ -75,6 +76,16 @@ class _Shell:
         self._elapsed = 0
         self._warned = False
         self._window: Window | None = None
+
+    def _repr_html_(self) -> str:
+        play = "simultaneous" if self.rules.simultaneous else "in turns"
+        facts = {"play": play, "max_cycles": self.max_cycles, "render mode": self.render_mode}
+        rows = [
+            (agent, str(self.observation_spaces[agent]), str(self.action_spaces[agent]))
+            for agent in self.possible_agents
+        ]
+        columns = ["agent", "observation space", "action space"]
+        return as_html(f"Environment {self.rules.name}", facts, columns, rows)
 
     @property
     def max_cycles(self) -> int | None:
@@ -339,6 +350,9 @@ class Ordered(OrderEnforcingWrapper):
         """Set settable attributes of the environment on the environment itself."""
         settable = name in ("max_cycles", "np_random", "render_mode")
         object.__setattr__(self.env if settable else self, name, value)
+
+    def _repr_html_(self) -> str:
+        return str(self.unwrapped._repr_html_())
 
     def step(self, action: int | None) -> None:
         self._require_reset("step()")

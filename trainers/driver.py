@@ -123,7 +123,7 @@ def session(
             and unset network settings are taken from that run. Lines on stderr list the inherited
             values. See ``corral.trainers.cloning.start``.
         init_critic: also load the critics of ``init``, if they fit.
-        progress: show the progress on stderr; default: only if stderr is a terminal.
+        progress: show the progress on stderr; default: only in a terminal or a notebook.
         settings_of: settings of single policies, policy -> setting -> value, such as
             {"agent_0": {"learning_rate": 1e-3}}. Only for the in-house trainers.
         preset: "auto": unset settings get values for the kind of game, which is detected from its

@@ -20,6 +20,7 @@ from corral.envs.core import Array
 from corral.envs.episode_stats import Episode
 from corral.envs.policy import Policy
 from corral.errors import CheckpointError, CorralError
+from corral.notebook import in_notebook
 from corral.progress import is_quiet
 from corral.text import visible
 from corral.trainers.base import StepwiseTrainer, Trainer, Update
@@ -132,7 +133,8 @@ class Session:
                     say(self.run.folder, line)
             stack.callback(self.learner.close)
             self._stop = stack.enter_context(stop_signals())
-            shown = sys.stderr.isatty() if self._progress is None else self._progress
+            watched = sys.stderr.isatty() or in_notebook()
+            shown = watched if self._progress is None else self._progress
             self._bar = Bar(self.steps, visible=shown and not is_quiet())
             stack.callback(self._bar.close)
             self._begun = self._saved = self.env_steps

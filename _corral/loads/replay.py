@@ -40,6 +40,7 @@ from corral.errors import ActionError, IllegalActionWarning, ScaleError
 from corral.loads.best_rule import BestRule, best_of_others, rule_of
 from corral.loads.scores import Score, WindowSums, best_of, optimum_score, score_of
 from corral.loads.waiting import served_after, with_waits
+from corral.notebook import as_html
 from corral.progress import Progress
 from corral.trainers.evaluation.episodes import Changed, Turn, play
 from corral.trainers.evaluation.players import Player, as_player
@@ -133,6 +134,20 @@ class Replay:
                 frame["difference"] = sums.cost - self.best_rule.cost
             frames.append(frame)
         return pd.concat(frames, ignore_index=True)
+
+    def _repr_html_(self) -> str:
+        low, high = self.rows
+        facts = {"rows": f"{low}:{high}", "windows": f"{self.windows} of {self.window} steps"}
+        columns = ["policy", "mode", "cost %", "served %", "lost %", "forwarded %"]
+        rows = [
+            (
+                score.policy,
+                score.mode,
+                *(100 * share for share in (score.cost, score.served, score.lost, score.forwarded)),
+            )
+            for score in self.scores
+        ]
+        return as_html(f"Replay of {self.trace.name}", facts, columns, rows)
 
     @property
     def days(self) -> bool:

@@ -18,6 +18,7 @@ from corral.adapters.seats import random_policy
 from corral.envs.core import Rules
 from corral.envs.episode_stats import EndedEpisodes
 from corral.envs.policy import PolicyLike
+from corral.notebook import as_html
 from corral.progress import Progress
 from corral.results import Result, csv_text, json_text, plain
 from corral.trainers.evaluation.episodes import bootstrap_ratio, play_episodes
@@ -61,6 +62,17 @@ class Evaluation(Sequence[Any], Result):
 
     def __str__(self) -> str:
         """Return one line per row, with the scalar columns that are not empty in all rows."""
+        data = pd.DataFrame(self._scalars())
+        table = data.map(lambda value: f"{value:.4g}" if isinstance(value, float) else value)
+        return f"{self!r}\n{table.to_string(index=False)}"
+
+    def _repr_html_(self) -> str:
+        scalars = self._scalars()
+        rows = zip(*scalars.values(), strict=True)
+        return as_html(f"Evaluation of {self.env}", {}, [*scalars], rows)
+
+    def _scalars(self) -> dict[str, list[Any]]:
+        """Return the scalar columns that are not empty in all rows: name -> values."""
         names = [one.name for one in dataclasses.fields(self.rows[0])] if self.rows else []
         values = {name: [getattr(row, name) for row in self.rows] for name in names}
         plain = {
@@ -69,9 +81,7 @@ class Evaluation(Sequence[Any], Result):
             if not any(isinstance(value, Mapping) for value in column)
             and not name.endswith(("_low", "_high"))
         }
-        data = pd.DataFrame({k: column for k, column in plain.items() if any(map(_filled, column))})
-        table = data.map(lambda value: f"{value:.4g}" if isinstance(value, float) else value)
-        return f"{self!r}\n{table.to_string(index=False)}"
+        return {name: column for name, column in plain.items() if any(map(_filled, column))}
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -11,6 +11,7 @@ render themselves with ``env.render()``.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import itertools
 import os
@@ -33,6 +34,7 @@ from corral.envs.registry import Api, registered_name
 from corral.envs.render.video import encoder_of, shrunk, write_video
 from corral.envs.render.window import Window
 from corral.errors import CorralError, MissingExtraError, RunError
+from corral.notebook import as_html
 from corral.trainers.evaluation.episodes import Changed, play
 from corral.trainers.evaluation.players import Player, as_player
 from corral.trainers.runs.run import Run, asked_for, is_run, load_run, models_for
@@ -43,6 +45,9 @@ LONGEST = 1000
 """Maximum number of steps if neither the environment nor ``steps`` sets a limit."""
 
 WIDTH = 480
+
+MAX_CLIP = 8_000_000
+"""Maximum bytes of a clip that a notebook shows."""
 
 INSTEAD = "Write a clip instead with out=clip.gif, or print text with the command's --ansi"
 
@@ -58,6 +63,18 @@ class Watched:
     returns: dict[str, float]  # return of each agent, up to the last shown step
     over: bool  # True if the episode ended, False if showing stopped before
     path: Path | None  # file of the clip
+
+    def _repr_html_(self) -> str:
+        """Return a table of the episode, with the clip if it is a GIF of limited size."""
+        facts = {"policies": self.policies, "steps": self.steps, "ended": self.over}
+        text = as_html(f"Episode of {self.env}", facts, ["agent", "return"], self.returns.items())
+        clip = self.path
+        if clip is None or clip.suffix != ".gif" or not clip.is_file():
+            return text
+        if clip.stat().st_size > MAX_CLIP:
+            return text
+        data = base64.b64encode(clip.read_bytes()).decode("ascii")
+        return f'{text}<img alt="" src="data:image/gif;base64,{data}">'
 
 
 def watch(

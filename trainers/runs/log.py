@@ -35,6 +35,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from corral.notebook import NotebookBar, in_notebook
 from corral.progress import INTERVAL_S, remaining_time
 from corral.trainers.base import Episode, Update
 
@@ -293,8 +294,8 @@ class Statistics:
 class Bar:
     """A progress bar on stderr: env steps, speed, recent return or reward, and remaining time.
 
-    If stderr is not a terminal, prints a plain line after every tenth of the run and every
-    30 seconds.
+    In a notebook, the bar is in the output of the cell. If stderr is neither, prints a plain line
+    after every tenth of the run and every 30 seconds.
     """
 
     def __init__(self, steps: int, *, visible: bool) -> None:
@@ -304,8 +305,9 @@ class Bar:
         self._began: tuple[int, float] | None = None  # env steps and time at the first row
         self._console = Console(stderr=True, highlight=False)
         self._bar = None
-        self._visible = visible
-        if visible and self._console.is_terminal:
+        self._cell = NotebookBar() if visible and in_notebook() else None
+        self._visible = visible and self._cell is None
+        if self._visible and self._console.is_terminal:
             self._bar = Progress(
                 TextColumn("{task.completed:,.0f} of {task.total:,.0f} env steps"),
                 BarColumn(bar_width=None),
@@ -325,10 +327,11 @@ class Bar:
         self._began = self._began or (done, time.monotonic())
         if self._bar is not None:
             self._bar.update(self._task, completed=done, total=self.steps, speed=speed, shown=shown)
+            return
+        line = f"{done:,} of {self.steps:,} env steps, {speed}/s, {shown}{self._remaining(done)}"
+        if self._cell is not None:
+            self._cell.show(done, self.steps, line)
         elif self._visible and self._is_due(10 * done // self.steps):
-            line = (
-                f"{done:,} of {self.steps:,} env steps, {speed}/s, {shown}{self._remaining(done)}"
-            )
             self._console.print(line, soft_wrap=True)
 
     def _is_due(self, tenth: int) -> bool:

@@ -17,6 +17,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -33,6 +34,7 @@ from corral.envs.registry import Api
 from corral.errors import CheckpointError, CorralError, RunError
 from corral.extensions import required_extension
 from corral.files import read_text, require_no_links
+from corral.notebook import as_html
 from corral.trainers.base import Trainer
 from corral.trainers.content import Content
 from corral.trainers.runs.checkpoint import load_checkpoint, named_checkpoint, save_checkpoint
@@ -98,6 +100,22 @@ class Run:
 
     def __repr__(self) -> str:
         return f"<Run {self.name!r}: {self.config.trainer} on {self.config.env_config.env}>"
+
+    def _repr_html_(self) -> str:
+        config = self.config
+        facts: dict[str, Any] = {
+            "environment": config.env_config.env,
+            "trainer": config.trainer,
+            "seed": config.seed,
+            "policies": ", ".join(dict.fromkeys(config.policies.values())),
+        }
+        with contextlib.suppress(OSError, ValueError, LookupError):
+            last = self.progress.iloc[-1]
+            facts["env steps"] = f"{last['env_steps']:,.0f} of {config.steps:,}"
+            facts["return of the team"] = float(last["return_team"])
+        if (best := self.best_by) is not None:
+            facts["best"] = f"{best['env_steps']:,} env steps, by {best['compared']}"
+        return as_html(f"Run {self.name}", facts)
 
     @property
     def suffix(self) -> str:

@@ -14,7 +14,7 @@ from corral.cli.output import out, print_json, reported, show_table
 from corral.text import one_line
 
 if TYPE_CHECKING:
-    from corral.trainers.runs.listing import RunSummary
+    from corral.trainers.listing import RunSummary
 
 __all__ = ["add_to"]
 
@@ -56,7 +56,7 @@ def runs(
     The return is the sum of all agents' returns, mean of the last 100 episodes. Best is the value
     by which RUN@best was selected; empty if the run has no such value, as in self-play.
     """
-    from corral.trainers.runs.listing import list_runs
+    from corral.trainers.listing import list_runs
 
     found = [
         run

@@ -25,6 +25,7 @@ from corral.loads.paired import has_costs, paired_headings, paired_lines
 from corral.loads.replay import Replay
 from corral.loads.report import evaluation_of
 from corral.loads.scores import ordered
+from corral.notebook import as_html
 from corral.results import Result, plain
 from corral.trainers.evaluation.intervals import FEWEST_WINDOWS
 from corral.trainers.evaluation.tables import COLUMNS, table_of
@@ -74,6 +75,15 @@ class Advice(Result):
     """Further results (post-mortem, rule of thumb) by their key in advice.json. Each has
     ``lines()`` and ``to_json()``."""
     folder: Path = Path()
+
+    def _repr_html_(self) -> str:
+        columns = ["policy", "cost %", "lost %", "forwarded %"]
+        rows = [
+            (score.policy, 100 * score.cost, 100 * score.lost, 100 * score.forwarded)
+            for score in ordered(self.replay.scores)
+        ]
+        lines = [str(sentence) for sentence in self.verdict]
+        return as_html(f"Advice for {self.replay.trace.name}", {}, columns, rows, lines=lines)
 
     @property
     def run(self) -> str:

@@ -10,8 +10,8 @@ import pytest
 
 pytest.importorskip("torch", reason="needs the extra sb3")
 
+from corral.trainers.listing import list_runs
 from corral.trainers.runs.folders import locked
-from corral.trainers.runs.listing import list_runs
 from corral.trainers.runs.run_config import CONFIG
 from support.command import within
 from support.messages import shown

@@ -1,0 +1,97 @@
+"""Tables and bars for notebooks: the HTML of results, runs, traces and environments.
+
+The colors are those of the notebook, light or dark. All texts are escaped.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from corral.text import one_line
+
+__all__ = ["NotebookBar", "as_html", "in_notebook"]
+
+MAX_ROWS = 20
+"""Maximum rows of a table; the number of left-out rows follows."""
+
+STYLE = "border-collapse:collapse;color:inherit;background:transparent;font-size:0.9em"
+CELL = "padding:0.15em 0.8em;border-bottom:1px solid rgba(128,128,128,0.4);text-align:"
+
+
+def as_html(
+    title: str,
+    facts: Mapping[str, Any] | None = None,
+    columns: Sequence[str] = (),
+    rows: Iterable[Sequence[Any]] = (),
+    *,
+    lines: Sequence[str] = (),
+) -> str:
+    """Return a title, sentences, facts (name -> value) and a table as HTML.
+
+    Facts of None are left out. Numbers have four digits and stand on the right.
+    """
+    parts = [
+        f"<div><strong>{_text(title)}</strong>",
+        *(f"<div>{_text(line)}</div>" for line in lines),
+    ]
+    known = [(name, value) for name, value in (facts or {}).items() if value is not None]
+    if known:
+        parts.append(_table((), known))
+    cells = [tuple(row) for row in rows]
+    if columns:
+        parts.append(_table(columns, cells[:MAX_ROWS]))
+    if len(cells) > MAX_ROWS:
+        parts.append(f"<div>{len(cells) - MAX_ROWS:,} more rows</div>")
+    return "".join([*parts, "</div>"])
+
+
+def in_notebook() -> bool:
+    """Return True if this code runs in a notebook's kernel."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return shell is not None and "IPKernelApp" in shell.config
+
+
+class NotebookBar:
+    """A progress bar in the output of a notebook's cell."""
+
+    def __init__(self) -> None:
+        from IPython.display import HTML, display  # only in a notebook
+
+        self._html, self._shown = HTML, 0.0
+        self._handle = display(HTML(""), display_id=True)
+
+    def show(self, done: int, total: int, text: str) -> None:
+        """Show ``done`` of ``total`` and a text; at most ten times a second, and at the end."""
+        now = time.monotonic()
+        if done < total and now - self._shown < 0.1:
+            return
+        self._shown = now
+        bar = f'<progress value="{done}" max="{total}"></progress> {_text(text)}'
+        self._handle.update(self._html(f"<div>{bar}</div>"))
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    head = "".join(f'<th style="{CELL}left">{_text(column)}</th>' for column in columns)
+    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
+    head = f"<thead><tr>{head}</tr></thead>" if columns else ""
+    return f'<table style="{STYLE}">{head}<tbody>{body}</tbody></table>'
+
+
+def _cell(value: Any) -> str:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if isinstance(value, float):
+        value = f"{value:.4g}" if math.isfinite(value) else ""
+    elif number:
+        value = f"{value:,}"
+    align = "right" if number else "left"
+    return f'<td style="{CELL}{align}">{_text("" if value is None else value)}</td>'
+
+
+def _text(value: Any) -> str:
+    return html.escape(one_line(value))

@@ -1,0 +1,131 @@
+"""What a notebook shows: tables of results, and a bar while training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import corral
+from corral.data import load_trace
+from corral.envs.registry import ENVIRONMENTS
+from corral.loads.replay import replay
+from corral.notebook import MAX_ROWS, as_html
+
+
+class Cells(HTMLParser):
+    """Collects the texts of a piece of HTML, and checks that its tags are closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.texts: list[str] = []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        if tag != "img":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def texts(value: Any) -> list[str]:
+    text = value if isinstance(value, str) else value._repr_html_()
+    for color in ("black", "white", "#"):  # the notebook has its own colors, light or dark
+        assert f"color:{color}" not in text
+    return Cells(text).texts
+
+
+def test_numbers_texts_and_missing_values() -> None:
+    row = ("a", 1_234, 0.123456, None, float("nan"), True)
+    shown = texts(as_html("Title", {"seed": 3, "none": None}, list("abcdef"), [row], lines=["x"]))
+    assert shown == ["Title", "x", "seed", "3", *"abcdef", "a", "1,234", "0.1235", "True"]
+
+
+def test_texts_cannot_be_tags() -> None:
+    bad = "<script>alert(1)</script>"
+    text = as_html(bad, {bad: bad}, [bad], [[bad]], lines=[bad])
+    assert "<script" not in text
+    assert texts(text) == [bad] * 6
+
+
+def test_long_tables_are_cut() -> None:
+    shown = texts(as_html("Title", {}, ["n"], [[i] for i in range(MAX_ROWS + 5)]))
+    assert shown.count(str(MAX_ROWS)) == 0
+    assert shown[-1].split()[0] == "5"
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_an_environment(name: str) -> None:
+    env = corral.make(name)
+    shown = texts(env)
+    assert set(env.possible_agents) <= set(shown)
+    assert str(env.action_space(env.possible_agents[0])) in shown
+
+
+def test_a_trace() -> None:
+    trace = load_trace("edge3")
+    shown = texts(trace)
+    assert {*trace.nodes, f"{len(trace):,}", f"{trace.arrivals[:, 0].max():,}"} <= set(shown)
+
+
+def test_a_replay() -> None:
+    result = replay("edge3", ["local", "overflow/equal"], rows=(0, 576), window=288)
+    shown = texts(result)
+    assert {"local", "overflow/equal", f"{100 * result.scores[0].cost:.4g}"} <= set(shown)
+
+
+def test_a_watched_episode(tmp_path: Path) -> None:
+    pytest.importorskip("PIL", reason="needs the extra render")
+    watched = corral.watch("rps_v0", out=tmp_path / "clip.gif", steps=2)
+    assert {*watched.returns, "2"} <= set(texts(watched))
+    assert "data:image/gif;base64," in watched._repr_html_()
+    (tmp_path / "clip.gif").unlink()
+    assert "data:image" not in watched._repr_html_()
+
+
+def test_a_run_and_its_evaluation(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="needs the extra mappo")
+    small: dict[str, Any] = {"steps": 128, "num_envs": 2, "n_steps": 32, "n_epochs": 1}
+    run = corral.train("two_step_v0", trainer="ippo", out=tmp_path / "run", **small)
+    last = run.progress.iloc[-1]
+    assert {"ippo", "two_step_v0", f"{last['return_team']:.4g}"} <= set(texts(run))
+    result = corral.evaluate(run, episodes=4)
+    assert {"greedy", "random", f"{result[0].return_team:.4g}"} <= set(texts(result))
+    (run.folder / "progress.csv").unlink()
+    assert "ippo" in texts(run)
+
+
+NOTEBOOK: tuple[tuple[str, Callable[[str], bool]], ...] = (
+    ("import corral", lambda html: html == ""),
+    (
+        'run = corral.train("two_step_v0", steps=256, num_envs=2, n_steps=32, out="run")',
+        lambda html: '<progress value="256" max="256">' in html,
+    ),
+    ("run", lambda html: "<table" in html and "two_step_v0" in html),
+    ("corral.evaluate(run, episodes=4)", lambda html: "random" in html),
+    ('corral.make("arena_v0")', lambda html: "action space" in html),
+)
+"""The cells of a notebook, and what their outputs have to show."""
+
+
+@pytest.mark.slow
+def test_a_notebook_shows_tables_and_a_bar(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="needs the extra mappo")
+    nbclient = pytest.importorskip("nbclient", reason="needs the extra dev")
+    from nbformat import v4
+
+    notebook = v4.new_notebook(cells=[v4.new_code_cell(source) for source, _ in NOTEBOOK])
+    place = {"metadata": {"path": tmp_path}}
+    nbclient.NotebookClient(notebook, timeout=300, resources=place).execute()
+    for cell, (source, holds) in zip(notebook.cells, NOTEBOOK, strict=True):
+        html = "".join(output.get("data", {}).get("text/html", "") for output in cell.outputs)
+        assert holds(html), (source, cell.outputs)
