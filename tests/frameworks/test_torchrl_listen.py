@@ -22,6 +22,7 @@ from torchrl.objectives import (
     A2CLoss,
     ClipPPOLoss,
     DQNLoss,
+    HardUpdate,
     KLPENPPOLoss,
     ReinforceLoss,
     SoftUpdate,
@@ -227,6 +228,20 @@ def test_play_of_the_mode(continuous: bool) -> None:
     assert "play-greedy" in alarms(ear)
 
 
+def test_rare_copies_of_the_network_are_sound() -> None:
+    q_values = QValueActor(nn.Linear(2, 2), in_keys=["observation"], action_space="categorical")
+    loss = DQNLoss(q_values, action_space="categorical", delay_value=True)
+    HardUpdate(loss, value_network_update_interval=300)
+    ear = listen(loss)
+    optimizer = torch.optim.Adam(loss.parameters(), 1e-3)
+    flat = played(q_values).reshape(-1)[:8]
+    for _ in range(220):
+        optimizer.zero_grad()
+        loss(flat)["loss"].backward()
+        optimizer.step()
+    assert {item.cause for item in ear.findings() if item.certainty >= 2} == set()
+
+
 @pytest.mark.parametrize("follows", [False, True])
 def test_target_network(follows: bool) -> None:
     torch.manual_seed(0)
@@ -247,6 +262,7 @@ def test_target_network(follows: bool) -> None:
     found = {item.cause for item in ear.findings() if item.certainty == 3}
     assert ("target-network-fixed" in found) != follows
     heard = ear.policies["policy"]
+    assert "advantage-elsewhere" not in found
     assert heard.updates == 7  # of 32 minibatches
     assert len(heard.batch_rewards) == 220
     assert heard.heard("next_obs")

@@ -65,7 +65,7 @@ def unfilled(heard: Heard) -> Finding | None:
             return None  # observations of 0 in data
         empty, filled = empty + int(zero.sum()), filled + int((~zero).sum())
         actions.append(chosen[~zero])
-    if not actions or empty < 64 or filled < 64 or empty < 0.2 * (empty + filled):
+    if not actions or empty < 64 or filled < 16 or empty < 0.2 * (empty + filled):
         return None
     if not (np.concatenate(actions) != 0).any(axis=1).mean() > 0.3:
         return None

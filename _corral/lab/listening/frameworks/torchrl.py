@@ -276,7 +276,7 @@ class _Losses:
         self.inside = self.ear.attends()
         self.parts = {}
         if args and isinstance(args[0], TensorDictBase):
-            if self.inside:
+            if self.inside and "actor_network" in _networks(loss):  # others need no advantage
                 self.note(traps.of_batch(args[0], loss, _obs_key(loss), "policy"))
             self.note(self.targets.seen(loss, "policy"))
 

@@ -165,14 +165,16 @@ def plays_mode(actions: Any, distribution: Any, policy: str) -> Iterator[Finding
         return
     if not actions.is_floating_point() or mode.shape != actions.shape or len(actions) < ROWS:
         return
+    if len(torch.unique(mode.round(decimals=4))) < mode.numel() / 2:
+        return  # at the bounds, samples equal the mode
     if torch.allclose(mode, actions, atol=1e-5):
         yield _finding("plays-mode", f"all {len(actions)} actions are the mode", 3, policy)
 
 
 # --- Target networks -----------------------------------------------------------------------------
 
-CALLS = 200
-"""Calls of a loss after which a target network must have changed."""
+CALLS = {False: 200, True: 1000}
+"""Calls of a loss after which a target network must have changed: without and with an updater."""
 
 
 class Targets:
@@ -185,14 +187,15 @@ class Targets:
     def seen(self, loss: Any, policy: str) -> Iterator[Finding]:
         """Count a call; yield target parameters that are still those of the beginning."""
         self.calls += 1
-        if self.calls != CALLS or not self.target:
+        updated = any(vars(loss).get("_has_update_associated", {}).values())
+        if self.calls != CALLS[updated] or not self.target:
             return
         trained, target = _sums(loss, target=False), _sums(loss, target=True)
         # Without a delay, the targets are the trained parameters themselves.
         if trained == self.trained or target != self.target:
             return
-        measured = f"{len(target)} target parameters, unchanged in {CALLS} calls of the loss"
-        yield _finding("target-fixed", measured, 3, policy)
+        measured = f"{len(target)} target parameters, unchanged in {self.calls} calls of the loss"
+        yield _finding("target-fixed", measured, 2 if updated else 3, policy)
 
 
 def _sums(loss: Any, target: bool) -> list[float]:
