@@ -28,6 +28,7 @@ from corral.envs.core import Array, Rules, generator, replays_data
 from corral.envs.masks import split_space
 from corral.envs.registry import REGISTERED
 from corral.errors import UnknownNameError
+from corral.trainers.arguments import have_equal_spaces
 from corral.trainers.evaluation.zero_sum import constant_sum, is_zero_sum
 
 __all__ = ["PRESETS", "Defaults", "Kind", "Preset", "defaults_for", "kind_of", "presets"]
@@ -43,6 +44,9 @@ PAID_SHARE = 0.9
 
 LONG = 50
 """Env steps from which an episode counts as long."""
+
+MEDIUM = (10, 100)
+"""Env steps of the episodes for which the preset "team" was measured: 25 and 50."""
 
 APART = 0.5
 """Difference of agents' mean returns, in standard deviations, above which their tasks differ: 0.05
@@ -63,6 +67,7 @@ class Kind:
     data: bool  # replays data that actions do not change
     zero_sum: bool  # by the registry, or in all random episodes
     unlike: bool  # agents have different mean returns, so different tasks
+    equal_spaces: bool  # of all agents, which then share a policy by default
     # Reward timing: "at the end", "after one move" (an agent moves at most once), "in every step",
     # "now and then"; None: not observed
     paid: str | None
@@ -111,6 +116,7 @@ def kind_of(rules: Rules[Any], seed: int) -> Kind:
         data=replays_data(rules),
         zero_sum=is_zero_sum(rules) or played.constant_sum(),
         unlike=played.unlike(),
+        equal_spaces=have_equal_spaces(rules, rules.agents),
         paid=played.paid(),
         length=float(np.mean(played.lengths)) if played.lengths else None,
         episodes=len(played.lengths),
@@ -275,6 +281,29 @@ PRESETS: dict[str, Preset] = {
         },
         whole=True,
         separate=True,  # in arena_v0 a shared network needs up to twice the env steps
+    ),
+    "team": Preset(
+        False,
+        "several agents with equal spaces and similar returns, episodes of 10 to 100 steps, no "
+        "replayed data, not for every-step",
+        lambda kind: (
+            kind.agents > 1
+            and kind.equal_spaces
+            and not (kind.unlike or kind.zero_sum or kind.data)
+            and not (kind.long and kind.paid == "in every step")
+            and kind.length is not None
+            and MEDIUM[0] <= kind.length <= MEDIUM[1]
+        ),
+        {
+            "n_steps": (50, "smaller rollouts, because each is used for more epochs"),
+            "n_minibatches": (4, "the same number of optimizer steps per rollout"),
+            "n_epochs": (8, "learns more from each rollout, with smaller steps"),
+            "learning_rate": (1e-3, "larger steps lead to a poor joint strategy"),
+            "anneal": (False, "with a falling rate the team learned less"),
+            "gamma": (0.97, "a wasted step costs more"),
+            "ent_coef": (0.01, "prevents early convergence to a poor joint strategy"),
+        },
+        whole=True,
     ),
 }
 """Presets by name; if several suit a game, later ones override earlier ones."""

@@ -1,7 +1,6 @@
 """The ladder of connect_four_v3: random play and one-ply play; and PettingZoo's own tutorial.
 
-A rung knows the observation alone: planes [6, 7, 2] (own pieces, then the other's; row 0 is the
-top) and the action_mask.
+ladder_rungs.py has the players that look ahead.
 """
 
 from __future__ import annotations
@@ -10,65 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
-import numpy as np
 import pettingzoo.utils
+from ladder_rungs import OnePly
 from pettingzoo.classic import connect_four_v3
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from sb3_contrib.common.wrappers import ActionMasker
 
-from corral.envs.core import Array, Observation
-from corral.envs.masks import MASK, OBSERVATION, sample_legal
-from corral.envs.policy import Heuristic, RandomPolicy
+from corral.envs.policy import RandomPolicy
 
-__all__ = ["RUNGS", "OnePly", "tutorial"]
+__all__ = ["RUNGS", "tutorial"]
 
 SAVE_EVERY = 10_240
 """Env steps between two files of a model: five of its rollouts."""
 
 
 # --- Rungs ---------------------------------------------------------------------------------------
-
-
-class OnePly(Heuristic):
-    """Wins at once where it can, else blocks a win of the other's next move, else plays by chance.
-
-    Among several such moves it draws one.
-    """
-
-    def choose(self, observation: Observation, rng: np.random.Generator | None) -> Array:
-        """Return columns, int64 [R], for planes [R, 6, 7, 2]."""
-        assert rng is not None
-        planes, mask = np.asarray(observation[OBSERVATION]) != 0, np.asarray(observation[MASK])
-        legal = mask != 0
-        for side in (0, 1):
-            wins = legal & winning(planes, side)
-            found = wins.any(axis=1, keepdims=True)
-            legal = np.where(found & (legal == (mask != 0)).all(axis=1, keepdims=True), wins, legal)
-        return sample_legal(legal.astype(np.int8), rng)
-
-
-def winning(planes: Array, side: int) -> Array:
-    """Return the columns, bool [R, 7], where a piece of ``side`` makes four in a row."""
-    empty = ~planes.any(axis=3)  # [R, 6, 7]
-    row = empty.sum(axis=1) - 1  # [R, 7], where a piece would land; -1: the column is full
-    found = np.zeros(row.shape, dtype=bool)
-    for column in range(row.shape[1]):
-        own, rows = planes[..., side].copy(), np.flatnonzero(row[:, column] >= 0)
-        own[rows, row[rows, column], column] = True
-        found[rows, column] = four(own[rows])
-    return found
-
-
-def four(own: Array) -> Array:
-    """Return which boards [R, 6, 7] hold four in a row, bool [R]."""
-    lines = (
-        own[:, :, :-3] & own[:, :, 1:-2] & own[:, :, 2:-1] & own[:, :, 3:],
-        own[:, :-3] & own[:, 1:-2] & own[:, 2:-1] & own[:, 3:],
-        own[:, :-3, :-3] & own[:, 1:-2, 1:-2] & own[:, 2:-1, 2:-1] & own[:, 3:, 3:],
-        own[:, 3:, :-3] & own[:, 2:-1, 1:-2] & own[:, 1:-2, 2:-1] & own[:, :-3, 3:],
-    )
-    return np.logical_or.reduce([line.any(axis=(1, 2)) for line in lines])
 
 
 RUNGS = {"random": RandomPolicy(), "one-ply": OnePly()}

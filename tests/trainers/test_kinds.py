@@ -33,7 +33,7 @@ from support.command import within
 from support.runs import everything
 from support.turn_rules import PileRules
 
-MAPPO, SB3 = trainer_class("mappo"), trainer_class("sb3_ppo")
+MAPPO, IPPO, SB3 = (trainer_class(name) for name in ("mappo", "ippo", "sb3_ppo"))
 SMALL: dict[str, Any] = {"num_envs": 4, "n_steps": 16, "n_minibatches": 2, "n_epochs": 1}
 SELF_PLAY: dict[str, Any] = {
     "gamma": 1.0,
@@ -246,6 +246,44 @@ def test_data_that_is_replayed_keeps_its_large_rollouts() -> None:
     assert kind.data
     assert not PRESETS["every-step"].suits(every)
     assert PRESETS["every-step"].suits(dataclasses.replace(every, data=False))
+
+
+@pytest.mark.parametrize(
+    ("given", "presets"),
+    [
+        ({"length": 25}, {"team"}),
+        ({"length": 25, "pays": lambda step: step == 25}, {"team"}),
+        ({"length": 60, "pays": lambda step: step == 60}, {"team"}),
+        ({"length": 60, "pays": lambda step: False}, {"team"}),
+        ({"length": 60}, {"every-step"}),
+        ({"length": 2}, set()),
+        ({"length": 101, "pays": lambda step: step == 101}, set()),
+    ],
+)
+def test_teams_are_simultaneous_games_without_opponents(
+    given: dict[str, Any], presets: set[str]
+) -> None:
+    kind = kind_of_plain(**given)
+    assert set(kinds.presets(kind, MAPPO)) == presets
+    assert set(kinds.presets(kind, IPPO)) == presets
+    assert set(kinds.presets(kind, SB3)) == set()
+    changes: tuple[dict[str, Any], ...] = (
+        *({"agents": 1}, {"equal_spaces": False}, {"unlike": True}),
+        *({"zero_sum": True}, {"data": True}),
+    )
+    for change in changes:
+        assert not PRESETS["team"].suits(dataclasses.replace(kind, **change))
+
+
+def test_a_team_has_equal_spaces() -> None:
+    class Mixed(PlainEnv):
+        def action_space(self, agent: str) -> spaces.Space[Any]:
+            return spaces.Discrete(2 if agent == "a" else 3)
+
+    assert kind_of_plain(length=25).equal_spaces
+    mixed = kind_of(zoo_rules(functools.partial(Mixed, 25)), seed=0)  # type: ignore[arg-type]
+    assert not mixed.equal_spaces
+    assert not kinds.presets(mixed, MAPPO)
 
 
 @pytest.mark.parametrize("env", ["tictactoe_v0", "plain"])
