@@ -98,8 +98,8 @@ def grid_of(space: spaces.Space[Any], low: int = 0) -> Grid | None:
     """Return a space as a grid, such as a board, in the columns from ``low``; None for others.
 
     A grid is a Box with a height and a width of 3 to 32. With two axes it contains integers, in one
-    channel. With three axes, the channels are the first or the last axis: the one beside two equal
-    sides, else the smaller one, else the last one. Images are not grids.
+    channel. With three axes, the channels are the first or the last axis: the one that differs from
+    two equal sides, else the smaller one, else the last one. Images are not grids.
     """
     if not isinstance(space, spaces.Box) or image_axes(space) is not None:
         return None

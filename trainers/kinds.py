@@ -282,7 +282,7 @@ PRESETS: dict[str, Preset] = {
         "zero-sum, rewards at the end, short episodes, boards of 6 x 6 to 128 fields",
         lambda kind: kind.zero_sum and kind.paid == "at the end" and kind.boards and not kind.long,
         {
-            "grid_arch": ((16, 16), "a line of stones looks alike everywhere on a board"),
+            "grid_arch": ((16, 16), "the same lines of stones occur everywhere on a board"),
             "net_arch": ((128,), "the CNN already combines neighboring fields"),
             "gamma": (0.8, "the moves after a mistake reveal more about it than the end"),
             "gae_lambda": (0.5, "for the same reason, see benchmarks/LOG.md"),

@@ -13,15 +13,12 @@ import gymnasium
 import numpy as np
 import pettingzoo.utils
 from pettingzoo.classic import connect_four_v3
-from sb3_contrib import MaskablePPO
-from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
-from sb3_contrib.common.wrappers import ActionMasker
 
 from corral.envs.core import Array, Observation
 from corral.envs.masks import MASK, OBSERVATION, sample_legal
 from corral.envs.policy import Heuristic, RandomPolicy
 
-__all__ = ["RUNGS", "OnePly", "tutorial"]
+__all__ = ["RUNGS", "OnePly", "ThreePly", "Winning", "tutorial"]
 
 SAVE_EVERY = 10_240
 """Env steps between two files of a model: five of its rollouts."""
@@ -46,6 +43,54 @@ class OnePly(Heuristic):
             found = wins.any(axis=1, keepdims=True)
             legal = np.where(found & (legal == (mask != 0)).all(axis=1, keepdims=True), wins, legal)
         return sample_legal(legal.astype(np.int8), rng)
+
+
+class Winning(Heuristic):
+    """Wins at once if possible, else plays at random: a search of one ply."""
+
+    def choose(self, observation: Observation, rng: np.random.Generator | None) -> Array:
+        """Return columns, int64 [R], for planes [R, 6, 7, 2]."""
+        assert rng is not None
+        legal = np.asarray(observation[MASK]) != 0
+        wins = legal & winning(np.asarray(observation[OBSERVATION]) != 0, 0)
+        best = np.where(wins.any(axis=1, keepdims=True), wins, legal)
+        return sample_legal(best.astype(np.int8), rng)
+
+
+class ThreePly(Heuristic):
+    """Searches three plies, and draws among the best moves: it wins now, or cannot be stopped from
+    winning with its next move, or at least does not lose to the next reply."""
+
+    def choose(self, observation: Observation, rng: np.random.Generator | None) -> Array:
+        """Return columns, int64 [R], for planes [R, 6, 7, 2]."""
+        assert rng is not None
+        planes, legal = (
+            np.asarray(observation[OBSERVATION]) != 0,
+            np.asarray(observation[MASK]) != 0,
+        )
+        wins = legal & winning(planes, 0)
+        after = dropped(planes, 0)  # [R, 7, 6, 7, 2]
+        loses = winning(after.reshape(-1, *planes.shape[1:]), 1).reshape(-1, 7, 7)
+        replies = dropped(after.reshape(-1, *planes.shape[1:]), 1)  # [R * 7, 7, 6, 7, 2]
+        again = winning(replies.reshape(-1, *planes.shape[1:]), 0).any(axis=1).reshape(-1, 7, 7)
+        reply = ~after.any(axis=4)[:, :, 0]  # [R, 7, 7], columns that are not full
+        loses = (loses & reply).any(axis=2)
+        forced = (again | ~reply).all(axis=2) & reply.any(axis=2)
+        value = np.where(wins, 2, np.where(loses, -1, np.where(forced, 1, 0)))
+        value = np.where(legal, value, -2)
+        return sample_legal((value == value.max(axis=1, keepdims=True)).astype(np.int8), rng)
+
+
+def dropped(planes: Array, side: int) -> Array:
+    """Return the boards [R, 7, 6, 7, 2] after a piece of ``side`` in each column.
+
+    A full column changes nothing.
+    """
+    row = (~planes.any(axis=3)).sum(axis=1) - 1  # [R, 7]
+    boards = np.repeat(planes[:, None], 7, axis=1)
+    at, column = np.nonzero(row >= 0)
+    boards[at, column, row[at, column], column, side] = True
+    return boards
 
 
 def winning(planes: Array, side: int) -> Array:
@@ -115,6 +160,10 @@ def tutorial(seed: int, steps: int, folder: Path, until: Any) -> dict[int, Path]
 
     It goes on from its last file; between two files ``until()`` may end it.
     """
+    from sb3_contrib import MaskablePPO
+    from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
+    from sb3_contrib.common.wrappers import ActionMasker
+
     folder.mkdir(parents=True, exist_ok=True)
     files = {int(path.stem): path for path in folder.glob("*.zip")}
     wrapped = OneAgent(connect_four_v3.env())
