@@ -66,7 +66,7 @@ def memory_of(rules: Rules[Any], settings: Any, policies: int) -> dict[str, int]
     images = any(image_of(leaf) for space in observations for leaf in _leaves(space))
     fields = min(sum(map(_fields_of, _leaves(space))) for space in observations)
     features = min(sum(map(_features_of, _leaves(space))) for space in observations)
-    if fields and (filters := getattr(settings, "grid_arch", None)):
+    if fields and (filters := dict(_layers(settings)).get("grid_arch")):
         features += fields * filters[-1]
     copies, processes = _numbers(settings, "copies"), _numbers(settings, "processes")
     steps, stored = _numbers(settings, "steps"), _numbers(settings, "kept")

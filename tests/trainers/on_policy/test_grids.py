@@ -206,7 +206,7 @@ def test_a_run_of_an_earlier_version_has_no_grid_cnn(
     assert later.config.settings["grid_arch"] is None
 
 
-def test_snapshots_of_a_pool_play_alike_together_and_alone(tmp_path: Path) -> None:
+def test_a_pool_of_snapshots_reads_boards(tmp_path: Path) -> None:
     run = train(tmp_path / "run", steps=512, grid_arch=(4,), self_play="past=0.5,every=128")
     assert int(run.progress["env_steps"].iloc[-1]) == 512
 
