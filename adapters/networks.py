@@ -22,6 +22,7 @@ from torch.nn import functional
 from corral.adapters.masked_distribution import MaskedCategorical
 from corral.adapters.spaces import (
     ActionCodec,
+    Grid,
     Image,
     ObservationCodec,
     count_actions,
@@ -109,6 +110,19 @@ def plan_halving(image: Image, arch: Sequence[int]) -> Plan:
     return Plan(tuple((size, 3, 2, 1) for size in filters), units)
 
 
+def make_grid_cnn(grid: Grid, arch: Sequence[int]) -> nn.Sequential:
+    """Return the module that maps grids [R, C, H, W] to features [R, filters * H * W].
+
+    ``arch`` lists the filters of its layers. They are 3 x 3 and keep the sides, as in Silver et al.
+    (Mastering the game of Go without human knowledge, 2017).
+    """
+    channels, layers = grid.image[0], list[nn.Module]()
+    for filters in arch:
+        layers += [nn.Conv2d(channels, filters, 3, padding=1), nn.ReLU()]
+        channels = filters
+    return nn.Sequential(*layers, nn.Flatten())
+
+
 def make_cnn(image: Image, plan: Plan) -> nn.Module:
     """Return the module that maps images [R, C, H, W] in 0..1 to features [R, units]."""
     channels, high, wide = image
@@ -131,8 +145,8 @@ class Network(nn.Module):
     ``memory`` > 0, a GRU of that many units (Cho et al., 2014) precedes the head. Outputs then
     depend on a hidden state float32 [R, memory], which is 0 at the start of an episode. Weights are
     drawn from ``generator``, or from the global generator of torch if None. ``plan`` returns the
-    CNN for an image. An ``encoder`` from parts to features [R, out_features] replaces the encoders
-    and hidden layers.
+    CNN for an image. With ``grid_arch``, a CNN also reads each of the ``grids`` in the vector. An
+    ``encoder`` from parts to features [R, out_features] replaces the encoders and hidden layers.
     """
 
     def __init__(
@@ -140,6 +154,7 @@ class Network(nn.Module):
         width: int,
         images: Sequence[Image],
         scales: Sequence[float],
+        grids: Sequence[Grid] = (),
         *,
         outputs: int,
         gain: float,
@@ -149,6 +164,7 @@ class Network(nn.Module):
         generator: torch.Generator | None = None,
         cnn_arch: Sequence[int] | None = None,
         cnn_patch: int = 0,
+        grid_arch: Sequence[int] | None = None,
         plan: Callable[[Image], Plan] | None = None,
         encoder: nn.Module | None = None,
     ) -> None:
@@ -157,12 +173,17 @@ class Network(nn.Module):
             devices=[]
         ):  # torch draws initial weights, which are overwritten
             self.scales = tuple(scales)
+            self.grids = tuple(grids) if grid_arch and encoder is None else ()
             plan = plan or partial(plan_cnn, arch=cnn_arch, patch=cnn_patch)
             self.encoder: nn.Module | None = None
             if encoder is None:
                 plans = [plan(image) for image in images]
                 self.cnns = nn.ModuleList(map(make_cnn, images, plans))
+                self.grid_cnns = nn.ModuleList(
+                    make_grid_cnn(grid, grid_arch or ()) for grid in self.grids
+                )
                 features = width + sum(plan_of_image.units for plan_of_image in plans)
+                features += sum((grid_arch or ())[-1] * math.prod(g.image[1:]) for g in self.grids)
                 layers: list[nn.Module] = []
                 for units in net_arch:
                     layers += [nn.Linear(features, units), ACTIVATIONS[activation]()]
@@ -200,15 +221,15 @@ class Network(nn.Module):
         if self.encoder is not None:
             encoded: torch.Tensor = self.encoder(parts)
             return encoded
-        if not len(self.cnns):
-            features: torch.Tensor = self.layers(parts[0])
-            return features
-        image_features = [
-            cnn(image.float() / scale)
-            for cnn, image, scale in zip(self.cnns, parts[1:], self.scales, strict=True)
-        ]
-        joined: torch.Tensor = self.layers(torch.cat([parts[0], *image_features], dim=-1))
-        return joined
+        pieces = [parts[0]]
+        for cnn, grid in zip(self.grid_cnns, self.grids, strict=True):
+            columns = parts[0][:, grid.low : grid.low + math.prod(grid.shape)]
+            planes = columns.reshape(-1, *grid.shape).permute(0, *(axis + 1 for axis in grid.axes))
+            pieces.append(cnn(planes.contiguous()))  # other strides take up to twice the time
+        for cnn, image, scale in zip(self.cnns, parts[1:], self.scales, strict=True):
+            pieces.append(cnn(image.float() / scale))
+        features: torch.Tensor = self.layers(torch.cat(pieces, dim=-1) if pieces[1:] else parts[0])
+        return features
 
     def forward(self, parts: Parts) -> torch.Tensor:
         """Return the outputs [R, outputs] of a network without hidden state."""
@@ -246,6 +267,7 @@ def describe(observations: ObservationCodec, actions: ActionCodec) -> Mapping[st
     return {
         "vector": [[entry.key, entry.low, entry.high] for entry in entries if entry.axes is None],
         "images": [list(image) for image in observations.images],
+        "grids": [[low, list(shape), list(axes)] for low, shape, axes in observations.grids()],
         "action_space": str(actions.space),
         "outputs": actions.outputs,
     }

@@ -7,6 +7,7 @@
 | Box of numbers | a vector of float32, unchanged |
 | Box of uint8, 3 axes, sides of 3 and more | an image, scaled to 0..1, for a CNN |
 | other Box of uint8 | a vector, scaled to 0..1 |
+| of these Boxes, a grid (see ``grid_of``) | the same vector, of which a CNN may read the grid |
 | Discrete, MultiDiscrete, MultiBinary | one-hot, one-hot for each, 0 and 1 |
 | one level of Dict of these | all vectors joined, and all images |
 
@@ -25,7 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
@@ -39,8 +40,10 @@ from corral.errors import UnsupportedSpaceError
 __all__ = [
     "ActionCodec",
     "ColumnCodec",
+    "Grid",
     "ObservationCodec",
     "count_actions",
+    "grid_of",
     "image_axes",
     "image_of",
     "refuse_death",
@@ -71,6 +74,48 @@ def image_of(space: spaces.Space[Any]) -> Image | None:
     axes = image_axes(space)
     shape = space.shape or ()
     return None if axes is None else (shape[axes[0]], shape[axes[1]], shape[axes[2]])
+
+
+LARGEST_GRID = 32
+"""Maximum height and width of a grid."""
+
+
+class Grid(NamedTuple):
+    """A grid in the columns from ``low`` of a vector: C H W values in the order of ``shape``."""
+
+    low: int
+    shape: Image
+    axes: Image  # channels, height, width
+
+    @property
+    def image(self) -> Image:
+        """Channels, height and width."""
+        channels, height, width = self.axes
+        return self.shape[channels], self.shape[height], self.shape[width]
+
+
+def grid_of(space: spaces.Space[Any], low: int = 0) -> Grid | None:
+    """Return a space as a grid, such as a board, in the columns from ``low``; None for others.
+
+    A grid is a Box with a height and a width of 3 to 32. With two axes it contains integers, in one
+    channel. With three axes, the channels are the first or the last axis: the one that differs from
+    two equal sides, else the smaller one, else the last one. Images are not grids.
+    """
+    if not isinstance(space, spaces.Box) or image_axes(space) is not None:
+        return None
+    axes: Image = (2, 0, 1)
+    if len(space.shape) == 2 and space.dtype.kind in "iub":
+        first, middle, last = (*space.shape, 1)
+    elif len(space.shape) == 3:
+        first, middle, last = space.shape
+        if (first == middle) == (middle == last):
+            axes = (0, 1, 2) if first < last else axes
+        elif middle == last:
+            axes = (0, 1, 2)
+    else:
+        return None
+    grid = Grid(low, (first, middle, last), axes)
+    return grid if all(3 <= side <= LARGEST_GRID for side in grid.image[1:]) else None
 
 
 def width_of(space: spaces.Space[Any]) -> int | None:
@@ -172,6 +217,11 @@ class ObservationCodec:
     def scales(self) -> tuple[float, ...]:
         """The divisors of the images."""
         return tuple(scale_of(entry.space) for entry in self.entries if entry.axes is not None)
+
+    def grids(self, first: int = 0) -> tuple[Grid, ...]:
+        """Return the grids of a vector in which the observation starts at column ``first``."""
+        grids = (grid_of(entry.space, first + entry.low) for entry in self.entries)
+        return tuple(grid for grid in grids if grid is not None)
 
     def inner(self, observation: Any) -> Any:
         """Return the observation without its mask, flattened to one level of dict."""

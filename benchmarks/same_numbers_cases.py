@@ -196,6 +196,7 @@ IPPO: dict[str, Any] = {
     "net_arch": (16,),
     "cnn_arch": None,
     "cnn_patch": 0,
+    "grid_arch": None,
     "activation": "relu",
     "memory": 0,
     "action_std": 0.6,

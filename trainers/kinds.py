@@ -3,26 +3,27 @@
     kind = kind_of(rules, seed=0)
     presets(kind, trainer_class("mappo"))  # {"self-play": {"num_envs": 256, ...}}
 
-Most properties are read from the rules: order of turns, number of agents, images, time limit, and
-replay of data. Episode length and reward timing are measured in 20 random episodes, with at most
-2,000 env steps in total. The random generators of other code are not affected.
+Most properties are read from the rules: order of turns, number of agents, images, grids, time
+limit, and replay of data. Episode length and reward timing are measured in 20 random episodes, with
+at most 2,000 env steps in total. The random generators of other code are not affected.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 from gymnasium import spaces
 
-from corral.adapters.spaces import image_of
+from corral.adapters.spaces import grid_of, image_of
 from corral.envs.batch import batch_for
 from corral.envs.core import Array, Rules, generator, replays_data
 from corral.envs.masks import split_space
@@ -53,6 +54,11 @@ APART = 0.5
 for a team with a common reward, 0.8 and more for pursuers and an evader."""
 
 
+SHORTEST_SIDE, MOST_FIELDS = 6, 128
+"""Limits of the boards that get a CNN by default. At equal CPU seconds it learned less on 5 x 5 and
+17 x 17 fields, see benchmarks/LOG.md."""
+
+
 # --- Kinds of games ------------------------------------------------------------------------------
 
 
@@ -63,6 +69,7 @@ class Kind:
     agents: int
     in_turn: bool  # turn-based
     sides: tuple[int, ...]  # image sides in observations, in pixels, ascending
+    grids: tuple[tuple[int, int], ...]  # height and width of grids in observations, ascending
     max_cycles: int | None  # time limit, if the rules have one
     data: bool  # replays data that actions do not change
     zero_sum: bool  # by the registry, or in all random episodes
@@ -81,6 +88,13 @@ class Kind:
             return False
         return self.length is None or self.length >= LONG
 
+    @property
+    def boards(self) -> bool:
+        """True if there are grids, all within the limits for a CNN."""
+        return bool(self.grids) and all(
+            min(sides) >= SHORTEST_SIDE and math.prod(sides) <= MOST_FIELDS for sides in self.grids
+        )
+
     def words(self) -> str:
         """Return a description: "turn-based, 2 agents, zero-sum, rewards at the end"."""
         ended = f"episodes of {self.length:.0f} steps" if self.length is not None else ""
@@ -88,6 +102,7 @@ class Kind:
         parts = (
             "one agent" if self.agents == 1 else f"{order}, {self.agents} agents",
             "images of " + ", ".join(map(str, self.sides)) + " pixels" if self.sides else "",
+            "grids of " + ", ".join(f"{h} x {w}" for h, w in self.grids) if self.grids else "",
             "replays data" if self.data else "",
             "zero-sum" if self.zero_sum else "different returns per agent" if self.unlike else "",
             ended or f"no episode ended in {MAX_STEPS:,} env steps",
@@ -108,10 +123,12 @@ def kind_of(rules: Rules[Any], seed: int) -> Kind:
     except Exception as error:
         error.add_note('raised in the random episodes that detect the kind; skip: preset="none"')
         raise
+    parts = [part for agent in rules.agents for part in _parts(rules, agent)]
     return Kind(
         agents=len(rules.agents),
         in_turn=not rules.simultaneous,
-        sides=tuple(sorted({side for agent in rules.agents for side in _sides(rules, agent)})),
+        sides=tuple(sorted({side for part in parts for side in (image_of(part) or ())[1:]})),
+        grids=tuple(sorted({grid.image[1:] for part in parts if (grid := grid_of(part))})),
         max_cycles=rules.max_cycles,
         data=replays_data(rules),
         zero_sum=is_zero_sum(rules) or played.constant_sum(),
@@ -123,12 +140,10 @@ def kind_of(rules: Rules[Any], seed: int) -> Kind:
     )
 
 
-def _sides(rules: Rules[Any], agent: str) -> Iterator[int]:
-    """Yield height and width of each image in an agent's observation."""
+def _parts(rules: Rules[Any], agent: str) -> Iterable[spaces.Space[Any]]:
+    """Return the entries of an agent's observation."""
     inner, _ = split_space(rules.observation_space(agent))
-    for part in inner.spaces.values() if isinstance(inner, spaces.Dict) else (inner,):
-        if (image := image_of(part)) is not None:
-            yield from image[1:]
+    return inner.spaces.values() if isinstance(inner, spaces.Dict) else (inner,)
 
 
 @dataclass
@@ -267,6 +282,18 @@ PRESETS: dict[str, Preset] = {
             ),
             "net_arch": ((128, 128), "64 units cannot distinguish all board positions"),
         },
+    ),
+    "boards": Preset(
+        True,
+        "zero-sum, rewards at the end, short episodes, boards of 6 x 6 to 128 fields",
+        lambda kind: kind.zero_sum and kind.paid == "at the end" and kind.boards and not kind.long,
+        {
+            "grid_arch": ((16, 16), "the same lines of stones occur everywhere on a board"),
+            "net_arch": ((128,), "the CNN already combines neighboring fields"),
+            "gamma": (0.8, "the moves after a mistake reveal more about it than the end"),
+            "gae_lambda": (0.5, "for the same reason, see benchmarks/LOG.md"),
+        },
+        whole=True,
     ),
     "every-step": Preset(
         False,

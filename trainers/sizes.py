@@ -15,7 +15,7 @@ from typing import Any
 
 from gymnasium import spaces
 
-from corral.adapters.spaces import image_of, width_of
+from corral.adapters.spaces import grid_of, image_of, width_of
 from corral.envs.core import Rules
 from corral.errors import SizeError
 from corral.memory import COPY, PROCESS, require_memory
@@ -64,7 +64,10 @@ def memory_of(rules: Rules[Any], settings: Any, policies: int) -> dict[str, int]
     observations = [rules.observation_space(agent) for agent in rules.agents]
     agent_bytes = [sum(map(_bytes_of, _leaves(space))) for space in observations]
     images = any(image_of(leaf) for space in observations for leaf in _leaves(space))
+    fields = min(sum(map(_fields_of, _leaves(space))) for space in observations)
     features = min(sum(map(_features_of, _leaves(space))) for space in observations)
+    if fields and (filters := dict(_layers(settings)).get("grid_arch")):
+        features += fields * filters[-1]
     copies, processes = _numbers(settings, "copies"), _numbers(settings, "processes")
     steps, stored = _numbers(settings, "steps"), _numbers(settings, "kept")
     sampled, tried = _numbers(settings, "drawn"), _numbers(settings, "tried")
@@ -84,10 +87,11 @@ def memory_of(rules: Rules[Any], settings: Any, policies: int) -> dict[str, int]
     else:  # with a replay buffer it may exceed the rollout
         decisions = batch_size if stored else min(batch_size, decisions)
     for name, widths in _layers(settings):
-        if name == "net_arch" or images:
+        repeats = {"net_arch": 1, "grid_arch": fields}.get(name, int(images))
+        if repeats:
             inputs = features if name == "net_arch" else 1
             size = BYTES_PER_WEIGHT * sum(a * b for a, b in pairwise((inputs, *widths)))
-            size += BYTES_PER_NUMBER * decisions * sum(widths)
+            size += BYTES_PER_NUMBER * decisions * sum(widths) * repeats
             needed[f"{name}={shortened(str(list(widths)), 80)}"] = size
     for name, units in _numbers(settings, "units").items():
         weights = 3 * units * units if name == "memory" else units * len(rules.agents)
@@ -133,6 +137,12 @@ def _bytes_of(space: spaces.Space[Any]) -> int:
     if image_of(space):
         return math.prod(space.shape or ())
     return BYTES_PER_NUMBER * _features_of(space)
+
+
+def _fields_of(space: spaces.Space[Any]) -> int:
+    """Return the number of fields of a grid; 0 for other spaces."""
+    grid = grid_of(space)
+    return math.prod(grid.image[1:]) if grid else 0
 
 
 def _features_of(space: spaces.Space[Any]) -> int:

@@ -188,6 +188,7 @@ POOL: dict[str, Change] = {
     "setting activation": {"activation": "tanh"},
     "setting cnn_arch": {"cnn_arch": (8, 16)},
     "setting cnn_patch": {"cnn_patch": 4},
+    "setting grid_arch": {"grid_arch": (8,)},
     "setting action_std": {"action_std": 0.5},
     "setting device": {"device": "cpu"},
     "setting normalize_values": {"normalize_values": False},
@@ -279,7 +280,8 @@ def arguments(env: str, changes: list[Change]) -> dict[str, Any]:
 def drawn(env: str, taken: tuple[str, ...], seed: int) -> list[Change]:
     """20 harmless changes of other parts, at random."""
     # One agent has no policies to share. A network of one's own has no layers to set.
-    layers = ("setting net_arch", "setting activation", "setting cnn_arch", "setting cnn_patch")
+    settings = ("net_arch", "activation", "cnn_arch", "cnn_patch", "grid_arch")
+    layers = [f"setting {name}" for name in settings]
     without = {*taken, *(layers if "network" in taken else ())}
     without |= {"policies sharing"} if env == "bits" or "setting agent_id" in taken else set()
     names = [name for name in POOL if name not in without]

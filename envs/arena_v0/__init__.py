@@ -13,6 +13,7 @@ the MultiAgentArena of RLlib's 2021 tutorial.
 | action mask | all moves are legal; with ``walls="mask"`` only moves that stay on the grid |
 | observation | float32 [2 H W] of 0 and 1: own position, one-hot; other agent's position, one-hot |
 | | with ``observation="visited"`` float32 [3 H W]: also the fields visited by the explorer |
+| | with ``planes=True`` the same numbers as float32 [2, H, W] or [3, H, W] |
 | episode | ``max_cycles`` steps; ends by truncation only |
 
 H is ``height`` and W is ``width``. The number of a field is row * W + column.

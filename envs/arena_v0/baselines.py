@@ -161,7 +161,7 @@ def _positions_and_targets(
     rules: ArenaRules, observation: Observation
 ) -> tuple[Array, Array, Array]:
     """Return own field [B], the other agent's field [B], and the target of each move [B, 4]."""
-    features = np.atleast_2d(observation[OBSERVATION])
+    features = np.reshape(observation[OBSERVATION], (-1, rules.features))
     own = features[:, : rules.fields].argmax(axis=1)
     other = features[:, rules.fields : 2 * rules.fields].argmax(axis=1)
     return own, other, rules.target[own]

@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 from corral.envs.arena_v0.consequences import BITS, BLOCKER, CONSEQUENCES, EXPLORER
-from corral.envs.arguments import nonnegative_int, one_of
+from corral.envs.arguments import nonnegative_int, one_of, yes_or_no
 from corral.envs.core import ENDLESS, Array, Observation, Outcome, agent_views
 from corral.envs.masks import masked_space
 from corral.memory import require_memory
@@ -59,13 +59,13 @@ class ArenaRules:
         height: number of rows of the grid. The grid needs at least two fields.
         max_cycles: steps per episode.
         observation: "positions", or "visited" to add the fields visited by the explorer.
+        planes: True for observations of shape [2, height, width], or 3 with "visited".
         walls: effect of a move off the grid. "bump": the agent enters its current field again.
             "mask": the move is illegal.
         illegal: reaction to an action outside the mask: "penalise" or "raise".
 
     Raises:
         ValueError: an argument is outside its range.
-        ValueError: an argument is out of its range.
     """
 
     name = "arena_v0"
@@ -81,6 +81,7 @@ class ArenaRules:
         *,
         max_cycles: int = 100,
         observation: Literal["positions", "visited"] = "positions",
+        planes: bool = False,
         walls: Literal["bump", "mask"] = "bump",
         illegal: Literal["penalise", "raise"] = "penalise",
     ) -> None:
@@ -88,6 +89,7 @@ class ArenaRules:
         self.height = nonnegative_int("height", height, least=1)
         self.max_cycles = nonnegative_int("max_cycles", max_cycles, least=1)
         self.observation = one_of("observation", observation, ("positions", "visited"))
+        self.planes = yes_or_no("planes", planes)
         self.walls = one_of("walls", walls, ("bump", "mask"))
         self.illegal = one_of("illegal", illegal, ("penalise", "raise"))
         self.fields = self.width * self.height
@@ -117,21 +119,28 @@ class ArenaRules:
         return np.asarray(np.abs(row - row_2) + np.abs(column - column_2))
 
     @property
-    def _features(self) -> int:
+    def features(self) -> int:
+        """Size of an observation."""
         return (3 if self.observation == "visited" else 2) * self.fields
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        """Shape of an observation."""
+        flat = (self.features,)
+        return (self.features // self.fields, self.height, self.width) if self.planes else flat
 
     @property
     def identity(self) -> str:
         """Return a text that is equal for equal rules."""
         return (
             f"{self.name} {self.width}x{self.height}, {self.max_cycles} steps, "
-            f"observation {self.observation}, walls {self.walls}"
+            f"observation {self.observation}{', planes' if self.planes else ''}, walls {self.walls}"
         )
 
     # --- Spaces ----------------------------------------------------------------------------------
 
     def observation_space(self, agent: str) -> spaces.Dict:
-        return masked_space(spaces.Box(0.0, 1.0, (self._features,), np.float32), len(MOVES))
+        return masked_space(spaces.Box(0.0, 1.0, self._shape, np.float32), len(MOVES))
 
     def action_space(self, agent: str) -> spaces.Discrete:
         return spaces.Discrete(len(MOVES))
@@ -172,7 +181,7 @@ class ArenaRules:
         return corners.T
 
     def observe(self, state: ArenaState) -> dict[str, Observation]:
-        b, features = len(state.t), self._features
+        b, features = len(state.t), self.features
         flat = np.zeros(b * 2 * features, dtype=np.float32)
         # Own and other one-hot position in the explorer's features, then in the blocker's.
         ones = state.position.T.take(OWN_AND_OTHER, axis=0)  # [4, B]
@@ -185,7 +194,7 @@ class ArenaRules:
             mask = self.inside.take(state.position, axis=0).view(np.int8)  # [B, 2, 4]
         else:
             mask = np.ones((b, 2, len(MOVES)), dtype=np.int8)
-        return agent_views(self.agents, observation, mask)
+        return agent_views(self.agents, observation.reshape(b, 2, *self._shape), mask)
 
     def acting(self, state: ArenaState) -> Array:
         return np.ones(state.position.shape, dtype=bool)

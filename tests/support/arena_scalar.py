@@ -31,10 +31,11 @@ class ScalarArena:
         height: int = 10,
         max_cycles: int = 100,
         observation: str = "positions",
+        planes: bool = False,
         walls: str = "bump",
     ) -> None:
         self.width, self.height, self.max_cycles = width, height, max_cycles
-        self.shows_visited = observation == "visited"
+        self.shows_visited, self.planes = observation == "visited", planes
         self.walls = walls
 
     def reset(self, blocker_first: Sequence[bool]) -> None:
@@ -94,7 +95,7 @@ class ScalarArena:
         if self.shows_visited:
             for row, column in self.visited:
                 seen[2 * fields + row * self.width + column] = 1
-        return seen
+        return seen.reshape(-1, self.height, self.width) if self.planes else seen
 
     def global_state(self) -> np.ndarray:
         fields = self.width * self.height
@@ -117,11 +118,12 @@ class PlainArena(ParallelEnv):
         self.agents: list[str] = []
         self.generator = np.random.default_rng()
         parts = 3 if self.rules.shows_visited else 2
-        features = parts * self.rules.width * self.rules.height
+        shape = (parts, self.rules.height, self.rules.width)
+        shape = shape if self.rules.planes else (int(np.prod(shape)),)
         self.observation_spaces = {
             agent: spaces.Dict(
                 {
-                    "observation": spaces.Box(0.0, 1.0, (features,), np.float32),
+                    "observation": spaces.Box(0.0, 1.0, shape, np.float32),
                     "action_mask": spaces.Box(0, 1, (4,), np.int8),
                 }
             )

@@ -116,8 +116,45 @@ def test_environments_of_corral_are_reached_by_their_kind(seed: int) -> None:
     assert found["tiles_v0"].settings["cnn_patch"] == 8
 
 
-@pytest.mark.parametrize("name", ["connect_four_v3", "tictactoe_v3"])
-def test_a_board_game_of_others_is_reached_too(name: str) -> None:
+@pytest.mark.parametrize(
+    ("env", "arguments", "grids", "names", "filters"),
+    [
+        ("tictactoe_v0", {}, ((3, 3),), ("self-play",), None),
+        ("tictactoe_v0", {"size": 5, "line": 4}, ((5, 5),), ("self-play",), None),
+        ("tictactoe_v0", {"size": (6, 7)}, ((6, 7),), ("self-play", "boards"), (16, 16)),
+        ("arena_v0", {}, (), ("every-step",), None),
+        ("tictactoe_v0", {"size": (6, 22)}, ((6, 22),), ("self-play",), None),
+        ("arena_v0", {"planes": True}, ((10, 10),), ("every-step",), None),
+    ],
+)
+def test_boards_of_medium_size_get_a_cnn(
+    env: str, arguments: dict[str, Any], grids: Any, names: Any, filters: Any
+) -> None:
+    found = defaults_for(make_rules(env, **arguments), MAPPO, 0)
+    assert found.kind is not None
+    assert (found.kind.grids, found.names) == (grids, names)
+    assert found.settings.get("grid_arch") == filters
+    for height, width in grids:
+        shown(found.words(), f"{height} x {width}")
+    assert (
+        defaults_for(make_rules(env, **arguments), SB3, 0)
+        .settings.keys()
+        .isdisjoint({"grid_arch", "gae_lambda"})
+    )
+
+
+def test_long_games_on_boards_look_ahead() -> None:
+    kind = kind_of(make_rules("tictactoe_v0", size=(6, 7)), seed=0)
+    assert PRESETS["boards"].suits(kind)
+    assert not PRESETS["boards"].suits(dataclasses.replace(kind, length=80.0))
+    assert not PRESETS["boards"].suits(dataclasses.replace(kind, length=None))
+
+
+@pytest.mark.parametrize(
+    ("name", "presets"),
+    [("connect_four_v3", ("self-play", "boards")), ("tictactoe_v3", ("self-play",))],
+)
+def test_a_board_game_of_others_is_reached_too(name: str, presets: tuple[str, ...]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         rules = rules_of(f"pettingzoo.classic.{name}")
@@ -126,7 +163,7 @@ def test_a_board_game_of_others_is_reached_too(name: str) -> None:
         *(True, 2, True),
         *("at the end", 20),
     )
-    assert defaults_for(rules, MAPPO, 1).names == ("self-play",)
+    assert defaults_for(rules, MAPPO, 1).names == presets
 
 
 @pytest.mark.parametrize(

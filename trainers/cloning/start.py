@@ -31,7 +31,7 @@ from corral.trainers.runs.seen import seen_before
 
 __all__ = ["Taken", "start_from"]
 
-NETWORK = ("net_arch", "activation", "memory", "cnn_arch", "cnn_patch", "model")
+NETWORK = ("net_arch", "activation", "memory", "cnn_arch", "cnn_patch", "grid_arch", "model")
 """Settings that determine a network."""
 
 

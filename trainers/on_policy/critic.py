@@ -14,6 +14,7 @@ from gymnasium import spaces
 
 from corral.adapters.models import Branch, Leaf, View, box, view_of
 from corral.adapters.networks import Network, Parts
+from corral.adapters.spaces import Grid
 from corral.envs.core import Array, Observation, Rules
 from corral.errors import NonFiniteError
 from corral.trainers.on_policy.buffer import AgentGroup, ObservationBuffer, RolloutBuffer
@@ -83,13 +84,19 @@ class CriticInput:
         """Return the input size for an agent of ``group``."""
         own = group.layout
         if self.kind in ("own", "state"):
-            return self.features + own.width + group.identities, own.images, own.scales
+            width = self.features + own.width + group.identities
+            return width, own.images, own.scales, own.grids(self.features)
         agents = [(other.layout, other.actions) for other in self.groups for _ in other.agents]
-        width = group.identities + sum(layout.width for layout, _ in agents)
+        width, grids = 0, list[Grid]()
+        for layout, _ in agents:
+            grids += layout.grids(first=width)
+            width += layout.width
+        width += group.identities
         if self.with_actions:
             width += sum(actions.encoded for _, actions in agents)
         images = tuple(image for layout, _ in agents for image in layout.images)
-        return width, images, tuple(scale for layout, _ in agents for scale in layout.scales)
+        scales = tuple(scale for layout, _ in agents for scale in layout.scales)
+        return width, images, scales, grids
 
     def view(self, group: AgentGroup) -> View:
         """Return the input's structure for a custom model: see docs/networks.md.

@@ -97,7 +97,7 @@ class FrozenActors:
     def stacks(self) -> bool:
         """True if several snapshots can be evaluated together."""
         actor = self.learner.actor
-        return not actor.memory and actor.encoder is None and not len(actor.cnns)
+        return actor.encoder is None and not (actor.memory or len(actor.cnns) or actor.grids)
 
     def sample(
         self,

@@ -24,6 +24,7 @@ from corral.adapters.models import (
     view_of,
 )
 from corral.adapters.networks import Network, Parts
+from corral.adapters.spaces import Grid, Image
 from corral.envs.core import Array
 from corral.trainers.on_policy.buffer import AgentGroup
 from corral.trainers.on_policy.settings import OnPolicySettings
@@ -42,8 +43,8 @@ __all__ = [
     "unroll",
 ]
 
-InputSize = tuple[int, Sequence[tuple[int, int, int]], Sequence[float]]
-"""Width of a network's input vector, shapes of its images, and scaling factors of the vector."""
+InputSize = tuple[int, Sequence[Image], Sequence[float], Sequence[Grid]]
+"""Width of a network's input vector, shapes and divisors of its images, and grids in the vector."""
 
 
 class Inputs(Protocol):
@@ -108,11 +109,13 @@ class Learner(nn.Module):
                 memory=settings.memory,
                 cnn_arch=settings.cnn_arch,
                 cnn_patch=settings.cnn_patch,
+                grid_arch=settings.grid_arch,
                 generator=rng,
             )
 
         layout, actions = group.layout, group.actions
-        size: InputSize = (layout.width + group.identities, layout.images, layout.scales)
+        width = layout.width + group.identities
+        size: InputSize = (width, layout.images, layout.scales, layout.grids())
         views = (view_of(layout), critic_input.view(group)) if model else (None, None)
         self.actor = network("actor", *size, view=views[0], outputs=actions.outputs, gain=0.01)
         size = critic_input.size(group)

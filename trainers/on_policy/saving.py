@@ -131,6 +131,7 @@ def export(learners: Iterable[Learner], folder: Path, model: Any = None) -> list
             "net_arch": list(settings.net_arch),
             "cnn_arch": list(settings.cnn_arch or ()) or None,
             "cnn_patch": settings.cnn_patch,
+            "grid_arch": list(settings.grid_arch or ()) or None,
             "activation": settings.activation,
         }
         if model is not None:

@@ -74,6 +74,13 @@ class OnPolicySettings:
         least=0,
         unit="pixels",
     )
+    grid_arch: tuple[int, ...] | None = setting(
+        None,
+        "CNN for grids, such as boards: filters of each 3 x 3 layer; none: no CNN.",
+        least=1,
+        unit="filters",
+        sizes="layers",
+    )
     activation: str = setting("relu")
     memory: int = setting(
         0,

@@ -60,10 +60,11 @@ def inherit(
         origin["trainer"],
     )
     fields = {entry.name: entry.default for entry in dataclasses.fields(kind.Settings)}
-    network = {
-        key: tuple(value) if isinstance(value := origin_settings[key], list) else value
+    network = {  # a run of an earlier version may lack a setting, which then had no effect
+        key: tuple(value) if isinstance(value, list) else value
         for key in ("memory", "agent_id", *(() if model else LAYERS))
-        if key in origin_settings and key in fields and key not in chosen
+        if key in fields and key not in chosen
+        for value in [origin_settings.get(key, fields[key])]
     }
     other_data = any(isinstance(arguments.get(key), Trace) for key in explicit)
     fixed = origin.get("of_data", ()) if other_data else ()

@@ -24,7 +24,7 @@ __all__ = [
     "tell_of_source",
 ]
 
-LAYERS = ("net_arch", "cnn_arch", "cnn_patch", "activation")
+LAYERS = ("net_arch", "cnn_arch", "cnn_patch", "grid_arch", "activation")
 """Layer settings that do not apply to a custom model."""
 
 

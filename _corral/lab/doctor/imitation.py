@@ -37,7 +37,10 @@ of them."""
 ENOUGH = 0.97
 """Agreement at which learning stops early."""
 
-NETWORK = ("net_arch", "cnn_arch", "cnn_patch", "activation", "memory", "agent_id", "device")
+NETWORK = (
+    *("net_arch", "cnn_arch", "cnn_patch", "grid_arch", "activation"),
+    *("memory", "agent_id", "device"),
+)
 """Network settings of every in-house trainer."""
 
 NO_BETTER = 0.05

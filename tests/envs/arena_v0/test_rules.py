@@ -192,6 +192,7 @@ def random_arena(rng: np.random.Generator) -> dict[str, Any]:
         "height": height if width * height > 1 else 2,
         "max_cycles": int(rng.integers(1, 40)),
         "observation": str(rng.choice(["positions", "visited"])),
+        "planes": bool(rng.integers(2)),
         "walls": str(rng.choice(["bump", "mask"])),
     }
 
@@ -344,7 +345,9 @@ def test_a_chasing_blocker_collides() -> None:
 
 
 @pytest.mark.parametrize("pair", PAIRS)
-@pytest.mark.parametrize("kwargs", [{"observation": "visited"}, {"width": 1, "walls": "mask"}])
+@pytest.mark.parametrize(
+    "kwargs", [{"observation": "visited"}, {"width": 1, "walls": "mask"}, {"planes": True}]
+)
 def test_players_play_single_observations_like_batches(pair: str, kwargs: dict[str, Any]) -> None:
     rules = ArenaRules(**{"width": 4, "height": 3, "max_cycles": 20, **kwargs}, illegal="raise")
     batch, team = Batch(rules, 3, 0), arena_team(pair, rules)
@@ -405,6 +408,7 @@ def test_unknown_players_are_answered_with_those_known(pair: str) -> None:
         ({"width": 1, "height": 1}, ("width=1, height=1", "2 fields")),
         ({"max_cycles": 0}, ("max_cycles=0", 1)),
         ({"observation": "visit"}, ("observation='visit'", "'positions', 'visited'")),
+        ({"planes": 2}, ("planes=2",)),
         ({"walls": "masked"}, ("walls='masked'", "'bump', 'mask'")),
         ({"illegal": "ignore"}, ("illegal='ignore'", "'penalise', 'raise'")),
     ],
@@ -427,9 +431,10 @@ def test_rules_that_play_alike_have_the_same_identity() -> None:
         {"height": 9},
         {"max_cycles": 9},
         {"observation": "visited"},
+        {"planes": True},
         {"walls": "mask"},
     ]
-    assert len({ArenaRules(**kwargs).identity for kwargs in ({}, *others)}) == 6
+    assert len({ArenaRules(**kwargs).identity for kwargs in ({}, *others)}) == 7
     assert ArenaRules(illegal="raise").identity == ArenaRules().identity
 
 
