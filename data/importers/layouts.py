@@ -16,11 +16,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from corral.data.headers import mentions_times
 from corral.data.importers.access_log import LINE, import_access_log
-from corral.data.importers.azure import KEYS
+from corral.data.importers.azure import KEYS, import_azure_functions
 from corral.data.importers.binning import Guess, Imported, Paths, file_list
 from corral.data.importers.prometheus import import_prometheus
 from corral.data.importers.prometheus_files import has_labels
+from corral.data.importers.tables.binary import binary_kind
+from corral.data.importers.tables.head import HEAD_LINES
 from corral.data.importers.tables.table import import_table
 from corral.data.read import COLUMNS
 from corral.data.source import DELIMITERS, MAX_BYTES, MAX_CELLS, fault_error, head_of
@@ -65,6 +68,8 @@ def looks_like(path: Path, *, max_bytes: int = MAX_BYTES) -> Layout:
 
     Raises TraceError for an unknown layout. The error does not quote the file.
     """
+    if binary_kind(path) is not None:
+        return TABLE
     head = Head(path, head_of(path, max_bytes=max_bytes))
     for layout in LAYOUTS:
         if layout.recognize(head):
@@ -74,7 +79,8 @@ def looks_like(path: Path, *, max_bytes: int = MAX_BYTES) -> Layout:
     known = ", ".join(layout.name for layout in LAYOUTS)
     raise fault_error(
         path,
-        f"unknown layout, so its content is not shown. Export the loads as one of: {known}",
+        f"unknown layout, so its content is not shown. Export the loads as one of: {known}. For a "
+        "table without a header, pass columns=, a name for each column",
     )
 
 
@@ -89,7 +95,10 @@ def import_trace(files: Paths, *, guesses: list[Guess] | None = None, **options:
     """
     paths = file_list(files)
     limit = options.get("max_bytes") or MAX_BYTES
-    layouts = [looks_like(path, max_bytes=limit) for path in paths]
+    if options.get("columns") or options.get("delimiter") or options.get("header"):
+        layouts = [TABLE for _ in paths]  # the caller knows that these are tables
+    else:
+        layouts = [looks_like(path, max_bytes=limit) for path in paths]
     layout = layouts[0]
     for path, other in zip(paths, layouts, strict=True):
         if other is not layout:
@@ -173,11 +182,24 @@ def _is_azure(head: Head) -> bool:
     return bool(head.rows) and head.rows[0].startswith(",".join(KEYS))
 
 
-def _azure(paths: Sequence[Path]) -> Imported:
-    raise fault_error(
-        paths[0],
-        "the functions of an Azure Functions file must be grouped onto nodes; run "
-        "corral trace import azure-functions FILES --nodes 8 --out loads.csv",
+def _azure(
+    paths: Sequence[Path],
+    *,
+    nodes: int | None = None,
+    step: int = 60,
+    capacity: int | str | None = None,
+    max_bytes: int = MAX_BYTES,
+    guesses: list[Guess],
+) -> Imported:
+    if nodes is None:
+        raise fault_error(
+            paths[0],
+            "the functions of an Azure Functions file must be grouped onto nodes; pass nodes=8, or "
+            "run corral trace import azure-functions FILES --nodes 8 --out loads.csv",
+        )
+    guesses.append(Guess("nodes", f"applications grouped onto {nodes} by a hash", "nodes=8"))
+    return import_azure_functions(
+        paths, nodes=nodes, step=step, capacity=capacity, max_bytes=max_bytes
     )
 
 
@@ -186,25 +208,31 @@ def _is_corral_trace(head: Head) -> bool:
 
 
 def _is_table(head: Head) -> bool:
-    """Return True if each of the first rows has at least two cells."""
-    rows = head.rows[:4] if not head.rows[:1] or head.rows[0][:4] != "sep=" else head.rows[1:5]
-    if len(rows) < 2 or rows[0].lstrip()[:1] in ("{", "[", "<"):
+    """Return True if each of the first rows has at least two cells.
+
+    Cells may be separated by spaces if all rows have the same number of cells, and hold times.
+    """
+    rows = head.rows[1:] if head.rows and head.rows[0][:4] == "sep=" else head.rows
+    rows = [row for row in rows[:HEAD_LINES] if not row.lstrip('"').startswith("#")]
+    if not rows or rows[0].lstrip()[:1] in ("{", "[", "<"):
         return False
     for mark in DELIMITERS:
         try:
-            widths = {len(row) for row in csv.reader(rows, delimiter=mark)}
+            widths = [len(row) for row in csv.reader(rows, delimiter=mark)]
         except csv.Error:
             continue
-        if min(widths) > 1 and mark in rows[0]:
+        if len(widths) > 1 and min(widths[-4:]) > 1 and mark in rows[-1]:
             return True
-    return False
+    return len({len(row.split()) for row in rows}) == 1 and mentions_times(rows, mark=" ")
 
+
+TABLE = Layout("a table", _is_table, import_table)
 
 LAYOUTS: list[Layout] = [
     Layout("an access log", _is_access_log, _access_log),
     Layout("a Prometheus response", _is_prometheus, import_prometheus),
     Layout("a day of Azure Functions", _is_azure, _azure),
     Layout("a corral trace", _is_corral_trace, import_table),
-    Layout("a table", _is_table, import_table),
+    TABLE,
 ]
 """The layouts in order of precedence: the first that recognizes a file reads it."""

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -14,12 +15,26 @@ import numpy as np
 import numpy.typing as npt
 
 from corral.data.fields import midnight
+from corral.data.importers.binning import LONGEST_GAP, length_of
 from corral.data.importers.tables.cells import Column, Table, is_missing
+from corral.data.source import fault_error
 from corral.data.trace import Counts
 
-__all__ = ["DateOrder", "Times", "is_clock", "is_day", "style_of", "times_of"]
+__all__ = [
+    "PLAIN",
+    "DateOrder",
+    "TimeUnit",
+    "Times",
+    "check_numbers",
+    "is_clock",
+    "is_day",
+    "parse_epoch",
+    "style_of",
+    "times_of",
+]
 
 DateOrder = Literal["dmy", "mdy"]
+TimeUnit = Literal["s", "ms", "us", "ns", "min", "h", "d"]
 Parsed = tuple[int, bool, bool]  # seconds, has a zone, was truncated
 
 _CLOCK = (
@@ -35,6 +50,21 @@ _EPOCH = {
     "nanoseconds since 1970": (re.compile(r"([0-9]{18,19})(?:\.([0-9]*))?"), 10**9),
 }
 _WHOLE = re.compile(r"-?[0-9]{1,8}(?:\.0*)?")
+_FRACTION = re.compile(r"-?[0-9]{1,8}\.[0-9]+(?:e[+-]?[0-9]+)?")
+PLAIN = ("whole numbers", "fractions")
+"""Styles of numbers without a unit."""
+
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
+_NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+_NAMES |= {"min": "minutes", "h": "hours", "d": "days"}
+
+EARLIEST, LATEST = 631_152_000, 4_102_444_800
+"""Plausible range of times since 1970, in seconds: the years 1990 to 2099. Numbers outside of it
+may be relative times in another unit."""
+
+LONGEST_LOAD = 10 * 366 * 86_400
+"""Plausible length of a recording, in seconds."""
 
 ZONES = {"Z": 0, "UTC": 0, "GMT": 0, "WET": 0, "WEST": 1, "CET": 1, "CEST": 2, "EET": 2, "EEST": 3}
 ZONES |= {"EST": -5, "EDT": -4, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7}
@@ -45,14 +75,15 @@ ZONES |= {"EST": -5, "EDT": -4, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT
 class Times:
     """The times of a column, as ``seconds`` [R] since 1970.
 
-    Times are UTC if ``zoned`` [R], otherwise local times. For the ``style`` "whole numbers" they
-    are plain integers.
+    Times are UTC if ``zoned`` [R], otherwise local times. With ``is_plain`` they are plain integers
+    without a date.
     """
 
     seconds: Counts
     zoned: npt.NDArray[np.bool_]
     style: str
     cut: bool  # fractions of a second were dropped
+    is_plain: bool = False
 
 
 LONGEST = 64
@@ -97,20 +128,36 @@ def _style(cell: Any) -> str | None:
     for style, (pattern, _) in _EPOCH.items():
         if pattern.fullmatch(text):
             return style
-    return "whole numbers" if _WHOLE.fullmatch(text) else None
+    if _WHOLE.fullmatch(text):
+        return "whole numbers"
+    return "fractions" if _FRACTION.fullmatch(text) else None
 
 
 def times_of(
-    table: Table, column: Column, *, order: DateOrder | None, time_format: str | None
+    table: Table,
+    column: Column,
+    *,
+    order: DateOrder | None = None,
+    time_format: str | None = None,
+    unit: TimeUnit | None = None,
+    epoch: int | None = None,
 ) -> Times:
     """Return the times of a column.
 
     ``order`` says if 05/01/2026 begins with the day or the month. If None, a number above 12
-    decides. ``time_format`` is a format of ``datetime.strptime``. Raises TraceError for a cell that
-    is not a time, or if the order stays ambiguous.
+    decides. ``time_format`` is a format of ``datetime.strptime``. With ``unit``, times are numbers
+    of this unit since ``epoch``, in seconds since 1970. Without ``epoch``, numbers after 1990 count
+    from 1970, and smaller ones from an unknown time.
+
+    Raises TraceError for a cell that is not a time, if the order of day and month is ambiguous, and
+    for numbers that are implausible as times since 1970.
     """
     cells = column.cells
+    if unit is not None:
+        return _relative(table, column, unit, epoch)
     style = f"{time_format!r}" if time_format else style_of(column.sample())
+    if style == "fractions":  # refused without a unit
+        raise fault_error(table.path, unit_rule(column.name, 0))
     if style is None:
         style = "ISO-8601"  # the first fault then quotes the cell
     if style == "numbers of day, month and year":
@@ -129,12 +176,89 @@ def times_of(
         if parsed is None:
             row = int(np.argmax(column.codes == at))
             rule = f"not a time; the format of this column is {style}"
-            rule += "" if time_format else "; for another format, pass time_format='%d %b %Y %H:%M'"
+            if style in _EPOCH or style in PLAIN:
+                rule += "; for numbers of another unit, pass time_unit=ms, us, s or another unit"
+            elif not time_format:
+                rule += "; for another format, pass time_format='%d %b %Y %H:%M'"
             table.fault(rule, row, column.name, cell)
             continue
         seconds[at], zoned[at] = parsed[:2]
         cut = cut or parsed[2]
-    return Times(seconds[column.codes], zoned[column.codes], style, cut)
+    is_plain = style in PLAIN
+    return Times(seconds[column.codes], zoned[column.codes], style, cut, is_plain)
+
+
+# --- Numbers with and without a unit -------------------------------------------------------------
+
+
+def parse_epoch(text: str) -> int:
+    """Return the seconds since 1970 of a date such as 2021-01-31, or 2021-01-31T00:00+01:00.
+
+    Raises ValueError for any other text.
+    """
+    parsed = _iso(text)
+    if parsed is None:
+        raise ValueError(f"epoch={text!r} must be a date and time, such as 2026-01-05T00:00Z")
+    return parsed[0]
+
+
+def _relative(table: Table, column: Column, unit: TimeUnit, epoch: int | None) -> Times:
+    """Return the times of numbers since ``epoch``, truncated to whole seconds."""
+    per_second, length = _PER_SECOND.get(unit, 1), _SECONDS.get(unit, 1)
+    seconds = np.zeros(len(column.cells), dtype=np.int64)
+    cut = False
+    for at, cell in enumerate(column.cells):
+        try:
+            number = Decimal(_text(cell)[:LONGEST]) * length
+            seconds[at] = int(number // per_second) - (number < 0 and number % per_second != 0)
+            cut = cut or number % per_second != 0
+        except (ArithmeticError, ValueError):
+            row = int(np.argmax(column.codes == at))
+            table.fault(f"not a number of {_NAMES[unit]}", row, column.name, cell)
+    is_plain = epoch is None and bool(len(seconds)) and int(np.median(seconds)) < EARLIEST
+    start = "an unknown time" if is_plain else "1970" if epoch is None else _date(epoch)
+    zoned = np.ones(len(column.codes), dtype=bool)
+    style = f"{_NAMES[unit]} since {start}"
+    return Times(seconds[column.codes] + (epoch or 0), zoned, style, cut, is_plain)
+
+
+def _date(seconds: int) -> str:
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)).isoformat()
+
+
+def check_numbers(table: Table, column: Column, times: Times, *, is_log: bool) -> None:
+    """Raise TraceError for numbers without a unit, or implausible as times since 1970.
+
+    Whole multiples of 1,000 suggest a smaller unit, such as milliseconds taken for seconds. In a
+    table, the unit of plain numbers does not matter; in a request log, it does.
+    """
+    numbers = np.unique(times.seconds)
+    in_thousands = len(numbers) > 2 and not (numbers % 1000).any()
+    if times.is_plain and not (is_log or in_thousands):
+        return
+    low, high, middle = int(numbers[0]), int(numbers[-1]), int(np.median(numbers))
+    is_long = high - low > LONGEST_LOAD and np.diff(numbers).max() <= LONGEST_GAP
+    if times.is_plain or not EARLIEST <= middle <= LATEST or is_long or in_thousands:
+        unit = next((unit for unit, name in _NAMES.items() if times.style.startswith(name)), "s")
+        style = "" if times.is_plain else times.style
+        rule = unit_rule(column.name, (high - low) * _PER_SECOND[unit], style)
+        raise fault_error(table.path, rule)
+
+
+def unit_rule(name: str, span: int, style: str = "") -> str:
+    """Return the reason to refuse numbers without a known unit, and the units they may have.
+
+    ``span`` is the difference of the largest and smallest number; 0 if unknown.
+    """
+    lengths = {unit: span // per_second for unit, per_second in _PER_SECOND.items()}
+    units = {unit: length for unit, length in lengths.items() if 1 <= length <= LONGEST_LOAD}
+    choices = [f"time_unit={unit} ({length_of(s)} in all)" for unit, s in units.items()]
+    problem = f"are implausible as {style}" if style else "have no unit"
+    return (
+        f"the numbers in column {name!r} {problem}. Pass their unit: "
+        f"{' or '.join(choices or [f'time_unit={unit}' for unit in lengths])}; and "
+        "epoch=2026-01-05T00:00Z if 0 is the time of a known date"
+    )
 
 
 def _whole_epochs(cells: Sequence[Any], style: str) -> tuple[Counts, bool] | None:
