@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from corral.data import Trace, import_requests, import_series, read_trace, write_trace
-from corral.data import fields
+from corral.data import Trace, fields, import_requests, import_series, read_trace, write_trace
 from corral.data.fields import format_time, in_calendar, parse_instant, parse_time
 from corral.errors import TraceError
 from support.import_files import write

@@ -28,8 +28,8 @@ from corral.data.importers.tables.columns import (
     short_names,
     stop,
 )
-from corral.data.importers.tables.numbers import looks_numeric, parse_number
-from corral.data.importers.tables.times import PLAIN, is_clock, is_day, style_of
+from corral.data.importers.tables.numbers import looks_numeric, parse_number, per_seconds
+from corral.data.importers.tables.times import PLAIN, has_format, is_clock, is_day, style_of
 from corral.data.source import MAX_NODES
 from corral.data.trace import Counts
 
@@ -85,7 +85,10 @@ def is_id(name: str) -> bool:
 def is_no_load(name: str) -> bool:
     """Return True if a column name is of ids, dates, or of measures other than requests."""
     words = words_of(name)
-    is_measure = bool(words & METRICS) and not words & (ARRIVALS - {"request"})
+    is_measure = bool(words & METRICS)
+    if words & ARRIVALS:  # avg:request_per_s is a load, request_ms is not
+        is_rate = per_seconds(name) is not None or words & (ARRIVALS - {"request"})
+        is_measure = bool(words & (METRICS - {"avg"})) and not is_rate
     return is_measure or is_id(name) or name.lower() in CALENDAR
 
 
@@ -119,7 +122,9 @@ class Roles:
 # --- The time ------------------------------------------------------------------------------------
 
 
-def time_columns(table: Table, requested: RequestedColumns) -> list[str]:
+def time_columns(
+    table: Table, requested: RequestedColumns, time_format: str | None = None
+) -> list[str]:
     """Return the time column, or the date column and the time-of-day column."""
     if any(style_of([name]) not in (None, *PLAIN) for name in table.columns):
         row = ", ".join(table.columns)[:60]
@@ -137,6 +142,10 @@ def time_columns(table: Table, requested: RequestedColumns) -> list[str]:
         for name, column in table.columns.items()
         if name not in taken and (style := style_of(column.sample()))
     }
+    if time_format is not None:
+        formed = [n for n, c in table.columns.items() if has_format(c.sample(), time_format)]
+        if len(formed) == 1:
+            return formed
     clocks = [n for n, c in table.columns.items() if c.sample() and all(map(is_clock, c.sample()))]
     named = [name for name in styles if words_of(name) & TIME_WORDS]
     proper = [n for n in styles if "1970" not in styles[n] and styles[n] not in PLAIN]

@@ -353,7 +353,7 @@ def _sheet(
     guesses: list[Guess],
 ) -> Sheet:
     """Return the loads of one table, and add the guesses about its columns."""
-    taken = time_columns(table, requested)
+    taken = time_columns(table, requested, options.time_format)
     column = column_of(table, "+".join(taken), "time_column")
     times = times_of(
         table,

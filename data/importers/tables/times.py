@@ -26,6 +26,7 @@ __all__ = [
     "TimeUnit",
     "Times",
     "check_numbers",
+    "has_format",
     "is_clock",
     "is_day",
     "parse_epoch",
@@ -366,6 +367,11 @@ def _order(table: Table, column: Column) -> DateOrder:
     rule = "ambiguous date; pass date_order=dmy for day first, or date_order=mdy for month first"
     table.fault(rule, 0, column.name, column.cells[0])
     raise AssertionError
+
+
+def has_format(cells: Sequence[Any], time_format: str) -> bool:
+    """Return True if all of these cells are times in a format of ``datetime.strptime``."""
+    return bool(cells) and all(_strptime(cell, time_format) is not None for cell in cells)
 
 
 def _strptime(cell: Any, time_format: str) -> Parsed | None:
