@@ -321,8 +321,8 @@ def factor(grid: Grid, unit: Unit, scale: float | None, guesses: list[Guess]) ->
         if grid.clock != "utc":
             raise fault_error(
                 "import",
-                "the values are rates, but the times have no unit; pass scale=, the factor from "
-                "values to requests per step",
+                "the values are rates, but the times have no unit; pass time_unit= and epoch=, or "
+                "scale=, the factor from values to requests per step",
             )
         word = PERIODS[unit.seconds]
         multiplier = grid.step / unit.seconds

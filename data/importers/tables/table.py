@@ -238,7 +238,7 @@ class Options:
             re.compile(self.node_pattern or "")
         except re.error as error:
             raise ValueError(
-                f"node_pattern={self.node_pattern!r} is no regular expression: {error}"
+                f"node_pattern={self.node_pattern!r} is not a regular expression: {error}"
             ) from None
 
     def named(self) -> set[str]:

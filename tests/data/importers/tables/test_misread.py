@@ -153,6 +153,16 @@ def test_epochs_keep_their_unit(tmp_path: Path, unit: Any, factor: int) -> None:
         assert trace.clock_text(0) == "2026-03-02 00:00"
 
 
+@pytest.mark.parametrize("form", ["%Y%m%d%H", "%Y%m%d%H%M", "%Y%m%d%H%M%S", "%Y%m%dT%H%M%SZ"])
+def test_digits_of_a_date_are_no_epochs(tmp_path: Path, form: str) -> None:
+    hours = [f"{datetime(2026, 1, 31, 20) + timedelta(hours=i):{form}}" for i in range(20)]
+    trace = imported(tmp_path, "timestamp,a,b\n" + rows(hours, LOADS, LOADS)).trace
+    assert (trace.clock_text(0), trace.step) == ("2026-01-31 20:00", 3600)
+    days = [f"{datetime(2026, 1, 20) + timedelta(days=i):%Y%m%d}" for i in range(20)]
+    trace = imported(tmp_path, "day,a,b\n" + rows(days, LOADS, LOADS)).trace
+    assert (trace.clock_text(19), trace.step) == ("2026-02-08 00:00", 86_400)
+
+
 def test_an_epoch_needs_a_unit(tmp_path: Path) -> None:
     text = "time,a\n" + rows(range(20), LOADS)
     with refused(ValueError, "epoch=2026-01-05", "time_unit="):
