@@ -19,7 +19,7 @@ import numpy.typing as npt
 from corral.data.importers.binning import counted, were
 from corral.data.importers.records import require_times
 from corral.data.importers.tables.binary import binary_kind, sheet_lines
-from corral.data.importers.tables.head import HEAD_LINES, find_start
+from corral.data.importers.tables.head import HEAD_LINES, find_start, quotes_rule
 from corral.data.source import Faults, chunks, fault_error, weigh
 from corral.data.trace import Counts
 
@@ -182,11 +182,7 @@ def read_table(
             f"unknown encoding={encoding!r}; pass one such as cp1252 or utf-8"
         ) from None
     except csv.Error as error:
-        raise fault_error(
-            path,
-            f"invalid quotes ({error}); quote whole cells, and double the quotes inside them",
-            rows.line_num,
-        ) from None
+        raise fault_error(path, quotes_rule(error), rows.line_num + start.skipped) from None
     if blank:
         notes.append(f"{path.name}: {counted(blank, 'blank line')} {were(blank)} skipped")
     if repeated:

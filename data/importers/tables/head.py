@@ -11,7 +11,7 @@ from corral.data.headers import is_written_time
 from corral.data.importers.binning import counted, were
 from corral.data.source import DELIMITERS, fault_error
 
-__all__ = ["HEAD_LINES", "Start", "find_start"]
+__all__ = ["HEAD_LINES", "Start", "find_start", "quotes_rule"]
 
 HEAD_LINES = 64
 """Number of lines at the beginning of a file in which the header is searched."""
@@ -67,9 +67,9 @@ def find_start(
         for row in rows:
             cells.append(row)
             ends.append(at + rows.line_num)
-    except csv.Error:
+    except csv.Error as error:
         if not cells:
-            raise
+            raise fault_error(path, quotes_rule(error), at + rows.line_num) from None
     comments = [i for i in range(first, at) if is_comment[i]]
     start = Start(cells[0], mark, ends[0], titles=cells[0], has_comments=bool(comments))
     timed = [i for i, row in enumerate(cells) if any(is_written_time(c.strip()) for c in row[:12])]
@@ -112,7 +112,13 @@ def _mark(lines: Sequence[str]) -> str:
         mark = max(DELIMITERS, key=line.count)
         if mark in line:
             return mark
-    return " " if len(lines[0].split()) > 1 else ","
+    widths = {len(line.split()) for line in lines if line.strip()}
+    return "," if len(widths) > 1 or 1 in widths else " "
+
+
+def quotes_rule(error: csv.Error) -> str:
+    """Return the reason to refuse a line with an open or stray quote."""
+    return f"invalid quotes ({error}); quote whole cells, and double the quotes inside them"
 
 
 def _is_label(row: Sequence[str]) -> bool:
