@@ -164,7 +164,12 @@ def time_columns(
             return candidates
         if candidates:
             stop(table, f"several columns hold times; pass {choose('time_column', candidates)}")
-    texts = [n for n, c in table.columns.items() if c.sample() and not looks_numeric(c.sample())]
+    texts = [
+        n
+        for n, c in table.columns.items()
+        if not looks_numeric(c.sample()) and any(re.search("[0-9]", str(x)) for x in c.sample())
+    ]
+    texts.sort(key=lambda name: not words_of(name) & TIME_WORDS)
     first_row = "; ".join(f"{n}: {c.cells[0]}" for n, c in list(table.columns.items())[:6])
     such = f"{choose('time_column', texts[:1])} and its time_format=. " if texts else ""
     stop(

@@ -99,6 +99,16 @@ def test_no_load_is_offered_as_the_time(tmp_path: Path) -> None:
     assert result.trace.times.tolist() == list(range(20))
 
 
+def test_the_column_named_after_time_is_offered_first(tmp_path: Path) -> None:
+    times = [f"{datetime(2026, 3, 2) + timedelta(minutes=i):%d-%b-%y %H:%M}" for i in range(20)]
+    text = "server,date,requests\n" + rows(["web-1"] * 20, times, LOADS)
+    said = refusal(tmp_path, text)
+    shown(said, "time_column=date", "time_format=")
+    assert "time_column=server" not in said
+    result = imported(tmp_path, text, time_format="%d-%b-%y %H:%M")
+    assert result.trace.arrivals[:, 0].tolist() == LOADS
+
+
 # --- Units ---------------------------------------------------------------------------------------
 
 
