@@ -45,8 +45,8 @@ def _filtered(table: Table, where: str, notes: list[str]) -> Table:
         column = column_of(table, name.removesuffix("!").strip(), "where")
         matches = np.array([str(cell) == value.strip() for cell in column.cells], dtype=bool)
         if not matches.any():
-            cells = ", ".join(map(str, column.sample()[:6]))
-            stop(table, f"where={part}: no row has this value; column {name!r} has {cells}")
+            samples = ", ".join(map(str, column.sample()[:6]))
+            stop(table, f"where={part}: no row has this value; column {name!r} has {samples}")
         rows &= matches[column.codes] != is_not
     if not rows.any():
         stop(table, f"where={where}: no row is left")
