@@ -45,6 +45,11 @@ _CLOCK = re.compile(
 _FRACTION_OF_A_SECOND = re.compile(r"[0-9]{4}-.*:[0-9]{2}[.,][0-9]*[1-9].*", re.ASCII)
 _FRACTION = re.compile(r"(.*:[0-9]{2})[.,]([0-9]{1,9})(.*)", re.ASCII)
 _UNIX = re.compile(r"([0-9]{9,10})(?:\.([0-9]{1,9}))?", re.ASCII)
+_MINUTE = re.compile(
+    r"([0-9-]{10}[T ][0-9]{2}:[0-9]{2}):([0-5][0-9])(?:[.,]([0-9]{1,9}))?"
+    r"(Z|[+-][0-9]{2}:?[0-9]{2})?",
+    re.ASCII,
+)
 _ZONE = re.compile(r".*:[0-9.,]+(Z|[+-][0-9]{2}:?[0-9]{2})", re.ASCII)
 _EPOCH = date(1970, 1, 1).toordinal()
 _CALENDAR = (
@@ -180,6 +185,12 @@ def parse_instant(text: str, zone: str) -> tuple[int, int] | None:
     ``zone``, such as ``Z`` or ``-04:00``, applies to ISO-8601 times without a zone. Numbers of nine
     or ten digits, with or without a fraction, are seconds since 1970: the years 1973 to 2286.
     """
+    usual = _MINUTE.fullmatch(text)  # requests of one minute share their date, hour and zone
+    if usual:
+        minute = _minute(usual[1], usual[4] or zone)
+        if minute is None:
+            return None
+        return minute + int(usual[2]), int((usual[3] or "0").ljust(9, "0"))
     unix = _UNIX.fullmatch(text)
     if unix:
         return int(unix[1]), int((unix[2] or "").ljust(9, "0"))
@@ -192,6 +203,13 @@ def parse_instant(text: str, zone: str) -> tuple[int, int] | None:
     if parsed is None or parsed[0] != "utc":
         return None
     return parsed[1], int(fraction[2].ljust(9, "0")) if fraction else 0
+
+
+@lru_cache(maxsize=4096)
+def _minute(minute: str, zone: str) -> int | None:
+    """Return the seconds from 1970-01-01 UTC to ``YYYY-MM-DDTHH:MM``; None for an invalid time."""
+    parsed = parse_time(f"{minute}:00{zone}")
+    return None if parsed is None else parsed[1]
 
 
 def names_zone(text: str) -> bool:

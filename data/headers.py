@@ -18,6 +18,7 @@ __all__ = [
     "delimiter",
     "foreign_rule",
     "header_rule",
+    "is_written_time",
     "looks_like_a_trace",
     "mentions_times",
     "unlike_rule",
@@ -54,6 +55,11 @@ _WRITTEN_TIME = re.compile(
 )
 
 
+def is_written_time(cell: str) -> bool:
+    """Return True for a date, a date and time, or seconds or their fractions since 1970."""
+    return len(cell) <= MAX_LENGTH and _WRITTEN_TIME.fullmatch(cell) is not None
+
+
 def words_of(name: str) -> set[str]:
     """Return the words in a column name, in lower case: currentRps -> current, rps."""
     spaced = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", name)
@@ -69,22 +75,27 @@ def mentions_times(
     a name for times, and half of its cells have a digit. The caller ``named`` one of the columns,
     and so knows the file. Any other file may be secret.
     """
-    lines = [line for line in lines if line.strip()]
+    lines = [line for line in lines if line.strip() and not line.startswith(("#", '"#'))]
     if lines and lines[0].lower().startswith("sep=") and len(lines[0].strip()) == 5:
         mark, lines = mark or lines[0].strip()[-1], lines[1:]
     if not lines:
         return False
     mark = mark or max(DELIMITERS, key=lines[0].count)
+    mark = mark if mark in lines[0] else " "
+    spaces = mark == " "
     try:
-        rows = [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=mark)]
+        parsed = csv.reader(lines, delimiter=mark, skipinitialspace=spaces)
+        rows = [[cell.strip() for cell in row] for row in parsed]
     except csv.Error:  # an unterminated cell
         return False
     header, body = rows[0], rows[1:] or rows
     if not set(named).isdisjoint(header):
         return True
+    if 2 * sum(map(is_written_time, header)) > len(header) > 2:  # a column per time
+        return True
     for at in range(max(map(len, body))):
         cells = [row[at] for row in body if at < len(row)]
-        timed = sum(len(c) <= MAX_LENGTH and _WRITTEN_TIME.fullmatch(c) is not None for c in cells)
+        timed = sum(map(is_written_time, cells))
         if 2 * timed >= len(body):
             return True
         title = header[at] if at < len(header) else ""

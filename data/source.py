@@ -78,11 +78,12 @@ BOM = b"\xef\xbb\xbf"
 FOREIGN = {
     b"\xff\xfe": "this is UTF-16 text: save it as UTF-8",
     b"\xfe\xff": "this is UTF-16 text: save it as UTF-8",
-    b"PK\x03\x04": "this is a zip archive or a spreadsheet: unpack it, or export it as CSV",
+    b"PK\x03\x04": "this is a zip archive: unpack it; or a spreadsheet: run corral trace import",
     b"BZh": "this is a bzip2 file: unpack it, or pack it with gzip",
     b"\xfd7zXZ": "this is an xz file: unpack it, or pack it with gzip",
     b"\x28\xb5\x2f\xfd": "this is a zstd file: unpack it, or pack it with gzip",
-    b"PAR1": "this is a Parquet file: export it as CSV",
+    b"ARROW1": "this is a Feather file: run corral trace import",
+    b"PAR1": "this is a Parquet file: run corral trace import",
 }
 
 

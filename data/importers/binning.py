@@ -16,6 +16,7 @@ from corral.data.source import MAX_CELLS, MAX_NODES, fault_error
 from corral.data.trace import MAX_VALUE, Counts, Trace
 
 __all__ = [
+    "LONGEST_GAP",
     "MAX_COUNTS",
     "Counted",
     "Gaps",
@@ -31,6 +32,7 @@ __all__ = [
     "file_list",
     "finish",
     "first_names",
+    "length_of",
     "node_names",
     "resample",
     "were",
@@ -122,6 +124,14 @@ def counted(number: int, noun: str) -> str:
 def first_names(names: Sequence[str]) -> str:
     """Return the first three names, separated by commas."""
     return ", ".join(names[:3]) + (f", ... ({len(names)} in all)" if len(names) > 3 else "")
+
+
+def length_of(seconds: int) -> str:
+    """Return a duration as text: 30 s, 5 min, 1 h, 2.5 h, 3 days."""
+    for unit, size in (("days", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= size * (2 if unit == "days" else 1):
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds} s"
 
 
 def were(number: int) -> str:

@@ -17,13 +17,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from corral.data.headers import mentions_times
 from corral.data.importers.access_log import import_access_log
-from corral.data.importers.azure import KEYS
+from corral.data.importers.azure import KEYS, import_azure_functions
 from corral.data.importers.binning import Guess, Imported, Paths, file_list
 from corral.data.importers.log_formats import FORMATS, log_rows, recognized
 from corral.data.importers.prometheus import import_prometheus
 from corral.data.importers.prometheus_files import has_labels
+from corral.data.importers.tables.binary import binary_kind
 from corral.data.importers.tables.documents import begins_like_json, is_json, is_lines
+from corral.data.importers.tables.head import HEAD_LINES
 from corral.data.importers.tables.table import import_table
 from corral.data.read import COLUMNS
 from corral.data.source import DELIMITERS, MAX_BYTES, fault_error, head_of
@@ -74,6 +77,8 @@ def looks_like(path: Path, *, max_bytes: int = MAX_BYTES) -> Layout:
 
     Raises TraceError for an unknown layout. The error does not quote the file.
     """
+    if binary_kind(path) is not None:
+        return TABLE
     head = Head(path, head_of(path, max_bytes=max_bytes))
     for layout in LAYOUTS:
         if layout.recognize(head):
@@ -83,8 +88,8 @@ def looks_like(path: Path, *, max_bytes: int = MAX_BYTES) -> Layout:
     known = ", ".join(layout.name for layout in LAYOUTS)
     raise fault_error(
         path,
-        f"unknown layout, so its content is not shown. Export the loads as one of: {known}. "
-        f"{PATTERNS}",
+        f"unknown layout, so its content is not shown. Export the loads as one of: {known}. For a "
+        f"table without a header, pass columns=, a name for each column. {PATTERNS}",
     )
 
 
@@ -101,6 +106,8 @@ def import_trace(files: Paths, *, guesses: list[Guess] | None = None, **options:
     limit = options.get("max_bytes") or MAX_BYTES
     if options.get("format") or options.get("pattern"):
         layouts = [LOG for _ in paths]
+    elif options.get("columns") or options.get("delimiter") or options.get("header"):
+        layouts = [TABLE for _ in paths]  # the caller knows that these are tables
     else:
         layouts = [looks_like(path, max_bytes=limit) for path in paths]
     if options.get("arrivals") and all(is_json(path, max_bytes=limit) for path in paths):
@@ -180,11 +187,24 @@ def _is_azure(head: Head) -> bool:
     return bool(head.rows) and head.rows[0].startswith(",".join(KEYS))
 
 
-def _azure(paths: Sequence[Path]) -> Imported:
-    raise fault_error(
-        paths[0],
-        "the functions of an Azure Functions file must be grouped onto nodes; run "
-        "corral trace import azure-functions FILES --nodes 8 --out loads.csv",
+def _azure(
+    paths: Sequence[Path],
+    *,
+    nodes: int | None = None,
+    step: int = 60,
+    capacity: int | str | None = None,
+    max_bytes: int = MAX_BYTES,
+    guesses: list[Guess],
+) -> Imported:
+    if nodes is None:
+        raise fault_error(
+            paths[0],
+            "the functions of an Azure Functions file must be grouped onto nodes; pass nodes=8, or "
+            "run corral trace import azure-functions FILES --nodes 8 --out loads.csv",
+        )
+    guesses.append(Guess("nodes", f"applications grouped onto {nodes} by a hash", "nodes=8"))
+    return import_azure_functions(
+        paths, nodes=nodes, step=step, capacity=capacity, max_bytes=max_bytes
     )
 
 
@@ -193,22 +213,27 @@ def _is_corral_trace(head: Head) -> bool:
 
 
 def _is_table(head: Head) -> bool:
-    """Return True if each of the first rows has at least two cells."""
-    rows = head.rows[:4] if not head.rows[:1] or head.rows[0][:4] != "sep=" else head.rows[1:5]
-    if len(rows) < 2 or rows[0].lstrip()[:1] in ("{", "[", "<"):
+    """Return True if each of the first rows has at least two cells.
+
+    Cells may be separated by spaces if all rows have the same number of cells, and hold times.
+    """
+    rows = head.rows[1:] if head.rows and head.rows[0][:4] == "sep=" else head.rows
+    rows = [row for row in rows[:HEAD_LINES] if not row.lstrip('"').startswith("#")]
+    if not rows or rows[0].lstrip()[:1] in ("{", "[", "<"):
         return False
     for mark in DELIMITERS:
         try:
-            widths = {len(row) for row in csv.reader(rows, delimiter=mark)}
+            widths = [len(row) for row in csv.reader(rows, delimiter=mark)]
         except csv.Error:
             continue
-        if min(widths) > 1 and mark in rows[0]:
+        if len(widths) > 1 and min(widths[-4:]) > 1 and mark in rows[-1]:
             return True
-    return False
+    return len({len(row.split()) for row in rows}) == 1 and mentions_times(rows, mark=" ")
 
 
 LOG = Layout("an access log", _is_access_log, import_access_log)
 JSON = Layout("JSON", lambda head: begins_like_json(head.data), import_table)
+TABLE = Layout("a table", _is_table, import_table)
 
 LAYOUTS: list[Layout] = [
     LOG,
@@ -217,6 +242,6 @@ LAYOUTS: list[Layout] = [
     Layout("a corral trace", _is_corral_trace, import_table),
     JSON,
     Layout("an unknown log", _is_unknown_log, _unknown_log),
-    Layout("a table", _is_table, import_table),
+    TABLE,
 ]
 """The layouts in order of precedence: the first that recognizes a file reads it."""

@@ -76,6 +76,7 @@ def import_requests(
         )
     kept = None if keep_requests is None else KeptRequests(keep_requests, overwrite=overwrite)
     counted = Counted(step)
+    valid: set[str] = set()  # node names that were checked
     notes: list[str] = []
     unread: list[str] = []
     files = file_list(paths)
@@ -100,9 +101,11 @@ def import_requests(
             instant = parse_instant(fields[time_at], zone)
             if node_at is not None:
                 node = fields[node_at]
-                rule = name_rule(node)
-                if rule is not None:
-                    faults.add(rule, line, header[node_at], node)
+                if node not in valid:
+                    rule = name_rule(node)
+                    if rule is not None:
+                        faults.add(rule, line, header[node_at], node)
+                    valid.add(node)
             work = _work(fields, work_at) if work_at else None
             if work_at and work is None:
                 value = " + ".join(fields[at] for at in work_at)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from corral.data import Trace, import_requests, import_series, read_trace, write_trace
-from corral.data.fields import format_time, in_calendar, parse_time
+from corral.data import Trace, fields, import_requests, import_series, read_trace, write_trace
+from corral.data.fields import format_time, in_calendar, parse_instant, parse_time
 from corral.errors import TraceError
 from support.import_files import write
 from support.messages import refused
@@ -62,3 +62,15 @@ def test_a_trace_outside_the_calendar_is_not_written(tmp_path):
         trace = Trace(("a",), [[1], [2]], None, [start, start + 60], clock="utc")
         with refused(TraceError, "out.csv", "1 to 9999"):
             write_trace(trace, tmp_path / "out.csv")
+
+
+INSTANTS = ["2026-02-28T23:59:59Z", "2026-02-30T00:00:00", "2026-01-05 10:05:60.5+01:00"]
+INSTANTS += ["0001-01-01T00:00:30+14:00", "9999-12-31T23:59:59-0100", "2026-01-05T24:00:00.250"]
+
+
+@pytest.mark.parametrize("text", INSTANTS)
+@pytest.mark.parametrize("zone", ["Z", "-04:00"])
+def test_an_instant_is_the_same_by_minutes(monkeypatch, text, zone):
+    quick = parse_instant(text, zone)
+    monkeypatch.setattr(fields, "_MINUTE", fields._UNIX)  # matches none of them
+    assert parse_instant(text, zone) == quick

@@ -6,9 +6,9 @@ import csv
 import io
 from array import array
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import count, islice
+from itertools import chain, count, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,9 @@ import numpy.typing as npt
 
 from corral.data.importers.binning import counted, were
 from corral.data.importers.records import require_times
-from corral.data.source import DELIMITERS, Faults, chunks, fault_error, weigh
+from corral.data.importers.tables.binary import binary_kind, sheet_lines
+from corral.data.importers.tables.head import HEAD_LINES, find_start, quotes_rule
+from corral.data.source import Faults, chunks, fault_error, weigh
 from corral.data.trace import Counts
 
 __all__ = ["MISSING", "Column", "Table", "joined", "read_table"]
@@ -100,15 +102,18 @@ def read_table(
     *,
     delimiter: str | None = None,
     encoding: str = "utf-8",
+    header: int | None = None,
+    columns: Sequence[str] | None = None,
     max_bytes: int,
     max_cells: int,
     named: Collection[str] = (),
     has_times: bool = True,
 ) -> Table:
-    """Return the columns of a delimited file, plain or gzip.
+    """Return the columns of a delimited file, plain or gzip, or of an Excel file.
 
-    The default ``delimiter`` is the most frequent of , ; tab | in the header. A first line such as
-    ``sep=;``, and blank lines, are skipped.
+    The default ``delimiter`` is the most frequent of , ; tab | in the header, or spaces if the file
+    has none of them. ``header`` is the number of the header line; default: see ``find_start``.
+    ``columns`` are the names of the columns of a file without header. Blank lines are skipped.
 
     ``named`` are the columns that the caller named. With ``has_times``, ``require_times`` checks
     the file.
@@ -118,48 +123,55 @@ def read_table(
     """
     faults = Faults(path)
     try:
-        if has_times:
-            require_times(path, max_bytes=max_bytes, named=named, mark=delimiter, encoding=encoding)
-        weigh(path, max_bytes=max_bytes, max_cells=max_cells)
-        raw = io.BufferedReader(_Raw(chunks(path, max_bytes=max_bytes)), 2**20)
-        text = io.TextIOWrapper(raw, encoding, newline="")
-        start = text.readline()
-        skipped = 0
-        if start.lower().startswith("sep=") and len(start.strip()) == 5:
-            delimiter = delimiter or start.strip()[-1]
-            start, skipped = text.readline(), 1
-        while start and not start.strip():
-            start, skipped = text.readline(), skipped + 1
-        mark = delimiter or max(DELIMITERS, key=start.count)
-        rows = csv.reader(_chained(start, text), delimiter=mark, strict=True)
-        titles = next(rows, [])
-        header = [name.strip() for name in titles]
-        if not header:
+        if binary_kind(path) == "xlsx":
+            text: Iterator[str] = sheet_lines(path, notes, max_bytes=max_bytes, max_cells=max_cells)
+            delimiter = ","
+        else:
+            if has_times and columns is None:
+                require_times(
+                    path, max_bytes=max_bytes, named=named, mark=delimiter, encoding=encoding
+                )
+            weigh(path, max_bytes=max_bytes, max_cells=max_cells)
+            raw = io.BufferedReader(_Raw(chunks(path, max_bytes=max_bytes)), 2**20)
+            text = io.TextIOWrapper(raw, encoding, newline="")
+        start = find_start(path, list(islice(text, HEAD_LINES)), delimiter, header, columns)
+        notes += start.notes
+        mark, names = start.delimiter, start.names
+        rows = csv.reader(
+            chain(start.lines, text if mark != " " else (line.rstrip() for line in text)),
+            delimiter=mark,
+            strict=True,
+            skipinitialspace=mark == " ",
+        )
+        if not names:
             raise fault_error(path, "the file is empty")
-        if len(header) > MAX_COLUMNS:
-            raise fault_error(path, f"{len(header):,} columns exceed the limit of {MAX_COLUMNS:,}")
-        if max(map(len, header)) > LONGEST_NAME:
+        if len(names) > MAX_COLUMNS:
+            raise fault_error(path, f"{len(names):,} columns exceed the limit of {MAX_COLUMNS:,}")
+        if max(map(len, names)) > LONGEST_NAME:
             rule = f"a column name is longer than {LONGEST_NAME:,} characters; shorten it"
             raise fault_error(path, rule)
-        columns = _Columns(path, header)
-        blank = repeated = 0
-        while batch := [(rows.line_num + skipped, row) for row in islice(rows, BATCH)]:
-            if {len(row) for _, row in batch} == {len(header)} and titles not in map(_row, batch):
-                columns.add(batch)
+        filled = _Columns(path, names)
+        blank = repeated = comments = 0
+        while batch := [(rows.line_num + start.skipped, row) for row in islice(rows, BATCH)]:
+            is_plain = {len(row) for _, row in batch} == {len(names)} and not start.has_comments
+            if is_plain and start.titles not in map(_row, batch):
+                filled.add(batch)
                 continue
             good = []
             for line, row in batch:
-                if row == titles:
+                if row == start.titles:
                     repeated += 1
-                elif len(row) == len(header):
+                elif start.has_comments and row and row[0].startswith("#"):
+                    comments += 1
+                elif len(row) == len(names):
                     good.append((line, row))
                 elif not row:
                     blank += 1
                 else:
                     num_cells = f"{len(row)} {'cell' if len(row) == 1 else 'cells'}"
-                    rule = f"the row has {num_cells}, the header has {len(header)}"
+                    rule = f"the row has {num_cells}, the header has {len(names)}"
                     faults.add(rule, line, value=mark.join(row[:60]))
-            columns.add(good)
+            filled.add(good)
         faults.check()
     except UnicodeError:
         raise fault_error(
@@ -172,18 +184,16 @@ def read_table(
             f"unknown encoding={encoding!r}; pass one such as cp1252 or utf-8"
         ) from None
     except csv.Error as error:
-        raise fault_error(
-            path,
-            f"invalid quotes ({error}); quote whole cells, and double the quotes inside them",
-            rows.line_num,
-        ) from None
+        raise fault_error(path, quotes_rule(error), rows.line_num + start.skipped) from None
     if blank:
         notes.append(f"{path.name}: {counted(blank, 'blank line')} {were(blank)} skipped")
     if repeated:
         notes.append(
             f"{path.name}: {counted(repeated, 'repeated header')} {were(repeated)} skipped"
         )
-    return columns.table(mark, notes)
+    if comments:
+        notes.append(f"{path.name}: {counted(comments, 'comment')} {were(comments)} skipped")
+    return filled.table(mark, notes)
 
 
 class _Raw(io.RawIOBase):
@@ -200,11 +210,6 @@ class _Raw(io.RawIOBase):
         size = min(len(buffer), len(self.rest))
         buffer[:size], self.rest = self.rest[:size], self.rest[size:]
         return size
-
-
-def _chained(first: str, lines: Iterable[str]) -> Iterator[str]:
-    yield first
-    yield from lines
 
 
 _row = itemgetter(1)
@@ -249,6 +254,9 @@ class _Columns:
                 continue
             name = name or f"column {at}"
             if name in columns:
-                raise fault_error(self.path, f"two columns have the name {name!r}; rename one", 1)
+                rule = (
+                    f"two columns have the name {name!r}; rename one, or pass columns=, a name for "
+                )
+                raise fault_error(self.path, f"{rule}each column, if the file has no header", 1)
             columns[name] = Column(name, np.frombuffer(codes, dtype=np.int32), cells)
         return Table(self.path, columns, np.frombuffer(self.lines, dtype=np.int64), delimiter)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from corral.data.fields import Clock, format_time
-from corral.data.importers.binning import Gaps, Guess, check_gap, counted, were
+from corral.data.importers.binning import Gaps, Guess, check_gap, counted, length_of, were
 from corral.data.importers.tables.sheets import Floats, Sheet, Unit
 from corral.data.source import MAX_CELLS, fault_error
 from corral.data.trace import MAX_VALUE, Counts, Trace
@@ -18,12 +18,12 @@ __all__ = [
     "PERIODS",
     "Grid",
     "Hole",
+    "absences",
     "describe_holes",
     "factor",
     "fill",
     "find_holes",
     "finish",
-    "length_of",
     "merge",
     "other_step",
     "scaled",
@@ -84,14 +84,6 @@ def other_step(grid: Grid) -> str:
     usual = (60, 300, 900, 3600, 10_800, 21_600, 86_400) if grid.clock == "utc" else ()
     fits = (length for length in usual if length > grid.step and length % grid.step == 0)
     return f"step={next(fits, 5 * grid.step)}"
-
-
-def length_of(seconds: int) -> str:
-    """Return a duration as text: 30 s, 5 min, 1 h, 2.5 h, 3 days."""
-    for unit, size in (("days", 86_400), ("h", 3600), ("min", 60)):
-        if seconds >= size * (2 if unit == "days" else 1):
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds} s"
 
 
 # --- Joining files -------------------------------------------------------------------------------
@@ -169,6 +161,10 @@ def _step(sheets: Sequence[Sheet]) -> int:
         present = ~np.isnan(sheet.arrivals)
         distances += [np.diff(sheet.times[present[:, i]]) for i in range(min(64, len(sheet.nodes)))]
     sizes, counts = np.unique(np.concatenate(distances), return_counts=True)
+    if not len(sizes):  # each file has one time
+        times = np.unique(np.concatenate([sheet.times for sheet in sheets]))
+        distances = [np.diff(times)]
+        sizes, counts = np.unique(distances[0], return_counts=True)
     if not len(sizes):
         raise fault_error(
             sheets[0].table.path, "the step is unknown: at least two times are required"
@@ -219,12 +215,26 @@ def describe_holes(grid: Grid, holes: Sequence[Hole]) -> list[str]:
     return lines
 
 
+def absences(grid: Grid) -> list[str]:
+    """Return a note on the nodes without loads in more than 1 % of the steps, if there are any."""
+    shares = np.isnan(grid.arrivals).mean(axis=0)
+    nodes = [f"{grid.nodes[at]!r} in {shares[at]:.0%}" for at in np.flatnonzero(shares > 0.01)]
+    if not nodes:
+        return []
+    names = ", ".join(nodes[:3]) + (", ..." if len(nodes) > 3 else "")
+    return [
+        f"nodes without a row: {names} of the steps. The capacity as passed counts there, too; if "
+        "a node was away, give its capacity in a column"
+    ]
+
+
 def fill(grid: Grid, gaps: Gaps, holes: Sequence[Hole], notes: list[str], hint: str = "") -> Grid:
     """Return the loads with all holes filled by the rule ``gaps``.
 
     ``zero`` fills every hole. ``previous`` and ``interpolate`` cannot fill steps before the first
     or after the last value of a node. So they cut all nodes to their common time range. Holes in
-    the capacity are filled with the previous value, or with the first value at the start.
+    the capacity are filled with the previous value, or with the first value at the start; with
+    ``zero``, a node without loads in a step has no capacity there, either.
 
     Raises TraceError if the loads have holes and ``gaps`` is ``refuse``.
     """
@@ -273,6 +283,15 @@ def fill(grid: Grid, gaps: Gaps, holes: Sequence[Hole], notes: list[str], hint: 
         arrivals = filled.to_numpy()
     capacity = grid.capacity
     if capacity is not None:
+        absent = np.isnan(capacity) & np.isnan(grid.arrivals)
+        if gaps == "zero" and absent.any():
+            capacity = np.where(absent, 0.0, capacity)
+            missing = int(absent.sum())
+            notes.append(
+                f"{counted(missing, 'step')} of nodes without a row {were(missing)} filled with "
+                "0 requests and capacity 0; to keep a node's capacity there, pass gaps=previous or "
+                "a number as capacity="
+            )
         missing = int(np.isnan(capacity).sum())
         if missing:
             whole = pd.DataFrame(capacity).ffill().bfill()
@@ -302,8 +321,8 @@ def factor(grid: Grid, unit: Unit, scale: float | None, guesses: list[Guess]) ->
         if grid.clock != "utc":
             raise fault_error(
                 "import",
-                "the values are rates, but the times have no unit; pass scale=, the factor from "
-                "values to requests per step",
+                "the values are rates, but the times have no unit; pass time_unit= and epoch=, or "
+                "scale=, the factor from values to requests per step",
             )
         word = PERIODS[unit.seconds]
         multiplier = grid.step / unit.seconds

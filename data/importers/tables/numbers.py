@@ -130,6 +130,7 @@ def decimal_of(cells: Iterable[Any], delimiter: str | None) -> Decimal | None:
 def numbers_of(table: Table, column: Column, decimal: Decimal) -> Numbers:
     """Return the numbers of a column. Raises TraceError for a cell that is not a number."""
     values = np.full(len(column.cells), np.nan)
+    units = np.ones(len(column.cells))
     seconds: set[int | None] = set()
     abbreviated = None
     for at, cell in enumerate(column.cells):
@@ -147,7 +148,7 @@ def numbers_of(table: Table, column: Column, decimal: Decimal) -> Numbers:
                 cell,
             )
             continue
-        values[at] = parsed[0] / (parsed[1] or 1)
+        values[at], units[at] = parsed[0], parsed[1] or 1
         abbreviated = abbreviated or (str(cell) if parsed[2] else None)
         if parsed[0]:
             seconds.add(parsed[1])
@@ -162,8 +163,9 @@ def numbers_of(table: Table, column: Column, decimal: Decimal) -> Numbers:
             column.name,
             unitless,
         )
-    rated = 1 if seconds - {None} else None  # the division above makes them per second
-    return Numbers(values[column.codes], rated, abbreviated)
+    if len(seconds) > 1:
+        values, seconds = values / units, {1}
+    return Numbers(values[column.codes], next(iter(seconds), None), abbreviated)
 
 
 def looks_numeric(cells: Sequence[Any]) -> bool:

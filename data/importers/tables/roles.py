@@ -28,8 +28,8 @@ from corral.data.importers.tables.columns import (
     short_names,
     stop,
 )
-from corral.data.importers.tables.numbers import looks_numeric
-from corral.data.importers.tables.times import is_clock, is_day, style_of
+from corral.data.importers.tables.numbers import looks_numeric, parse_number, per_seconds
+from corral.data.importers.tables.times import PLAIN, has_format, is_clock, is_day, style_of
 from corral.data.source import MAX_NODES
 from corral.data.trace import Counts
 
@@ -62,12 +62,42 @@ CAPACITY = _words("capacity cap limit kapazität kapazitaet quota")
 CAPACITY_FAMILY = CAPACITY | {"max", "maximum", "avail"}
 METRICS = _words(
     "latency duration ms cpu mem memory ram bytes error errors percent ratio status temperature "
-    "p50 p90 p95 p99 avg replicas failed size"
+    "p50 p90 p95 p99 avg replicas failed size tokens rt"
 )
+GAUGES = _words("cpu mem memory ram percent ratio temperature replicas p50 p90 p95 p99 avg")
+"""Measures that a row of a request log does not have."""
+CALENDAR = _words("day month year weekday week hour minute second dow doy")
+_ID = re.compile(
+    r"(?:.*[^a-z])?(?:(?:trace|span|rpc|request|instance|user|session|job|task|client|thread)?ids?"
+    r"|uuid|guid|index|idx|row|rownum|pid|seq|column \d+|unnamed: \d+)"
+)
+QUANTITIES = _words("metric metrics field measurement quantity kpi")
 SUMS = _words("total sum all gesamt summe insgesamt")
 
 MIN_SHARE_OF_PAIRS = 0.2
 """Minimum share of (time, node) pairs with a row, in a long table."""
+
+
+MIN_SHARE_OF_GRID = 0.5
+"""The same for a table without a column that looks like requests, which may be a log."""
+
+MIN_CONSTANT_ROWS = 10
+"""Minimum number of rows with the same value of a column, for the column to be no load."""
+
+
+def is_id(name: str) -> bool:
+    """Return True for the name of a column of ids or row numbers, or a column without a name."""
+    return _ID.fullmatch(re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", name).lower()) is not None
+
+
+def is_no_load(name: str) -> bool:
+    """Return True if a column name is of ids, dates, or of measures other than requests."""
+    words = words_of(name)
+    is_measure = bool(words & METRICS)
+    if words & ARRIVALS:  # avg:request_per_s is a load, request_ms is not
+        is_rate = per_seconds(name) is not None or words & (ARRIVALS - {"request"})
+        is_measure = bool(words & (METRICS - {"avg"})) and not is_rate
+    return is_measure or is_id(name) or name.lower() in CALENDAR
 
 
 @dataclass(frozen=True)
@@ -80,6 +110,7 @@ class RequestedColumns:
     arrivals: str | None = None
     capacity: str | None = None  # columns, never a number
     zone: str | None = None
+    combine: bool = False  # rows of one node and time are summed
 
 
 @dataclass
@@ -99,11 +130,17 @@ class Roles:
 # --- The time ------------------------------------------------------------------------------------
 
 
-def time_columns(table: Table, requested: RequestedColumns) -> list[str]:
+def time_columns(
+    table: Table, requested: RequestedColumns, time_format: str | None = None
+) -> list[str]:
     """Return the time column, or the date column and the time-of-day column."""
-    if any(style_of([name]) not in (None, "whole numbers") for name in table.columns):
+    if any(style_of([name]) not in (None, *PLAIN) for name in table.columns):
         row = ", ".join(table.columns)[:60]
-        stop(table, f"missing header; the first row holds data: {row}. Add column names above it")
+        stop(
+            table,
+            f"missing header; the first row holds data: {row}. Add column names above it, or pass "
+            "columns=, a name for each column",
+        )
     if requested.time is not None:
         column_of(table, requested.time, "time_column")
         return [requested.time] if requested.time in table.columns else requested.time.split("+")
@@ -113,9 +150,13 @@ def time_columns(table: Table, requested: RequestedColumns) -> list[str]:
         for name, column in table.columns.items()
         if name not in taken and (style := style_of(column.sample()))
     }
+    if time_format is not None:
+        formed = [n for n, c in table.columns.items() if has_format(c.sample(), time_format)]
+        if len(formed) == 1:
+            return formed
     clocks = [n for n, c in table.columns.items() if c.sample() and all(map(is_clock, c.sample()))]
     named = [name for name in styles if words_of(name) & TIME_WORDS]
-    proper = [name for name in styles if "1970" not in styles[name] and styles[name][0] != "w"]
+    proper = [n for n in styles if "1970" not in styles[n] and styles[n] not in PLAIN]
     if (
         len(proper) == 1
         and len(clocks) == 1
@@ -125,16 +166,25 @@ def time_columns(table: Table, requested: RequestedColumns) -> list[str]:
     epochs = [n for n in styles if "1970" in styles[n] and (n in named or n == next(iter(styles)))]
     exact = [name for name in proper or epochs or named if name.lower().strip("@_") in TIME_WORDS]
     for candidates in (exact, proper, epochs, named):
+        varying = [name for name in candidates if len(table.columns[name].sample()) > 1]
+        candidates = varying or candidates
         if len(candidates) == 1:
             return candidates
         if candidates:
             stop(table, f"several columns hold times; pass {choose('time_column', candidates)}")
-    first = next(iter(table.columns))
+    texts = [
+        n
+        for n, c in table.columns.items()
+        if not looks_numeric(c.sample()) and any(re.search("[0-9]", str(x)) for x in c.sample())
+    ]
+    texts.sort(key=lambda name: not words_of(name) & TIME_WORDS)
     first_row = "; ".join(f"{n}: {c.cells[0]}" for n, c in list(table.columns.items())[:6])
+    name = (texts or list(table.columns))[0]
     stop(
         table,
         f"no column holds times; the first row is {first_row}. Pass the time column, such as "
-        f"{choose('time_column', [first])}. If its format is unusual, also pass time_format=",
+        f"{choose('time_column', [name])}, with time_format= for an unusual format or time_unit= "
+        "for numbers; or time_column=row if the rows are the steps in order",
     )
 
 
@@ -167,6 +217,9 @@ def find_roles(
     remaining = {name: column for name, column in table.columns.items() if name not in taken}
     numeric = [n for n, c in remaining.items() if c.sample() and looks_numeric(c.sample())]
     texts = [n for n, c in remaining.items() if c.sample() and n not in numeric]
+    if requested.arrivals == "rows" and "rows" not in table.columns:
+        return Roles("log", [requested.node] if requested.node else [])
+    _check_quantities(table, texts, requested)
     if requested.arrivals is not None:
         columns = find_columns(table, requested.arrivals, "arrivals")
         if len(columns) > 1 or "*" in requested.arrivals:
@@ -182,6 +235,11 @@ def find_roles(
     if requested.one_node:
         return Roles("log")
     nodes = [requested.node] if requested.node else []
+    loads = numeric
+    if requested.arrivals is None:
+        if numeric and all(map(is_no_load, numeric)):
+            return _without_loads(table, seconds, texts, numeric, remaining, requested)
+        loads = [name for name in numeric if not is_id(name)]
     if nodes and (num_nodes := len(column_of(table, nodes[0], "node_column").cells)) > MAX_NODES:
         stop(
             table,
@@ -189,24 +247,25 @@ def find_roles(
             "request ids; pass another node_column=",
         )
     even = requested.arrivals is not None or _is_even(seconds)
-    if not nodes and even and numeric:
-        nodes = _node_columns(table, seconds, texts, numeric)
+    if not nodes and even and loads:
+        nodes = _node_columns(table, seconds, texts, numeric, requested)
     if nodes:
         key = column_of(table, nodes[0], "node_column")
-        if requested.arrivals is None and not (even and numeric and _unique(seconds, key)):
-            if even and numeric and words_of_all(numeric) & (ARRIVALS | WEAK_ARRIVALS):
+        if requested.arrivals is None and not (even and loads and _unique(seconds, key)):
+            if even and loads and words_of_all(loads) & (ARRIVALS | WEAK_ARRIVALS):
                 return _long_roles(
-                    table, nodes, numeric, requested
+                    table, nodes, loads, requested
                 )  # repeated rows are reported later
             return Roles("log", nodes)
-        return _long_roles(table, nodes, numeric, requested)
-    if even and numeric and (_mostly_unique(seconds) or requested.arrivals):
+        return _long_roles(table, nodes, loads, requested)
+    is_series = requested.arrivals is not None or requested.combine
+    if even and loads and (is_series or _mostly_unique(seconds)):
         if requested.arrivals is not None:
             return Roles(
-                "series", [], {"": numeric[0]}, _single_capacity(table, requested, remaining)
+                "series", [], {"": loads[0]}, _single_capacity(table, requested, remaining)
             )
-        return _wide_roles(table, numeric, requested, remaining)
-    loads = [name for name in numeric if words_of(name) & ARRIVALS]
+        return _wide_roles(table, loads, requested, remaining)
+    loads = [name for name in loads if words_of(name) & ARRIVALS]
     if loads:
         stop(
             table,
@@ -215,6 +274,55 @@ def find_roles(
             "request",
         )
     return _log_roles(table, remaining, requested)
+
+
+def _without_loads(
+    table: Table,
+    seconds: Counts,
+    texts: list[str],
+    numeric: list[str],
+    remaining: Mapping[str, Column],
+    requested: RequestedColumns,
+) -> Roles:
+    """Return the roles of a table in which no name of a numeric column suggests requests.
+
+    A row is a request if it has an id of its own, or if rows of one node share their times. A table
+    of other measures is refused.
+    """
+    nodes = [requested.node] if requested.node else []
+    groups = nodes
+    is_even = _is_even(seconds)
+    if is_even and not nodes:
+        groups = _node_columns(table, seconds, texts, numeric, requested)
+    if groups:
+        key = column_of(table, groups[0], "node_column")
+        is_table = is_even and _unique(seconds, key, MIN_SHARE_OF_GRID)
+    else:
+        is_table = is_even and _mostly_unique(seconds)
+    has_ids = any(is_id(n) and len(c.cells) == len(table) > 2 for n, c in remaining.items())
+    measures = [n for n in numeric if not (is_id(n) or n.lower() in CALENDAR)]
+    is_log = has_ids or not is_table or not measures
+    if is_log and not words_of_all(measures) & GAUGES:
+        return Roles("log", nodes) if nodes else _log_roles(table, remaining, requested)
+    stop(
+        table,
+        f"no column looks like requests: {listed(numeric)}. Pass {choose('arrivals', measures)} if "
+        "one holds requests, or arrivals=rows if each row is one request",
+    )
+
+
+def _check_quantities(table: Table, texts: Sequence[str], requested: RequestedColumns) -> None:
+    """Raise TraceError if a column says that the rows hold several quantities."""
+    for name in texts:
+        cells = table.columns[name].sample()
+        used = {*(requested.node or "").split("+"), requested.arrivals}
+        if words_of(name) & QUANTITIES and len(cells) > 1 and name not in used:
+            choices = " or ".join(f"where={quoted(f'{name}={cell}')}" for cell in cells[:4])
+            stop(
+                table,
+                f"column {name!r} names several quantities; choose one: pass {choices}. If it "
+                f"names the nodes, pass {choose('node_column', [name])}",
+            )
 
 
 def words_of_all(names: Iterable[str]) -> set[str]:
@@ -235,15 +343,14 @@ def _is_even(seconds: Counts) -> bool:
     return bool((np.abs(distance - usual) <= 0.2 * usual).mean() >= 0.5)
 
 
-def _unique(seconds: Counts, key: Column) -> bool:
+def _unique(seconds: Counts, key: Column, share: float = MIN_SHARE_OF_PAIRS) -> bool:
     """Return True if few rows share time and node, and enough (time, node) pairs have a row."""
     if len(key.cells) > MAX_NODES:
         return False
     rank, times = pd.factorize(seconds)
     pairs = _distinct(rank * np.int64(len(key.cells)) + key.codes)
-    return pairs > 0.98 * len(seconds) and pairs >= MIN_SHARE_OF_PAIRS * len(times) * _distinct(
-        key.codes
-    )
+    num_pairs = len(times) * _distinct(key.codes)
+    return pairs > 0.98 * len(seconds) and pairs >= share * num_pairs
 
 
 def _distinct(values: npt.NDArray[np.integer[Any]]) -> int:
@@ -252,10 +359,17 @@ def _distinct(values: npt.NDArray[np.integer[Any]]) -> int:
     return int(np.count_nonzero(np.diff(ordered))) + 1
 
 
-def _node_columns(table: Table, seconds: Counts, texts: list[str], numeric: list[str]) -> list[str]:
+def _node_columns(
+    table: Table,
+    seconds: Counts,
+    texts: list[str],
+    numeric: list[str],
+    requested: RequestedColumns,
+) -> list[str]:
     """Return the column that distinguishes rows of the same time, or two columns joined by +.
 
-    Return an empty list if no column does.
+    Return an empty list if no column does. Rows that are summed need no distinction: the only
+    column with a name for nodes names them.
     """
     if _distinct(seconds) == len(seconds):
         return []
@@ -278,11 +392,22 @@ def _node_columns(table: Table, seconds: Counts, texts: list[str], numeric: list
             )
         if candidates:
             return candidates
+    if len(named) == 1 and requested.combine:
+        return named
     pairs = [f"{a}+{b}" for a, b in combinations((named + other_texts)[:8], 2)]
     candidates = [pair for pair in pairs if _unique(seconds, column_of(table, pair, "node_column"))]
     if len(candidates) > 1:
         stop(
             table, f"several columns could name the node; pass {choose('node_column', candidates)}"
+        )
+    is_counted = words_of_all(numeric) & ARRIVALS and len(named) == 1
+    if is_counted and not candidates:
+        return named  # repeated rows are reported later
+    if is_counted and named[0] in candidates[0].split("+"):
+        stop(
+            table,
+            f"several rows have the same time and {named[0]}. Pass combine=sum to add them up, or "
+            f"{choose('node_column', candidates)} for a node per pair",
         )
     return candidates
 
@@ -307,7 +432,7 @@ def _load_column(table: Table, numeric: list[str]) -> str:
         stop(
             table,
             f"several columns could hold the requests; pass {choose('arrivals', numeric)}, or "
-            "one_node=True if each row is one request",
+            "arrivals=rows if each row is one request",
         )
     return numeric[0]
 
@@ -337,7 +462,7 @@ def _wide_roles(
     table: Table, numeric: list[str], requested: RequestedColumns, names: Iterable[str]
 ) -> Roles:
     """Return the roles of a table with one row per time: a column per node, or one series."""
-    plain = [n for n in numeric if not words_of(n) & (CAPACITY_FAMILY | METRICS)]
+    plain = [n for n in numeric if not (words_of(n) & (CAPACITY_FAMILY | METRICS) or is_no_load(n))]
     families = _families(numeric)
     words = {name: words_of(name) for name in families}
     known_words = CAPACITY_FAMILY | METRICS | ARRIVALS
@@ -373,8 +498,22 @@ def _wide_roles(
             f"column {sums[0]!r} looks like the sum of other columns. Exclude or include it: pass "
             f"{choose('arrivals', [other_columns, ','.join(plain)])}",
         )
+    constant = [name for name in plain if _is_constant(table.columns[name])]
+    varying = [name for name in plain if name not in constant]
+    if constant and varying and len(table) >= MIN_CONSTANT_ROWS:
+        stop(
+            table,
+            f"column {constant[0]!r} has the same value in all rows. Exclude or include it: pass "
+            f"{choose('arrivals', [','.join(varying), ','.join(plain)])}",
+        )
     arrivals = dict(zip(short_names(plain), plain, strict=True))
     return Roles("wide", [], arrivals, _capacity_of(table, requested, arrivals))
+
+
+def _is_constant(column: Column) -> bool:
+    """Return True for the same number in all rows, other than 0."""
+    number = parse_number(column.cells[0])
+    return len(column.cells) == 1 and not (number and number[0] == 0)
 
 
 def _families(names: Sequence[str]) -> dict[str, dict[str, str]]:

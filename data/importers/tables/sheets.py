@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Literal
 from zoneinfo import ZoneInfo
 
 import numpy as np
 import numpy.typing as npt
 
-from corral.data.fields import Clock, name_rule
+from corral.data.fields import Clock, format_time, name_rule
 from corral.data.importers.binning import Guess
 from corral.data.importers.tables.cells import Column, Table, is_missing
 from corral.data.importers.tables.columns import column_of
 from corral.data.importers.tables.numbers import (
     Decimal,
-    Numbers,
     decimal_of,
     numbers_of,
     per_seconds,
@@ -26,9 +27,20 @@ from corral.data.importers.tables.zones import find_zone, to_utc
 from corral.data.source import MAX_CELLS, MAX_NODES, fault_error
 from corral.data.trace import Counts
 
-__all__ = ["Sheet", "Unit", "add_zone_guess", "count_rows", "guess_decimal", "make_sheet", "utc_of"]
+__all__ = [
+    "Combine",
+    "Sheet",
+    "Unit",
+    "add_zone_guess",
+    "count_rows",
+    "guess_decimal",
+    "make_sheet",
+    "regroup",
+    "utc_of",
+]
 
 Floats = npt.NDArray[np.float64]
+Combine = Literal["refuse", "sum"]
 
 
 @dataclass
@@ -77,7 +89,7 @@ def utc_of(
     """
     seconds = times.seconds.copy()
     local = ~times.zoned
-    if times.style == "whole numbers" or not local.any():
+    if times.is_plain or not local.any():
         return seconds
     series: npt.NDArray[np.int64] = np.zeros(len(seconds), dtype=np.int64)
     key: Column | None = None
@@ -120,7 +132,15 @@ def utc_of(
 # --- Loads ---------------------------------------------------------------------------------------
 
 
-def make_sheet(table: Table, roles: Roles, utc: Counts, node: str, decimal: Decimal) -> Sheet:
+def make_sheet(
+    table: Table,
+    roles: Roles,
+    utc: Counts,
+    node: str,
+    decimal: Decimal,
+    combine: Combine,
+    notes: list[str],
+) -> Sheet:
     """Return the loads of a wide table, of a long table, or of a series for ``node``."""
     times, rank = np.unique(utc, return_inverse=True)  # [T], [R]
     if roles.kind == "long":
@@ -138,7 +158,18 @@ def make_sheet(table: Table, roles: Roles, utc: Counts, node: str, decimal: Deci
         nodes = list(roles.arrivals) if roles.kind == "wide" else [node]
         of_row = None
     _check_size(table, f"{len(times):,} times", len(times), len(nodes))
-    _check_duplicates(table, rank, of_row, nodes)
+    repeats = _repeated_rows(table, rank, of_row, nodes, combine)
+    if repeats and roles.capacity:
+        raise fault_error(
+            table.path,
+            f"{repeats:,} rows repeat a time and node. Their requests can be summed, but not their "
+            "capacities: pass the capacity of a node, such as capacity=100",
+        )
+    if repeats:
+        notes.append(
+            f"{table.path.name}: {repeats:,} of {len(utc):,} rows repeat a time and node, and "
+            "were added to the others (combine=sum)"
+        )
     sheet = Sheet(table, times, nodes, np.zeros((0, 0)), None, kind=roles.kind)
     shape, rows = (len(times), len(nodes)), (rank, of_row)
     sheet.arrivals, sheet.unit = _values(sheet, roles.arrivals, shape, rows, decimal)
@@ -168,15 +199,22 @@ def _name(table: Table, key: Column, code: int) -> str:
     return name
 
 
-def _check_duplicates(
-    table: Table, rank: Counts, of_row: Counts | None, nodes: Sequence[str]
-) -> None:
-    """Raise TraceError if two rows have the same time and node."""
+def _repeated_rows(
+    table: Table,
+    rank: Counts,
+    of_row: Counts | None,
+    nodes: Sequence[str],
+    combine: Combine,
+) -> int:
+    """Return the number of rows that repeat the time and node of another row.
+
+    Raises TraceError if there are any, and ``combine`` is not "sum".
+    """
     cell = rank if of_row is None else rank * len(nodes) + of_row
     order = np.argsort(cell, kind="stable")
     repeats = np.flatnonzero(np.diff(cell[order]) == 0)
-    if not len(repeats):
-        return
+    if not len(repeats) or combine == "sum":
+        return len(repeats)
     row, first = int(order[repeats[0] + 1]), int(order[repeats[0]])
     of_node = f" for node {nodes[int(of_row[row])]!r}" if of_row is not None else ""
     message = (
@@ -184,14 +222,63 @@ def _check_duplicates(
     )
     if of_row is None and len(nodes) > 1:
         table.fault(
-            f"{message}If clocks were set back here, pass the time zone, such as zone=Europe/Rome",
+            f"{message}If clocks were set back here, pass the time zone, such as "
+            "zone=Europe/Rome. To add these rows up, pass combine=sum",
             row,
         )
     table.fault(
         f"{message}If a column distinguishes these rows, pass node_column= ('a+b' for two "
         "columns). If clocks were set back here, pass the time zone, such as zone=Europe/Rome. If "
-        "each row is one request, pass one_node=True",
+        "each row is one request, pass one_node=True. To add these rows up, pass combine=sum",
         row,
+    )
+    raise AssertionError
+
+
+def regroup(sheet: Sheet, pattern: str | None, combine: Combine, notes: list[str]) -> Sheet:
+    """Return the sheet with the nodes named by the groups of ``pattern``, a regular expression.
+
+    Nodes of equal names are joined. Raises TraceError if a name does not match, or if two nodes of
+    equal names have values at the same time, unless ``combine`` is "sum" or rows are requests.
+    """
+    if pattern is None:
+        return sheet
+    names = []
+    for node in sheet.nodes:
+        match = re.search(pattern, node)
+        if match is None:
+            rule = f"node_pattern={pattern!r} does not match node {node!r}"
+            raise fault_error(sheet.table.path, rule)
+        names.append("/".join(g for g in match.groups() if g) if match.groups() else match[0])
+    nodes = list(dict.fromkeys(names))
+    of_column = np.array([nodes.index(name) for name in names])
+    present = ~np.isnan(sheet.arrivals)
+    shape = len(sheet.times), len(nodes)
+    num_values = np.zeros(shape, dtype=np.int64)
+    np.add.at(num_values.T, of_column, present.T)
+    if num_values.max() > 1 and combine != "sum" and sheet.kind != "log":
+        at, column = np.unravel_index(int((num_values > 1).argmax()), shape)
+        raise fault_error(
+            sheet.table.path,
+            f"node_pattern={pattern!r} gives {num_values[at, column]} nodes the name "
+            f"{nodes[column]!r} at {format_time(int(sheet.times[at]), sheet.clock)}; to add their "
+            "requests, pass combine=sum",
+        )
+    if len(nodes) < len(names):
+        notes.append(
+            f"{sheet.table.path.name}: {len(names):,} nodes were joined to {len(nodes):,} by "
+            f"node_pattern={pattern}"
+        )
+    grids = []
+    for values in (sheet.arrivals, sheet.capacity):
+        if values is not None:
+            sums = np.zeros(shape)
+            np.add.at(sums.T, of_column, np.nan_to_num(values).T)
+            filled = np.zeros(shape, dtype=bool)
+            np.logical_or.at(filled.T, of_column, ~np.isnan(values).T)
+            grids.append(np.where(filled, sums, np.nan))
+    return replace(
+        sheet, nodes=nodes, arrivals=grids[0], capacity=grids[1] if len(grids) > 1 else None
     )
 
 
@@ -205,18 +292,26 @@ def _values(
     """Return the values [T, N] of columns, and their unit."""
     table, grid, (rank, of_row) = sheet.table, np.full(shape, np.nan), cells
     units: dict[int | None, str] = {}
-    numbers_of_column: dict[str, Numbers] = {}
+    numbers_of_column = {
+        name: numbers_of(table, table.columns[name], decimal)
+        for name in dict.fromkeys(columns.values())
+    }
+    sheet.abbreviated += [n.abbreviated for n in numbers_of_column.values() if n.abbreviated]
+    is_mixed = len({n.seconds for n in numbers_of_column.values() if n.seconds}) > 1
     for at, name in enumerate(columns.values()):
-        if name not in numbers_of_column:
-            numbers_of_column[name] = numbers_of(table, table.columns[name], decimal)
-            sheet.abbreviated += filter(None, [numbers_of_column[name].abbreviated])
         numbers = numbers_of_column[name]
-        grid[rank, of_row if of_row is not None else at] = numbers.values
-        if numbers.seconds:
-            units[numbers.seconds] = "the units in the cells"
+        values, seconds = numbers.values, numbers.seconds
+        if is_mixed and seconds:
+            values, seconds = values / seconds, 1
+        present = ~np.isnan(values)
+        cell = rank[present] * shape[1] + (at if of_row is None else of_row[present])
+        used, of_cell = np.unique(cell, return_inverse=True)
+        grid.flat[used] = np.bincount(of_cell, values[present])  # repeated rows are summed
+        if seconds:
+            units[seconds] = "the units in the cells"
         elif (seconds := per_seconds(name)) is not None:
             units.setdefault(seconds, f"the name of column {name!r}")
-        elif np.nansum(numbers.values) > 0:
+        elif np.nansum(values) > 0:
             units[None] = ""
     if len(units) > 1:
         raise fault_error(
@@ -279,7 +374,7 @@ def add_zone_guess(
     Raises TraceError if only some times state a zone, and the caller passed none.
     """
     num_zoned, count = int(times.zoned.sum()), len(times.zoned)
-    if times.style == "whole numbers":
+    if times.is_plain:
         guesses.append(Guess("zone", "none: plain numbers have no time zone"))
     elif num_zoned == count:
         unused = "; zone= has no effect" if zone or zone_column else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from corral.data.importers.binning import (
     node_names,
 )
 from corral.data.importers.tables import grid as grids
+from corral.data.importers.tables.binary import binary_kind, read_frame
 from corral.data.importers.tables.capacities import columns_of_capacity, set_capacities
 from corral.data.importers.tables.cells import Table, read_table
 from corral.data.importers.tables.columns import choose, column_of, find_columns
@@ -35,15 +36,24 @@ from corral.data.importers.tables.roles import (
     find_zone_column,
     time_columns,
 )
+from corral.data.importers.tables.shape import shaped
 from corral.data.importers.tables.sheets import (
+    Combine,
     Sheet,
     add_zone_guess,
     count_rows,
     guess_decimal,
     make_sheet,
+    regroup,
     utc_of,
 )
-from corral.data.importers.tables.times import DateOrder, times_of
+from corral.data.importers.tables.times import (
+    DateOrder,
+    TimeUnit,
+    check_numbers,
+    parse_epoch,
+    times_of,
+)
 from corral.data.importers.tables.zones import zones_by_node
 from corral.data.read import trace_name
 from corral.data.source import DELIMITERS, MAX_BYTES, MAX_CELLS, fault_error
@@ -68,9 +78,16 @@ def import_table(
     zone: str | Mapping[str, str] | None = None,
     date_order: DateOrder | None = None,
     time_format: str | None = None,
+    time_unit: TimeUnit | None = None,
+    epoch: str | None = None,
+    where: str | None = None,
+    combine: Combine = "refuse",
+    node_pattern: str | None = None,
     decimal: Decimal | None = None,
     delimiter: str | None = None,
     encoding: str = "utf-8",
+    header: int | None = None,
+    columns: str | Sequence[str] | None = None,
     scale: float | None = None,
     step: int | None = None,
     snap: int | None = None,
@@ -90,11 +107,12 @@ def import_table(
     refuses an ambiguous file, and names the options that decide. Unused columns are listed.
 
     Args:
-        time_column: column of the time; DAY+CLOCK for a date column and a time-of-day column.
+        time_column: column of the time; DAY+CLOCK for a date column and a time-of-day column; row
+            for the number of the row; file for the file name, with time_format.
         node_column: column that names the node; A+B for a name from two columns.
         one_node: each row is one request, and all rows belong to one node.
-        arrivals: column of the requests; in a wide table 'invoc_*', or names separated by commas.
-            The star matches the node name.
+        arrivals: column of the requests; in a wide table 'invoc_*', or names separated by commas;
+            rows if each row is one request. The star matches the node name.
         capacity: requests per step, 1.25x of the mean load, a=100,b=80, a column, 'max_*', or a
             file of node,capacity rows.
         rename: columns by role: time=timestamp,node=host,arrivals=requests; also capacity, zone.
@@ -102,9 +120,18 @@ def import_table(
             default: Z.
         date_order: order of day and month in dates such as 05/01/2026.
         time_format: format of the times, such as '%d %b %Y %H:%M'. See ``datetime.strptime``.
+        time_unit: unit of times that are numbers, such as ms; days are d. Without ``epoch``,
+            numbers after 1990 count from 1970, and smaller ones from an unknown time.
+        epoch: date and time of 0 in the unit of time_unit, such as 2021-01-31T00:00Z.
+        where: rows to read, such as metric=rps,status!=500.
+        combine: treatment of rows with the same node and time: refuse them, or sum their requests.
+        node_pattern: regular expression for node names, such as '(web-[0-9]+)-.*'. Its groups are
+            the name of the node, and nodes of one name are joined.
         decimal: decimal mark: a point or a comma.
-        delimiter: character between cells.
+        delimiter: character between cells; a space for any number of spaces.
         encoding: text encoding, such as cp1252; default: UTF-8.
+        header: number of the line with the column names; default: the line above the first time.
+        columns: names of the columns of a file without header, separated by commas.
         scale: factor from values to requests per step, such as 60 for rates per second in steps of
             60 s. Fractions are rounded so that each node keeps its total.
         step: length of a step, in seconds; default: the step of the file, or 60 for a request log.
@@ -122,17 +149,22 @@ def import_table(
 
     Raises TraceError for faulty or ambiguous files, ValueError for options out of range.
     """
-    options = {key: value for key, value in locals().items() if key in OPTIONS}
+    options = Options(
+        **{key: value for key, value in locals().items() if key in OPTIONS},
+        names_given=names is not None,
+    )
     files = file_list(paths)
-    roles = _renamed(rename).values()
-    column_options = [time_column, node_column, arrivals, capacity, *roles]
-    named = {
-        part for text in column_options if isinstance(text, str) for part in re.split("[,+]", text)
-    }
+    named = options.named()
     notes: list[str] = []
+    column_names = columns.split(",") if isinstance(columns, str) else columns
+    if header is not None and column_names is not None:
+        raise ValueError("pass header= or columns=, not both")
     tables = []
     for path in files:
-        if is_json(path, max_bytes=max_bytes):
+        kind = binary_kind(path)
+        if kind == "parquet" or kind == "feather":
+            table = table_of(read_frame(path, kind, max_cells=max_cells), str(path))
+        elif kind is None and column_names is None and is_json(path, max_bytes=max_bytes):
             time = time_column or _renamed(rename).get("time")
             table = read_json(
                 path,
@@ -149,6 +181,8 @@ def import_table(
                 notes,
                 delimiter=delimiter,
                 encoding=encoding,
+                header=header,
+                columns=column_names,
                 max_bytes=max_bytes,
                 max_cells=max_cells,
                 named=named,
@@ -157,9 +191,7 @@ def import_table(
     stems = [path.name.removesuffix(".gz").rpartition(".")[0] or path.name for path in files]
     labels = stems if names is None else node_names(files, names)
     guess_list = [] if guesses is None else guesses
-    return _import(
-        tables, labels, notes, guess_list, Options(**options, names_given=names is not None)
-    )
+    return _import(tables, labels, notes, guess_list, options)
 
 
 def trace_of_frame(frame: pd.DataFrame, *, name: str = "frame", **options: Any) -> Imported:
@@ -183,6 +215,11 @@ class Options:
     zone: str | Mapping[str, str] | None = None
     date_order: DateOrder | None = None
     time_format: str | None = None
+    time_unit: TimeUnit | None = None
+    epoch: str | None = None
+    where: str | None = None
+    combine: Combine = "refuse"
+    node_pattern: str | None = None
     decimal: Decimal | None = None
     scale: float | None = None
     step: int | None = None
@@ -198,6 +235,8 @@ class Options:
             "gaps": ["refuse", "zero", "previous", "interpolate"],
             "decimal": [None, ".", ","],
             "date_order": [None, "dmy", "mdy"],
+            "time_unit": [None, *get_args(TimeUnit)],
+            "combine": ["refuse", "sum"],
         }
         for key, values in allowed.items():
             if getattr(self, key) not in values:
@@ -205,6 +244,24 @@ class Options:
                 raise ValueError(f"{key}={getattr(self, key)!r} must be one of {words}")
         if self.scale is not None and not 0 < self.scale < float("inf"):
             raise ValueError(f"scale={self.scale!r} must be a number above 0")
+
+        if self.epoch is not None and self.time_unit is None:
+            raise ValueError(f"epoch={self.epoch} needs time_unit=, such as time_unit=s")
+        if self.time_unit is not None and self.time_format is not None:
+            raise ValueError("pass time_unit= or time_format=, not both")
+        try:
+            re.compile(self.node_pattern or "")
+        except re.error as error:
+            raise ValueError(
+                f"node_pattern={self.node_pattern!r} is not a regular expression: {error}"
+            ) from None
+
+    def named(self) -> set[str]:
+        """Return the names of columns in the options."""
+        texts = [self.time_column, self.node_column, self.arrivals, self.capacity]
+        texts += _renamed(self.rename).values()
+        texts += [part.partition("=")[0].rstrip("!") for part in (self.where or "").split(",")]
+        return {part for t in texts if isinstance(t, str) for part in re.split("[,+]", t) if part}
 
     def requested_columns(self, table: Table) -> RequestedColumns:
         """Return the columns that the caller named. Raises ValueError for conflicting options."""
@@ -226,7 +283,7 @@ class Options:
         for role in ("time", "node", "arrivals"):
             if given[role] is None and not (self.one_node and role != "time"):
                 given[role] = table.roles.get(role)
-        return RequestedColumns(**given, one_node=self.one_node)
+        return RequestedColumns(**given, one_node=self.one_node, combine=self.combine == "sum")
 
 
 OPTIONS = tuple(option.name for option in fields(Options) if option.name != "names_given")
@@ -256,6 +313,7 @@ def _import(
     options: Options,
 ) -> Imported:
     """Return the trace of all tables. ``labels`` name the nodes of tables that name none."""
+    tables = [shaped(table, options.where, options.named(), notes) for table in tables]
     requested = options.requested_columns(tables[0])
     sheets = [
         _sheet(table, label, options, requested, notes, guesses if at == 0 else [])
@@ -283,11 +341,13 @@ def _import(
     grid = grids.merge(sheets, first.clock, step=options.snap, notes=notes)
     guesses.append(Guess("nodes", _listed(grid.nodes), "names=NAME" if single_unnamed else ""))
     guesses.append(Guess("step", grids.step_text(grid), grids.other_step(grid)))
+    absences: list[str] = []
     if first.kind == "log":
         guesses.append(Guess("unit", "each row is one request; steps without rows count 0"))
         grid = grids.fill(grid, "zero", grids.find_holes(grid), [])
         notes.append("the first and the last step may be incomplete")
     else:
+        absences = grids.absences(grid)
         grid = _loads(grid, first, options, notes, guesses)
     for node in grid.nodes:
         if (rule := name_rule(node)) is not None:
@@ -296,6 +356,8 @@ def _import(
     trace = grids.finish(grid, None if first.kind == "log" else options.step, title, notes)
     if options.capacity is not None and requested.capacity is None:
         trace = set_capacities(trace, options.capacity, guesses, notes)
+        if options.gaps == "zero":
+            notes += absences
     if trace.capacity is None:
         guesses.append(Guess("capacity", "none in the file", "capacity=a=N,b=N"))
     return Imported(trace, tuple(notes), tuple(guesses))
@@ -310,14 +372,24 @@ def _sheet(
     guesses: list[Guess],
 ) -> Sheet:
     """Return the loads of one table, and add the guesses about its columns."""
-    taken = time_columns(table, requested)
+    taken = time_columns(table, requested, options.time_format)
     column = column_of(table, "+".join(taken), "time_column")
     time_format = options.time_format or table.roles.get("time_format")
-    times = times_of(table, column, order=options.date_order, time_format=time_format)
-    guesses.append(
-        Guess("time", f"{column.name}: {times.style}", choose("time_column", [column.name]))
+    times = times_of(
+        table,
+        column,
+        order=options.date_order,
+        time_format=time_format,
+        unit=options.time_unit,
+        epoch=None if options.epoch is None else parse_epoch(options.epoch),
     )
-    if times.style != "whole numbers":
+    change = choose("time_column", [column.name])
+    if options.time_unit is not None and options.epoch is None:
+        change += " or epoch=2026-01-05T00:00Z"
+    guesses.append(Guess("time", f"{column.name}: {times.style}", change))
+    if "1970" in times.style and options.time_unit is None:
+        check_numbers(table, column, times, is_log=False)
+    if not times.is_plain:
         check_gap(np.sort(times.seconds), str(table.path))
     zone_column = requested.zone
     if zone_column is None and options.zone is None:
@@ -325,7 +397,11 @@ def _sheet(
     roles = find_roles(
         table, [*taken, zone_column] if zone_column else taken, times.seconds, requested
     )
+    if options.capacity is not None and requested.capacity is None:
+        roles.capacity = {}
     _add_column_guesses(guesses, table, roles, [*taken, zone_column] if zone_column else taken)
+    if times.is_plain and options.time_unit is None:
+        check_numbers(table, column, times, is_log=roles.kind == "log")
     zone = None if options.zone is None else zones_by_node(options.zone)
     add_zone_guess(guesses, table, times, zone, zone_column)
     utc = utc_of(table, times, roles, zone, zone_column, notes)
@@ -338,16 +414,18 @@ def _sheet(
     if roles.kind == "log":
         if options.scale is not None:
             raise ValueError("scale= does not apply if each row is one request; omit it")
-        return count_rows(table, roles, utc, label, options.step or 60)
+        sheet = count_rows(table, roles, utc, label, options.step or 60)
+        sheet.clock = "integer" if times.is_plain else "utc"
+        return regroup(sheet, options.node_pattern, options.combine, notes)
     decimal = guess_decimal(
         table, [*roles.arrivals.values(), *roles.capacity.values()], options.decimal
     )
     if decimal == ",":
         guesses.append(Guess("decimals", "1,5 is one and a half", "decimal='.'"))
-    sheet = make_sheet(table, roles, utc, label, decimal)
-    sheet.clock = "integer" if times.style == "whole numbers" else "utc"
+    sheet = make_sheet(table, roles, utc, label, decimal, options.combine, notes)
+    sheet.clock = "integer" if times.is_plain else "utc"
     sheet.may_be_local = sheet.clock == "utc" and not (times.zoned.any() or zone or zone_column)
-    return sheet
+    return regroup(sheet, options.node_pattern, options.combine, notes)
 
 
 def _loads(

@@ -142,9 +142,16 @@ def file(
     zone: Declared = ...,
     date_order: Declared = ...,
     time_format: Declared = ...,
+    time_unit: Declared = ...,
+    epoch: Declared = ...,
+    where: Declared = ...,
+    combine: Declared = None,
+    node_pattern: Declared = ...,
     decimal: Annotated[str | None, typer.Option()] = None,
     delimiter: Declared = ...,
     encoding: Declared = None,
+    header: DeclaredNumber = ...,
+    columns: Declared = ...,
     scale: Declared = ...,
     step: DeclaredNumber = ...,
     snap: DeclaredNumber = ...,
@@ -152,6 +159,10 @@ def file(
     names: Declared = ...,
     label: Label = None,
     counter: IsCounter = None,
+    nodes: Annotated[
+        int | None,
+        typer.Option(help="Azure Functions: number of nodes, onto which functions are grouped."),
+    ] = None,
     keep_requests: Annotated[
         Path | None,
         typer.Option(

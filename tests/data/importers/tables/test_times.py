@@ -53,6 +53,31 @@ def test_epochs_of_a_column_are_those_of_its_cells(monkeypatch, digits):
     assert (quick.style, quick.cut) == (slow.style, slow.cut)
 
 
+def written(rng: random.Random) -> str:
+    """Return a time that may be invalid."""
+    year = rng.choice(["2026", "0001", "9999", "2024", "0000"])
+    day = f"{rng.randrange(1, 13):02d}-{rng.randrange(28, 33):02d}"
+    clock = f"{rng.randrange(26):02d}:{rng.randrange(62):02d}:{rng.randrange(62):02d}"
+    fraction = rng.choice(["", "", ".5", ",25", ".000", ".1234567890", f".{rng.randrange(10**6)}"])
+    return f"{year}-{day}{rng.choice('T t')}{clock}{fraction}{rng.choice(['', 'Z', 'Z', '+01:00'])}"
+
+
+def test_iso_times_of_a_column_are_those_of_its_cells():
+    rng = random.Random(5)
+    num_read = 0
+    for _ in range(20_000):
+        cells = [written(rng) for _ in range(rng.randint(1, 2))]
+        block = times._iso_columns(cells)
+        if block is None:
+            continue
+        num_read += 1
+        parsed = [times._iso_in_parts(cell) for cell in cells]
+        assert None not in parsed, cells
+        assert [p[:2] for p in parsed] == list(zip(block[0], block[1], strict=True))
+        assert block[2] == any(p[2] for p in parsed)
+    assert num_read > 1000
+
+
 def test_epochs_that_are_not_plain_are_left_to_the_slow_way():
     for cells in (["1767571200", "1767571200.5"], ["1767571200", ""], ["²767571200"], ["9" * 19]):
         for style in times._EPOCH:

@@ -1,0 +1,220 @@
+"""import_trace: columns, units and times that are easily taken for others are read or refused."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from corral.data import Imported, import_trace
+from corral.errors import TraceError
+from support.messages import refused, shown
+
+TIMES = [f"{datetime(2026, 3, 2) + timedelta(minutes=i)}" for i in range(20)]
+LOADS = [i * i % 7 for i in range(20)]
+
+
+def imported(tmp_path: Path, text: str, **options: Any) -> Imported:
+    path = tmp_path / "loads.csv"
+    path.write_text(text)
+    return import_trace(path, **options)
+
+
+def refusal(tmp_path: Path, text: str, **options: Any) -> str:
+    with pytest.raises(TraceError) as caught:
+        imported(tmp_path, text, **options)
+    return str(caught.value)
+
+
+def found(result: Imported, what: str) -> str:
+    return "; ".join(guess.found for guess in result.guesses if guess.what == what)
+
+
+def rows(*columns: Any) -> str:
+    return "".join(",".join(map(str, cells)) + "\n" for cells in zip(*columns, strict=True))
+
+
+# --- Columns -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("title", ["", "Unnamed: 0", "index", "row_id"])
+def test_an_index_of_rows_is_no_server(tmp_path: Path, title: str) -> None:
+    text = f"{title},time,a,b\n" + rows(range(20), TIMES, LOADS, LOADS[::-1])
+    result = imported(tmp_path, text)
+    assert result.trace.nodes == ("a", "b")
+    assert result.trace.arrivals[:, 0].tolist() == LOADS
+    assert found(result, "unused") == (title or "column 1")
+
+
+def test_a_constant_column_is_no_server(tmp_path: Path) -> None:
+    text = "day,time,0,1\n" + rows([0] * 20, range(0, 1200, 60), LOADS, LOADS[::-1])
+    assert imported(tmp_path, text).trace.nodes == ("0", "1")
+    text = text.replace("day", "shard").replace("\n0,", "\n9,")
+    shown(refusal(tmp_path, text), "'shard'", "arrivals='0,1'", "arrivals='shard,0,1'")
+    assert imported(tmp_path, text, arrivals="shard,0,1").trace.nodes == ("shard", "0", "1")
+    idle = text.replace("\n9,", "\n0,")  # a server without load
+    assert imported(tmp_path, idle).trace.nodes == ("shard", "0", "1")
+
+
+def test_a_request_id_is_no_load(tmp_path: Path) -> None:
+    head = "request_id,start,duration_ms,server\n"
+    text = head + rows(range(20), TIMES, LOADS, "ab" * 10)
+    shown(refusal(tmp_path, text), "server: a, b", "node_column=server", "one_node=True")
+    result = imported(tmp_path, text, node_column="server")
+    assert result.trace.arrivals.sum() == 20
+    assert found(result, "layout").startswith("a table, a request log")
+
+
+@pytest.mark.parametrize("title", ["cpu_percent", "memory", "latency_ms"])
+def test_other_measures_are_no_requests(tmp_path: Path, title: str) -> None:
+    for text, options in (
+        (f"time,{title}\n" + rows(TIMES, LOADS), {}),
+        (f"time,host,{title}\n" + rows(TIMES, ["a"] * 20, LOADS), {}),
+        (f"time,host,{title}\n" + rows(TIMES * 2, ["a"] * 20 + ["b"] * 20, LOADS * 2), {}),
+        (
+            f"time,host,{title}\n" + rows(TIMES * 2, ["a"] * 20 + ["b"] * 20, LOADS * 2),
+            {"node_column": "host"},
+        ),
+    ):
+        shown(refusal(tmp_path, text, **options), title, f"arrivals={title}", "arrivals=rows")
+        assert imported(tmp_path, text, arrivals=title, **options).trace.arrivals.any()
+
+
+def test_rows_of_several_quantities_are_refused(tmp_path: Path) -> None:
+    text = "time,host,metric,value\n" + rows(
+        TIMES, "ab" * 10, ["rps", "rps", "cpu", "cpu"] * 5, LOADS
+    )
+    shown(refusal(tmp_path, text), "'metric'", "where='metric=rps'", "where='metric=cpu'")
+
+
+def test_no_load_is_offered_as_the_time(tmp_path: Path) -> None:
+    text = "invoc_1,invoc_2,minute\n" + rows(LOADS, LOADS, [f"m{i}" for i in range(20)])
+    said = refusal(tmp_path, text)
+    assert "time_column=invoc_1" not in said
+    shown(said, "time_column=minute", "time_column=row")
+    result = imported(tmp_path, text, time_column="row", arrivals="invoc_*")
+    assert result.trace.arrivals[:, 0].tolist() == LOADS
+    assert result.trace.times.tolist() == list(range(20))
+
+
+def test_the_column_named_after_time_is_offered_first(tmp_path: Path) -> None:
+    times = [f"{datetime(2026, 3, 2) + timedelta(minutes=i):%d-%b-%y %H:%M}" for i in range(20)]
+    text = "server,date,requests\n" + rows(["web-1"] * 20, times, LOADS)
+    said = refusal(tmp_path, text)
+    shown(said, "time_column=date", "time_format=")
+    assert "time_column=server" not in said
+    result = imported(tmp_path, text, time_format="%d-%b-%y %H:%M")
+    assert result.trace.arrivals[:, 0].tolist() == LOADS
+
+
+# --- Units ---------------------------------------------------------------------------------------
+
+
+def test_the_unit_of_cells_is_named_as_written(tmp_path: Path) -> None:
+    cells = [f"{load} req/min" for load in LOADS]
+    result = imported(tmp_path, "Time,a,b\n" + rows(TIMES, cells, cells))
+    assert result.trace.arrivals[:, 0].tolist() == LOADS
+    assert found(result, "unit").startswith("requests per minute")
+    mixed = imported(tmp_path, "Time,a,b\n" + rows(TIMES, cells, [f"{x} req/s" for x in LOADS]))
+    assert mixed.trace.arrivals[:, 1].tolist() == [60 * load for load in LOADS]
+    assert mixed.trace.arrivals[:, 0].tolist() == LOADS
+
+
+def test_milliseconds_are_not_taken_for_seconds(tmp_path: Path) -> None:
+    times = [i * i * 97 % 40_000 for i in range(300)]
+    text = "traceid,timestamp,um\n" + rows([f"t{i}" for i in range(300)], times, ["u"] * 300)
+    said = refusal(tmp_path, text, one_node=True)
+    shown(said, "'timestamp'", "time_unit=s (11.1 h in all)", "time_unit=ms (39 s in all)")
+    result = imported(tmp_path, text, one_node=True, time_unit="ms", step=10)
+    assert result.trace.arrivals.sum() == 300
+    assert result.trace.times.tolist() == [0, 10, 20, 30]
+    assert result.trace.clock == "integer"
+
+
+def test_a_table_in_thousands_has_another_unit(tmp_path: Path) -> None:
+    text = "timestamp,a,b\n" + rows(range(0, 20 * 60_000, 60_000), LOADS, LOADS)
+    shown(refusal(tmp_path, text), "time_unit=ms (19 min in all)", "epoch=")
+    result = imported(tmp_path, text, time_unit="ms", epoch="2021-01-31T01:00+01:00")
+    assert result.trace.step == 60
+    assert result.trace.clock_text(0) == "2021-01-31 00:00"
+
+
+@pytest.mark.parametrize("start", [300_000_000, 300_000_000_000])
+def test_microseconds_since_a_start_are_no_epochs(tmp_path: Path, start: int) -> None:
+    times = range(start, start + 20 * 300_000_000, 300_000_000)
+    text = "start_time,a,b\n" + rows(times, LOADS, LOADS)
+    shown(refusal(tmp_path, text), "1970", "time_unit=us (1.58 h in all)")
+    result = imported(tmp_path, text, time_unit="us")
+    assert result.trace.step == 300
+    assert result.trace.times[0] == start // 10**6
+
+
+@pytest.mark.parametrize(
+    ("unit", "factor"), [("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9)]
+)
+def test_epochs_keep_their_unit(tmp_path: Path, unit: Any, factor: int) -> None:
+    times = [(1_772_409_600 + 60 * i) * factor for i in range(20)]
+    text = "time,a,b\n" + rows(times, LOADS, LOADS)
+    for options in ({}, {"time_unit": unit}):
+        trace = imported(tmp_path, text, **options).trace
+        assert (trace.clock, trace.step) == ("utc", 60)
+        assert trace.clock_text(0) == "2026-03-02 00:00"
+
+
+@pytest.mark.parametrize("form", ["%Y%m%d%H", "%Y%m%d%H%M", "%Y%m%d%H%M%S", "%Y%m%dT%H%M%SZ"])
+def test_digits_of_a_date_are_no_epochs(tmp_path: Path, form: str) -> None:
+    hours = [f"{datetime(2026, 1, 31, 20) + timedelta(hours=i):{form}}" for i in range(20)]
+    trace = imported(tmp_path, "timestamp,a,b\n" + rows(hours, LOADS, LOADS)).trace
+    assert (trace.clock_text(0), trace.step) == ("2026-01-31 20:00", 3600)
+    days = [f"{datetime(2026, 1, 20) + timedelta(days=i):%Y%m%d}" for i in range(20)]
+    trace = imported(tmp_path, "day,a,b\n" + rows(days, LOADS, LOADS)).trace
+    assert (trace.clock_text(19), trace.step) == ("2026-02-08 00:00", 86_400)
+
+
+def test_an_epoch_needs_a_unit(tmp_path: Path) -> None:
+    text = "time,a\n" + rows(range(20), LOADS)
+    with refused(ValueError, "epoch=2026-01-05", "time_unit="):
+        imported(tmp_path, text, epoch="2026-01-05")
+    with refused(ValueError, "epoch='soon'"):
+        imported(tmp_path, text, time_unit="s", epoch="soon")
+    with refused(ValueError, "time_unit='fortnight'", "ms"):
+        imported(tmp_path, text, time_unit="fortnight")
+
+
+# --- Capacity ------------------------------------------------------------------------------------
+
+PODS = "time,pod,requests,capacity\n" + "".join(
+    f"{time},{pod},{load},100\n"
+    for i, (time, load) in enumerate(zip(TIMES, LOADS, strict=True))
+    for pod in ("web-0", "web-1")
+    if pod == "web-0" or i % 4
+)
+
+
+def test_an_absent_pod_has_no_capacity(tmp_path: Path) -> None:
+    result = imported(tmp_path, PODS, gaps="zero")
+    capacity = result.trace.capacity
+    assert capacity is not None
+    assert capacity[:, 0].tolist() == [100] * 20
+    assert capacity[:, 1].tolist() == [100 * bool(i % 4) for i in range(20)]
+    shown(" ".join(result.notes), "5 steps", 0)
+    kept = imported(tmp_path, PODS, gaps="previous").trace.capacity
+    assert kept is not None
+    assert kept.min() == 100
+
+
+def test_a_passed_capacity_counts_in_all_steps(tmp_path: Path) -> None:
+    result = imported(tmp_path, PODS, gaps="zero", capacity=100)
+    assert result.trace.capacity is not None
+    assert result.trace.capacity.min() == 100
+    shown(" ".join(result.notes), "'web-1'", "25%")
+
+
+def test_azure_files_take_the_number_of_nodes(tmp_path: Path) -> None:
+    minutes = ",".join(map(str, range(1, 1441)))
+    loads = ",".join(str(i % 3) for i in range(1440))
+    text = f"HashOwner,HashApp,HashFunction,Trigger,{minutes}\no,a,f,http,{loads}\n"
+    shown(refusal(tmp_path, text), "nodes=8")
+    assert imported(tmp_path, text, nodes=1, capacity="2x").trace.arrivals.sum() == 1440
