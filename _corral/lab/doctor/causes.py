@@ -65,6 +65,7 @@ FOLLOWS: dict[str, tuple[str, ...]] = {
     "reward-tiny": ("advantages-tiny", *STILL),
     "reward-huge": ("value-clipped", *STILL),
     "observation-unscaled": ("updates-too-large", "policy-sure"),
+    "updates-too-large": ("dead-layer", "layer-saturated"),
     "dead-layer": ("no-gradient", "observation-ignored", "model-refused", *STILL),
     "no-gradient": ("observation-ignored", "model-refused"),
     "critic-untaught": ("no-gradient", *BADLY_VALUED),

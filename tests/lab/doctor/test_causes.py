@@ -49,6 +49,20 @@ def test_what_follows_from_an_effect_stands_beneath_the_first_cause() -> None:
     assert {one.follows for one in found[1:]} == {"zero-advantages"}
 
 
+@pytest.mark.parametrize(
+    ("root", "effect"),
+    [
+        ("updates-too-large", "dead-layer"),
+        ("play-greedy", "log-probs-wrong"),
+        ("log-probs-wrong", "ratio-not-one"),
+        ("advantage-sign", "clip-reversed"),
+    ],
+)
+def test_a_certain_effect_stands_beneath_a_likely_cause(root: str, effect: str) -> None:
+    found = by_cause([finding(effect, 3), finding(root, 2)])
+    assert [(item.cause, item.follows) for item in found] == [(root, ""), (effect, root)]
+
+
 def test_what_is_found_in_another_policy_does_not_follow() -> None:
     found = by_cause([finding("zero-advantages", 3, "x"), finding("policy-unchanged", 3, "y")])
     assert [one.follows for one in found] == ["", ""]
