@@ -320,7 +320,7 @@ def sure_from_start(heard: Heard) -> Finding | None:
     else:
         choices = float(np.log(len(np.unique(first.actions))))
     entropy = float(np.mean(first.entropy))
-    if choices < 0.1 or entropy > 0.05 * choices:
+    if choices < 0.1 or entropy > 0.15 * choices:
         return None
     return Finding(
         "policy-sure",
