@@ -53,7 +53,7 @@ def bootstrapped(item: Minibatch) -> tuple[Array, Array] | None:
 
 
 def unfilled(heard: Heard) -> Finding | None:
-    """Report rows of zeros alone, beside rows with data: a buffer is read before it is full."""
+    """Report rows of zeros among rows with data: a buffer is read before it is full."""
     empty, filled, actions = 0, 0, []
     for item in transitions(heard):
         rewards = flat(item.rewards)

@@ -130,7 +130,7 @@ def equal_in_copies(heard: Heard) -> Finding | None:
         "All copies of the environment get the same rewards.",
         f"the rewards of {names} copies are equal in each of {count:,} steps; observations differ",
         "the reward of the copy's own actions",
-        "look for a mean or sum over the axis of copies, where that of agents was meant",
+        "look for a mean or sum over the axis of copies instead of the axis of agents",
         2,
         heard.policy,
     )
@@ -183,6 +183,8 @@ def huge_targets(heard: Heard) -> Finding | None:
     off = float(np.sqrt(np.square(targets - values).mean()))
     if size <= scales.HUGE or off < 0.5 * size:
         return None
+    change = change_of(heard.returns)
+    learns = change is not None and change.direction() == "rose"
     return Finding(
         "reward-huge",
         "Returns are so large that the critic cannot reach them and its gradients dominate.",
@@ -190,7 +192,7 @@ def huge_targets(heard: Heard) -> Finding | None:
         f"{float(np.sqrt(np.square(values).mean())):.3g}",
         "targets of about 1; an untrained network outputs about 1",
         "divide rewards by their typical size, or normalize returns",
-        2,
+        1 if learns else 2,
         heard.policy,
     )
 

@@ -12,6 +12,7 @@ import pytest
 from corral.lab.doctor.findings.finding import Finding
 from corral.lab.listening.heard import Heard, Minibatch, Rollout
 from corral.lab.listening.minibatches import log_softmax
+from corral.lab.listening.rules import findings_of
 from corral.lab.listening.rules_obs import equal_starts
 from corral.lab.listening.rules_play import late_masks, still_masks
 from corral.lab.listening.rules_rollouts import RULES
@@ -547,3 +548,20 @@ def test_episodes_that_end_at_once() -> None:
     assert found["state-kept"].certainty == 2
     assert findings(heard(lengths=[1] * 100)) == {}
     assert findings(heard(lengths=[24] * 100)) == {}
+
+
+def test_episodes_of_one_step() -> None:
+    all_end = np.ones((STEPS, COPIES), bool)
+    rollout = replace(ROLLOUT, terminated=all_end, truncated=~all_end)
+    record = heard(rollout, replace(rollout))
+    findings_of([record])
+    assert record.failed == {}
+
+
+@pytest.mark.parametrize(("slope", "certainty"), [(0.0, 2), (1.0, 1)])
+def test_huge_targets_that_are_learned_anyway(slope: float, certainty: int) -> None:
+    draws = np.random.default_rng(0)
+    targets = 3000 * draws.normal(size=(STEPS, COPIES)) + 9000
+    returns = (slope * np.arange(200) + draws.normal(size=200)).tolist()
+    found = findings(heard(replace(ROLLOUT, returns=targets), returns=returns))
+    assert found["reward-huge"].certainty == certainty
