@@ -196,7 +196,7 @@ def plays_mode(actions: Any, distribution: Any, policy: str) -> Iterator[Finding
 
 # --- Target networks -----------------------------------------------------------------------------
 
-CALLS = {False: 200, True: 1000}
+CALLS = {False: 200, True: 500}
 """Calls of a loss after which a target network must have changed: without and with an updater."""
 
 
