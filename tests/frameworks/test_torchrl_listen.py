@@ -217,6 +217,25 @@ def test_without_terminated() -> None:
     )
 
 
+@pytest.mark.parametrize("key", ["reward", "episode_reward"])
+def test_running_sums_as_rewards(key: str) -> None:
+    actor, critic = networks()
+    data = played(actor)
+    total, sums = torch.zeros(COPIES, 1), []
+    for t in range(STEPS):
+        total = total + data["next", "reward"][:, t]
+        sums.append(total)
+        total = total * ~data["next", "done"][:, t]
+    data["next", "episode_reward"] = torch.stack(sums, 1)
+    ear = listen(ClipPPOLoss(actor, critic))
+    gae = GAE(gamma=0.9, lmbda=0.9, value_network=critic)
+    gae.set_keys(reward=key)
+    gae(data)
+    found = {item.cause for item in ear.findings() if item.certainty == 3}
+    assert ("reward-running-total" in found) == (key != "reward")
+    ear.stop()
+
+
 @pytest.mark.parametrize("continuous", [False, True])
 def test_play_of_the_mode(continuous: bool) -> None:
     actor, critic = networks(continuous)

@@ -169,13 +169,18 @@ def report_of(
     """Return the report on recorded data; ``error`` ended the listening."""
     return Report(
         findings,
-        {name: change_of(heard.returns or heard.batch_rewards) for name, heard in policies.items()},
+        {name: change_of(heard.returns or _varied(heard)) for name, heard in policies.items()},
         {name: heard.updates for name, heard in policies.items()},
         {name: len(heard.returns) for name, heard in policies.items()},
         tuple(item for heard in policies.values() for item in _measured(heard)),
         {name: tuple(heard.missing) for name, heard in policies.items()},
         tuple(_errors(policies, error)),
     )
+
+
+def _varied(heard: Heard) -> list[float]:
+    """Return the mean rewards of minibatches; none if all are equal, as with 1 for each step."""
+    return heard.batch_rewards if np.ptp(heard.batch_rewards or [0.0]) > 1e-9 else []
 
 
 def _errors(policies: Mapping[str, Heard], error: str) -> Iterator[str]:

@@ -148,20 +148,20 @@ def late_masks(heard: Heard) -> Finding | None:
         if rows < max(DECISIONS, 8 * obs.shape[-1]) or not varied.any():
             continue
         masks = np.where(varied, mask[1:][inside], np.nan)
-        own, before = obs[1:][inside], obs[:-1][inside]
-        explained.append(np.stack([_linear(part, masks) for part in (own, before)]))
+        current, before = obs[1:][inside], obs[:-1][inside]
+        explained.append(np.stack([_linear(part, masks) for part in (current, before)]))
     if not explained:
         return None
-    own, before = np.mean(explained, axis=0)
-    late = (before > 0.99) & (own < 0.9)
-    if not late.any() or (own > 0.99).any():
+    current, before = np.mean(explained, axis=0)
+    late = (before > 0.99) & (current < 0.9)
+    if not late.any() or (current > 0.99).any():
         return None
     column = int(np.flatnonzero(late)[0])
     return Finding(
         "mask-late",
         "Masks belong to the observation of the step before.",
         f"the observation before explains {before[column]:.1%} of the variance of mask "
-        f"[{column}], its own observation {own[column]:.0%}",
+        f"[{column}], its own observation {current[column]:.0%}",
         "the mask of the state that the observation shows",
         "compute the mask after the step, from the new state; copy arrays that are reused",
         2,
@@ -320,7 +320,7 @@ def sure_from_start(heard: Heard) -> Finding | None:
     else:
         choices = float(np.log(len(np.unique(first.actions))))
     entropy = float(np.mean(first.entropy))
-    if choices < 0.1 or entropy > 0.05 * choices:
+    if choices < 0.1 or entropy > 0.15 * choices:
         return None
     return Finding(
         "policy-sure",

@@ -53,12 +53,12 @@ def bootstrapped(item: Minibatch) -> tuple[Array, Array] | None:
 
 
 def unfilled(heard: Heard) -> Finding | None:
-    """Report rows of zeros alone, beside rows with data: a buffer is read before it is full."""
+    """Report rows of zeros among rows with data: a buffer is read before it is full."""
     empty, filled, actions = 0, 0, []
     for item in transitions(heard):
         rewards = flat(item.rewards)
         if not isinstance(item.obs, np.ndarray) or item.actions is None or rewards is None:
-            return None
+            continue
         zero = ~item.obs.reshape(len(item.obs), -1).any(axis=1)
         chosen = item.actions.reshape(len(item.obs), -1)
         if chosen[zero].any() or rewards[zero].any():
@@ -82,18 +82,16 @@ def unfilled(heard: Heard) -> Finding | None:
 
 def next_is_same(heard: Heard) -> Finding | None:
     """Report next observations that equal the observations of the decisions."""
-    same, count, first = 0, 0, None
+    same, count, rows = 0, 0, []
     for item in transitions(heard):
         if not isinstance(item.obs, np.ndarray) or not isinstance(item.next_obs, np.ndarray):
-            return None
+            continue
         if item.obs.shape != item.next_obs.shape:
             return None
-        first = item.obs[:1] if first is None else first
+        rows.append(item.obs)
         differ = (item.obs != item.next_obs).reshape(len(item.obs), -1).any(axis=1)
         same, count = same + int((~differ).sum()), count + len(differ)
-    if count < 128 or same < count or first is None:
-        return None
-    if not any((item.obs != first).any() for item in transitions(heard)):
+    if count < 128 or same < count or not any((part != rows[0][:1]).any() for part in rows):
         return None
     measured = f"obs and next_obs are equal in all {count:,} rows, and differ between rows"
     return finding_of("observation-late", measured, 3, heard.policy)
@@ -108,7 +106,7 @@ def targets_at_ends(heard: Heard) -> Finding | None:
     for item in valued(heard):
         parts = bootstrapped(item)
         if parts is None:
-            return None
+            continue
         rest, terminated = parts
         paid = flat(item.rewards)
         assert paid is not None
@@ -137,7 +135,7 @@ def one_next_value(heard: Heard) -> Finding | None:
         parts = bootstrapped(item)
         values = flat(item.values)
         if parts is None or values is None:
-            return None
+            continue
         rest, terminated = parts
         rows = rest[~terminated]
         if len(rows) < ROWS:
@@ -183,9 +181,9 @@ def same_targets(heard: Heard) -> Finding | None:
     for item in valued(heard):
         parts, value = bootstrapped(item), flat(item.values)
         if parts is None or value is None or item.actions is None or item.rewards is None:
-            return None
+            continue
         if not isinstance(item.obs, np.ndarray):
-            return None
+            continue
         rest, terminated = parts
         first = first or item.update
         for row in np.flatnonzero(~terminated & (rest != 0)):

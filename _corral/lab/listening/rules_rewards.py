@@ -14,8 +14,11 @@ from corral.lab.listening.rules_obs import parts_of
 from corral.trainers.runs.trends import change_of
 
 __all__ = [
+    "clipped",
     "constant_ends",
+    "ends_at_once",
     "ends_unmarked",
+    "equal_in_copies",
     "few_updates",
     "goal_avoided",
     "huge_targets",
@@ -73,6 +76,87 @@ def tiny_rewards(heard: Heard) -> Finding | None:
     return by_doctor(scales.tiny_rewards, heard)
 
 
+def clipped(heard: Heard) -> Finding | None:
+    """Report rewards of which most are exactly the lowest or the highest one."""
+    rewards = [
+        part.rollout.rewards[part.valid]
+        for part in parts_of(heard)
+        if part.rollout.rewards is not None and part.rollout.rewards.shape == part.shape
+    ]
+    paid = np.concatenate(rewards) if rewards else np.zeros(0)
+    if len(paid) < DECISIONS:
+        return None
+    low, high = (float(np.mean(paid == end)) for end in (paid.min(), paid.max()))
+    between = np.unique(paid[(paid > paid.min()) & (paid < paid.max())])
+    if len(between) < 16 or low + high < 0.6 or low + high > 0.999:
+        return None
+    both = min(low, high) > 0.02
+    gap = between[0] - paid.min() if low > high else paid.max() - between[-1]
+    if not both and gap > 0.2 * np.ptp(paid):
+        return None  # a constant cost beside other rewards
+    return Finding(
+        "reward-clipped",
+        "Most rewards are exactly the lowest or the highest one: they look clipped.",
+        f"{low:.0%} are {paid.min():.4g}, {high:.0%} are {paid.max():.4g}; {len(between)} other "
+        "rewards lie between",
+        "rewards that differ as the outcomes differ",
+        "scale rewards instead of clipping them, or clip at larger numbers",
+        2 if both else 1,
+        heard.policy,
+    )
+
+
+def equal_in_copies(heard: Heard) -> Finding | None:
+    """Report rewards that are equal in all copies of the environment, in each step."""
+    count, names = 0, 0
+    for part in parts_of(heard):
+        rewards, obs = part.rollout.rewards, part.obs
+        if rewards is None or obs is None or rewards.shape != part.shape or len(rewards) < 16:
+            return None
+        if rewards.shape[1] < 4:
+            return None
+        same = np.flatnonzero((rewards == rewards[:, :1]).all(axis=0))
+        agents = int(same[1]) if len(same) > 1 else 0
+        # Neighboring columns are agents of a team; a team's other copies are further away.
+        if agents < 2 or not np.array_equal(same, np.arange(0, rewards.shape[1], agents)):
+            return None
+        varied = len(np.unique(rewards[:, 0])) >= 8
+        if not varied or (obs[:, 0] == obs[:, agents]).all():
+            return None
+        count, names = count + len(rewards), len(same)
+    if count < 64:
+        return None
+    return Finding(
+        "reward-shared",
+        "All copies of the environment get the same rewards.",
+        f"the rewards of {names} copies are equal in each of {count:,} steps; observations differ",
+        "the reward of the copy's own actions",
+        "look for a mean or sum over the axis of copies instead of the axis of agents",
+        2,
+        heard.policy,
+    )
+
+
+def ends_at_once(heard: Heard) -> Finding | None:
+    """Report episodes that end in their first step, but for the first ones of the training."""
+    lengths = np.array(heard.lengths)
+    if len(lengths) < 64:
+        return None
+    first, rest = lengths[: len(lengths) // 16], lengths[len(lengths) // 16 :]
+    if first.max() < 8 or (rest == 1).mean() < 0.95:
+        return None
+    return Finding(
+        "state-kept",
+        "Episodes end in their first step, but for the first ones of the training.",
+        f"{(rest == 1).mean():.0%} of {len(rest):,} later episodes have 1 step, the longest of the "
+        f"first {first.max()}",
+        "episodes of about the same lengths",
+        "reset() must set everything that ends an episode: clocks, counters, positions",
+        2,
+        heard.policy,
+    )
+
+
 def running_total(heard: Heard) -> Finding | None:
     """Report rewards that are sums so far."""
     return by_doctor(signals.running_total, heard)
@@ -100,6 +184,8 @@ def huge_targets(heard: Heard) -> Finding | None:
     off = float(np.sqrt(np.square(targets - values).mean()))
     if size <= scales.HUGE or off < 0.5 * size:
         return None
+    change = change_of(heard.returns)
+    learns = change is not None and change.direction() == "rose"
     return Finding(
         "reward-huge",
         "Returns are so large that the critic cannot reach them and its gradients dominate.",
@@ -107,7 +193,7 @@ def huge_targets(heard: Heard) -> Finding | None:
         f"{float(np.sqrt(np.square(values).mean())):.3g}",
         "targets of about 1; an untrained network outputs about 1",
         "divide rewards by their typical size, or normalize returns",
-        2,
+        1 if learns else 2,
         heard.policy,
     )
 

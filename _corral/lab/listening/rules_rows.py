@@ -55,7 +55,7 @@ def _gammas(heard: Heard) -> list[float]:
 def _of_numbers(
     numbers: Array, rewards: Array, episodes: list[slice], heard: Heard
 ) -> Finding | None:
-    """Return the fault of numbers that are no sums of later rewards; None if it is not known."""
+    """Return the fault of numbers that are not sums of later rewards; None if it is not known."""
     long = [part for part in episodes if part.stop - part.start >= EPISODES]
     if not long:
         return None
@@ -77,7 +77,7 @@ def _of_numbers(
     sums = [float(rewards[part].sum()) for part in long]
     text = "mean 0 and the same standard deviation" if scaled else "mean 0"
     measured = f"they have {text} in each of {len(long)} episodes, which return {min(sums):.3g} to "
-    measured += f"{max(sums):.3g}: good and bad episodes look alike"
+    measured += f"{max(sums):.3g}: good and bad episodes look the same"
     return finding_of("advantages-mixed", measured, 3 if scaled else 2, heard.policy)
 
 

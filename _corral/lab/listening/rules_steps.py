@@ -191,14 +191,14 @@ def _copy(name: str) -> bool:
 
 def without_rate(heard: Heard) -> Finding | None:
     """Report a learning rate of 0."""
-    rates = [step.learning_rate for step in heard.steps]
+    rates = np.array([step.learning_rate for step in heard.steps])
+    if len(rates) >= STEPS:
+        rates[np.abs(rates) <= 1e-6 * np.abs(rates).max()] = 0.0  # schedules of products end near 0
     if len(rates) < STEPS or rates[-1] != 0:
         return None
-    zero = sum(rate == 0 for rate in rates)
-    last = heard.steps[-1].update
-    if zero < len(rates) and (
-        zero < STEPS or any(step.learning_rate for step in heard.steps if step.update == last)
-    ):
+    zero = int((rates == 0).sum())
+    last = np.array([step.update == heard.steps[-1].update for step in heard.steps])
+    if zero < len(rates) and (zero < STEPS or rates[last].any()):
         return None
     measured = f"it is 0 in {zero} of {len(rates)} recorded steps, also in the last one"
     certainty = 3 if zero == len(rates) else 2  # a schedule may end at 0

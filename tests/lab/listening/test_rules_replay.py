@@ -206,3 +206,16 @@ def test_missing_columns_are_asked_for_by_name() -> None:
     ear = Ear()
     ear.batch(advantages=np.arange(8.0), log_probs=np.arange(8.0))
     assert not {"next_obs", "next_values"} & set(ear.policies["policy"].missing)
+
+
+def test_batches_without_all_columns_are_left_out() -> None:
+    learning = Later(200)
+    learning.ear.batch(rewards=np.zeros(64))
+    assert learning.run()["observation-late"] == 3
+
+
+def test_equal_rewards_of_minibatches_tell_nothing() -> None:
+    ear = Ear()
+    for _ in range(400):
+        ear.batch(rewards=np.ones(8), values=np.arange(8.0))
+    assert ear.report().verdict == "too early"

@@ -12,6 +12,7 @@ import pytest
 from corral.lab.doctor.findings.finding import Finding
 from corral.lab.listening.heard import Heard, Layer, Minibatch, Rollout
 from corral.lab.listening.minibatches import log_softmax
+from corral.lab.listening.rules import findings_of
 from corral.lab.listening.rules_obs import equal_starts
 from corral.lab.listening.rules_play import late_masks, still_masks
 from corral.lab.listening.rules_rollouts import RULES
@@ -548,3 +549,54 @@ def test_play_is_as_random_as_the_policy(gain: float, play: str, cause: str) -> 
         )
     causes = set(findings(Heard("policy", minibatches=batches)))
     assert causes == ({cause} if cause else set())
+
+
+@pytest.mark.parametrize(
+    ("axis", "cause"), [(None, ""), ("agents", ""), ("copies", "reward-shared")]
+)
+def test_rewards_averaged_over_copies(axis: str | None, cause: str) -> None:
+    draws = np.random.default_rng(0)
+    paid = draws.normal(size=(STEPS, COPIES // 2, 2))  # two agents in each copy
+    if axis is not None:
+        paid = np.broadcast_to(paid.mean(1 + (axis == "agents"), keepdims=True), paid.shape)
+    found = findings(heard(replace(ROLLOUT, rewards=paid.reshape(STEPS, COPIES))))
+    assert ("reward-shared" in found) == bool(cause)
+
+
+@pytest.mark.parametrize(("limit", "certainty"), [(9.0, 0), (0.3, 2)])
+def test_clipped_rewards(limit: float, certainty: int) -> None:
+    paid = np.random.default_rng(0).normal(size=(STEPS, COPIES)).clip(-limit, limit)
+    found = findings(heard(replace(ROLLOUT, rewards=paid)))
+    assert (found["reward-clipped"].certainty if found else 0) == certainty
+
+
+def test_a_constant_cost_beside_other_rewards_is_not_clipped() -> None:
+    draws = np.random.default_rng(0)
+    paid = np.where(
+        draws.random((STEPS, COPIES)) < 0.1, draws.uniform(1, 3, (STEPS, COPIES)), -0.05
+    )
+    assert "reward-clipped" not in findings(heard(replace(ROLLOUT, rewards=paid)))
+
+
+def test_episodes_that_end_at_once() -> None:
+    found = findings(heard(lengths=[24, 24, 24, 24] + [1] * 96))
+    assert found["state-kept"].certainty == 2
+    assert findings(heard(lengths=[1] * 100)) == {}
+    assert findings(heard(lengths=[24] * 100)) == {}
+
+
+def test_episodes_of_one_step() -> None:
+    all_end = np.ones((STEPS, COPIES), bool)
+    rollout = replace(ROLLOUT, terminated=all_end, truncated=~all_end)
+    record = heard(rollout, replace(rollout))
+    findings_of([record])
+    assert record.failed == {}
+
+
+@pytest.mark.parametrize(("slope", "certainty"), [(0.0, 2), (1.0, 1)])
+def test_huge_targets_that_are_learned_anyway(slope: float, certainty: int) -> None:
+    draws = np.random.default_rng(0)
+    targets = 3000 * draws.normal(size=(STEPS, COPIES)) + 9000
+    returns = (slope * np.arange(200) + draws.normal(size=200)).tolist()
+    found = findings(heard(replace(ROLLOUT, returns=targets), returns=returns))
+    assert found["reward-huge"].certainty == certainty

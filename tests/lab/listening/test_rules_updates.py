@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from corral.lab.listening.heard import Heard, Step
+from corral.lab.listening.rules_steps import without_rate
 from corral.lab.listening.rules_updates import RULES
 from support.updates import (
     ACTIONS,
@@ -703,3 +704,11 @@ def test_places_are_in_the_users_network() -> None:
     place = listener.heard.places["weights-fixed"]
     assert (place.module, place.name.partition(".")[0]) == ("Linear", "actor")
     assert np.isfinite(listener.heard.steps[0].norm)
+
+
+@pytest.mark.parametrize(("factor", "certainty"), [(1e-9, 2), (0.5, 0)])
+def test_a_schedule_of_products_ends_near_0(factor: float, certainty: int) -> None:
+    rates = [1e-3] * 8 + [1e-3 * factor] * 16
+    steps = [Step(rate, {}, 1.0, update=1 + number // 8) for number, rate in enumerate(rates)]
+    found = without_rate(Heard("policy", steps=steps))
+    assert (0 if found is None else found.certainty) == certainty

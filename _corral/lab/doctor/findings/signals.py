@@ -194,7 +194,7 @@ def avoided_goal(beginning: PolicyEvidence, latest: PolicyEvidence) -> Finding |
         return None
     paid, _ = joined(beginning.rewards)
     ended = np.concatenate(beginning.terminated)
-    if not ended.any():
+    if not ended.any() or ended.all():
         return None
     usual = paid[~ended]
     # The last reward of a reached goal is above all others, that of a fall is not.

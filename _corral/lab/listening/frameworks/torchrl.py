@@ -323,8 +323,8 @@ class _Losses:
             return values.reshape(count)
 
         reward_key = keys.get("reward", "reward")
-        known = not isinstance(reward_key, list)
-        rewards = rows(data.get(("next", reward_key), None)) if known else None
+        several = isinstance(reward_key, list)
+        rewards = None if several else rows(data.get(("next", reward_key), None))
         if not inside:
             self.ear.batch(rewards=rewards)  # counted: without rollouts they make the updates
             return

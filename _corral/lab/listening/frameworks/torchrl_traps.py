@@ -58,6 +58,13 @@ TRAPS: dict[str, Trap] = {
         "takes 'done' if it is missing",
         "https://github.com/pytorch/rl/pull/1581",
     ),
+    "reward-summed": Trap(
+        "reward-running-total",
+        "The value estimator takes the running sum of an episode for the reward of a step.",
+        "the reward of a step alone; the estimator adds them up",
+        "leave the reward key at 'reward'; RewardSum writes 'episode_reward' to show progress",
+        "https://docs.pytorch.org/rl/stable/reference/generated/torchrl.envs.transforms.RewardSum.html",
+    ),
     "plays-mode": Trap(
         "play-greedy",
         "Training plays the most likely action instead of sampling: it never explores.",
@@ -112,11 +119,27 @@ def of_rollout(
         else:
             yield _finding("rows-apart", measured, 3, policy)
     keys = estimator.tensor_keys
+    paid = data.get(("next", "reward"), None)
+    if keys.reward != "reward" and isinstance(paid, torch.Tensor):
+        total = data.get(("next", keys.reward))
+        if _sums_up(total, paid, data.get(("next", "done")), time):
+            yield _finding("reward-summed", f"{keys.reward!r} adds up 'reward'", 3, policy)
     missing = data.get(("next", keys.terminated), None) is None
     truncated = data.get(("next", "truncated"), None)
     if missing and isinstance(truncated, torch.Tensor) and truncated.any():
         count = int(truncated.sum())
         yield _finding("no-terminated", f"{count} time limits in a rollout", 3, policy)
+
+
+def _sums_up(total: torch.Tensor, paid: torch.Tensor, done: torch.Tensor, axis: int) -> bool:
+    """Return True if ``total`` rises by ``paid`` in all steps within episodes."""
+    length = total.shape[axis]
+    if total.shape != paid.shape or done.shape != paid.shape or length < 2:
+        return False
+    before, after = total.narrow(axis, 0, length - 1), total.narrow(axis, 1, length - 1)
+    rows = ~done.narrow(axis, 0, length - 1)
+    off = (after - before - paid.narrow(axis, 1, length - 1)).abs()[rows]
+    return len(off) >= ROWS and bool((off < 1e-4 * total.abs().max()).all())
 
 
 def _follows(data: TensorDictBase, obs_key: Any, axis: int) -> float | None:
@@ -173,7 +196,7 @@ def plays_mode(actions: Any, distribution: Any, policy: str) -> Iterator[Finding
 
 # --- Target networks -----------------------------------------------------------------------------
 
-CALLS = {False: 200, True: 1000}
+CALLS = {False: 200, True: 500}
 """Calls of a loss after which a target network must have changed: without and with an updater."""
 
 
