@@ -37,7 +37,7 @@ def test_one_screen_begins_with_the_verdict(load: Path, tmp_path: Path) -> None:
     assert max(len(line) for line in lines if str(tmp_path) not in line) <= 80
     assert str(tmp_path / "report.html") in lines[-1]
     typed = {"queue": 5, "forward_cost": 0.1, "train": False, "out": str(tmp_path)}
-    assert kept["asked"] == {"trace": str(load), **typed}
+    assert kept["arguments"] == {"trace": str(load), **typed}
 
 
 def test_verbose_prints_the_whole_advice(load: Path, tmp_path: Path) -> None:
@@ -48,9 +48,9 @@ def test_verbose_prints_the_whole_advice(load: Path, tmp_path: Path) -> None:
     assert max(len(line) for line in lines if str(tmp_path) not in line) <= 80
     kept = json.loads((tmp_path / "advice.json").read_text())
     told = " ".join(printed.partition("\nVerdict\n")[2].split())
-    asked, code = kept["verdict"][:3], kept["pseudo_code"]
+    sentences, code = kept["verdict"][:3], kept["pseudo_code"]
     assert code
-    said = " ".join([*asked, *code, *kept["verdict"][3:]])
+    said = " ".join([*sentences, *code, *kept["verdict"][3:]])
     assert told.startswith(" ".join(said.split()))
     headings = [line for line in lines if line in ("What if", "How it was judged", "Verdict")]
     assert headings == ["Verdict", "What if", "How it was judged"]

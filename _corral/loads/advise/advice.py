@@ -62,7 +62,7 @@ class Advice(Result):
     no_rehearsal: str = ""  # reason for a missing rehearsal
     capacity: tuple[int, ...] | None = None  # of each node, if it replaced that of the trace
     route: str | None = None  # the only route of its rules; None: all were tried
-    asked: Mapping[str, Any] = field(default_factory=dict)  # arguments that differ from defaults
+    arguments: Mapping[str, Any] = field(default_factory=dict)  # that differ from defaults
     ladder: Ladder | None = None
     no_ladder: str = ""  # reason for a missing ladder
     code_after: int = 2  # index of the sentence of the verdict that the pseudo-code follows
@@ -262,7 +262,7 @@ class Advice(Result):
             },
             "capacity": self.capacity,
             "route": self.route,
-            "asked": dict(self.asked),
+            "arguments": dict(self.arguments),
             "settings": {k: v for k, v in self.replay.settings.items() if k != "trace"},
             "versions": versions(learning=self.team is not None),
         }

@@ -167,22 +167,24 @@ def advise(
     Raises the errors of ``fit``, ``replay`` and ``corral.from_rule``; ValueError for a folder with
     an existing advice, or with a team for another load.
     """
-    asked = _asked(
-        settings,
-        trace=None if isinstance(trace, Trace) else str(trace),
-        capacity=capacity,
-        window=window,
-        arrivals=arrivals,
-        today=today,
-        minutes=minutes,
-        steps=steps,
-        worth=worth,
-        train=train,
-        rehearse=rehearse,
-        seed=seed,
-        training=training,
-        out=None if out is None else str(out),
-    )
+    values: dict[str, Any] = {
+        "trace": None if isinstance(trace, Trace) else str(trace),
+        **settings,
+        "capacity": capacity,
+        "window": window,
+        "arrivals": arrivals,
+        "today": today,
+        "minutes": minutes,
+        "steps": steps,
+        "worth": worth,
+        "train": train,
+        "rehearse": rehearse,
+        "seed": seed,
+        "training": training,
+        "out": None if out is None else str(out),
+    }
+    defaults = {key: p.default for key, p in inspect.signature(advise).parameters.items()}
+    arguments = {key: v for key, v in values.items() if key not in defaults or v != defaults[key]}
     one_of("arrivals", arrivals, ("known", "unknown"))
     if worth is not None and not (math.isfinite(worth) and worth >= 0):
         raise ValueError(f"worth={worth}: pass % of the arrivals, 0 or more")
@@ -198,7 +200,9 @@ def advise(
         )
     assert load.capacity is not None  # with_capacity ensures it
     replaced = None if capacity is None else tuple(load.capacity[0].tolist())
-    question = Question(load, arrivals, rule, window, seed, worth, late, settings, replaced, asked)
+    question = Question(
+        load, arrivals, rule, window, seed, worth, late, settings, replaced, arguments
+    )
     lasts = {"minutes": minutes, "steps": steps}
     if out is not None:
         _require_room(Path(out), train, overwrite, question)
@@ -259,14 +263,6 @@ def advise(
     advice = results.advice(folder, "", decision, team)
     advice = _with_ladder(advice, question, division, show)
     return written(_explained(advice, team.replay, "team", team.run, show))
-
-
-def _asked(settings: Mapping[str, Any], **given: Any) -> dict[str, Any]:
-    """Return the arguments of ``advise`` that differ from their defaults."""
-    defaults = inspect.signature(advise).parameters
-    changed = {key: value for key, value in given.items() if value != defaults[key].default}
-    trace, out = changed.pop("trace"), changed.pop("out", None)
-    return {"trace": trace, **settings, **changed, **({} if out is None else {"out": out})}
 
 
 def _with_ladder(
@@ -346,7 +342,7 @@ class RuleResults:
             decision=decision,
             no_team=no_team,
             capacity=self.question.capacity,
-            asked=self.question.asked,
+            arguments=self.question.arguments,
             route=self.question.settings.get("route"),
             rehearsed=self.rehearsed,
             no_rehearsal=self.no_rehearsal,

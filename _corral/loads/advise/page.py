@@ -63,7 +63,7 @@ def _page(advice: Advice) -> str:
         for heading, text in cards.items()
         if text
     )
-    commands = [screen.asked, "", *(f"{command}  # {why}" for command, why in screen.commands)]
+    commands = [screen.call, "", *(f"{command}  # {why}" for command, why in screen.commands)]
     body = f"""<h2>Load and loss over time</h2>
 {_picture(advice, screen)}<div class='cards'>{boxes}</div>
 <h2>Policies</h2>
@@ -145,7 +145,7 @@ def _more(advice: Advice) -> Iterator[tuple[str, str]]:
     """Yield the headings and the HTML of all further sections."""
     yield "The verdict in full, with pseudo-code", "".join(_verdict(advice))
     if advice.what_ifs:
-        lines = [line for what_if in advice.what_ifs for line in what_if.lines()]
+        lines = [line for change in advice.what_ifs for line in change.lines()]
         yield "What if", "".join(f"<p>{_text(line)}</p>" for line in lines)
     played = advice.replay if advice.team is None else advice.team.replay
     yield "Each server over time, in the replay", course(played) + losses_by_node(played)

@@ -32,7 +32,7 @@ class Question:
     late: bool  # whether the caller wanted reports of the same step, but arrivals are unknown
     settings: Mapping[str, Any]  # further arguments of dfaas_v0
     capacity: tuple[int, ...] | None = None  # of each node, if it replaced that of the trace
-    asked: Mapping[str, Any] = field(default_factory=dict)  # arguments that differ from defaults
+    arguments: Mapping[str, Any] = field(default_factory=dict)  # that differ from defaults
 
     @property
     def steps(self) -> int:

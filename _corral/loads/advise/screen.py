@@ -64,7 +64,7 @@ class Screen:
     capacity: str  # what 20 % more capacity would do; "": it was not played
     team: str  # the answer about a learned team
     notes: tuple[str, ...]  # trend and doubts
-    asked: str  # the command, as it was typed
+    call: str  # the command, as it was typed
     commands: tuple[tuple[str, str], ...]  # the next commands, and their purpose
     report: str  # path of report.html
 
@@ -155,7 +155,7 @@ def screen_of(advice: Advice) -> Screen:
         capacity=f"{capacity.removesuffix('.')}, in the replay of all {unit}s." if capacity else "",
         team=" ".join(tail[trend:]),
         notes=(*tail[:trend], *_doubts(advice, rows)),
-        asked=_command(advice.asked),
+        call=_call(advice.arguments),
         commands=tuple(_commands(advice)),
         report=str(advice.folder / "report.html"),
     )
@@ -203,8 +203,9 @@ def _roles(advice: Advice) -> dict[str, str]:
         roles.setdefault(rehearsed.balancers()[0], []).append("best balancer")
     if advice.team is not None and advice.decision is not None and plan != "team":
         roles["team"] = [advice.decision.answer]
-    played = advice.replay.sums if advice.team is None else advice.team.replay.sums
-    played = played if rehearsed is None else rehearsed.played.deterministic
+    played = [*(advice.replay.sums if advice.team is None else advice.team.replay.sums)]
+    if rehearsed is not None:
+        played = [*rehearsed.played.deterministic]
     return {label: ", ".join(words) for label, words in roles.items() if label in played}
 
 
@@ -293,10 +294,10 @@ def _doubts(advice: Advice, rows: Sequence[Row]) -> Iterator[str]:
 # --- Commands ------------------------------------------------------------------------------------
 
 
-def _command(asked: Mapping[str, Any]) -> str:
+def _call(arguments: Mapping[str, Any]) -> str:
     """Return the call of an advice as it was typed: a command, or Python if no command says it."""
-    trace = asked.get("trace")
-    more = {key: value for key, value in asked.items() if key != "trace"}
+    trace = arguments.get("trace")
+    more = {key: value for key, value in arguments.items() if key != "trace"}
     if trace is None or not all(isinstance(value, str | int | float) for value in more.values()):
         words = ["trace" if trace is None else repr(trace)]
         words += [f"{key}={value!r}" for key, value in more.items()]
@@ -314,13 +315,13 @@ def _command(asked: Mapping[str, Any]) -> str:
 def _commands(advice: Advice) -> Iterator[tuple[str, str]]:
     """Yield the next commands and their purpose."""
     folder, nodes = pasted(advice.folder), len(advice.replay.trace.nodes)
-    trace = advice.asked.get("trace")
+    trace = advice.arguments.get("trace")
     name = "LOAD.csv" if trace is None else pasted(trace)
     if nodes > 1 and advice.arrivals == "unknown":
         yield f"corral rehearse {name} {folder}", "with your servers and latency"
     if nodes > 1:
-        what = "the second choice" if advice.run == "balancer" else "the plan"
-        yield f"corral serve {folder}", f"{what} over HTTP"
+        plan = "the second choice" if advice.run == "balancer" else "the plan"
+        yield f"corral serve {folder}", f"{plan} over HTTP"
     if advice.team is not None:
         run = f"{folder}/team@best" if advice.plan == "team" else f"{folder}/team --recommended"
         yield f"corral export {run} --out gateway", "needs NumPy only"
@@ -345,8 +346,8 @@ def losses_of(advice: Advice, policies: Sequence[str]) -> Losses:
     """Return the losses of policies over time: rehearsed ones, or those of the replay."""
     if advice.rehearsed is not None:
         played = advice.rehearsed.played
-        found = {policy: played.deterministic[policy].lost_by_step for policy in policies}
-        by_step = {policy: lost for policy, lost in found.items() if lost is not None}
+        rehearsed = {policy: played.deterministic[policy].lost_by_step for policy in policies}
+        by_step = {policy: lost for policy, lost in rehearsed.items() if lost is not None}
         if len(by_step) == len(policies):
             return _rehearsed_losses(by_step, played.first_row, played.windows, played.whole)
     replay = advice.replay if advice.team is None else advice.team.replay
