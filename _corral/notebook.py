@@ -61,10 +61,11 @@ class NotebookBar:
     """A progress bar in the output of a notebook's cell."""
 
     def __init__(self) -> None:
-        from IPython.display import HTML, display  # only in a notebook
+        from IPython import display  # only in a notebook
 
-        self._html, self._shown = HTML, 0.0
-        self._handle = display(HTML(""), display_id=True)
+        output: Any = display  # has no types
+        self._html, self._shown = output.HTML, 0.0
+        self._handle = output.display(output.HTML(""), display_id=True)
 
     def show(self, done: int, total: int, text: str) -> None:
         """Show ``done`` of ``total`` and a text; at most ten times a second, and at the end."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any, ClassVar
 
 import gymnasium
@@ -74,7 +75,7 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
         autoreset_mode: Any = "same_step",
         **env_kwargs: Any,
     ) -> None:
-        mode = getattr(autoreset_mode, "value", autoreset_mode)
+        mode = autoreset_mode.value if isinstance(autoreset_mode, Enum) else autoreset_mode
         if str(mode).lower().replace("_", "") != "samestep":
             raise ValueError(
                 f"autoreset_mode={str(mode)!r}: a Batch begins new episodes in the same step. Use "
