@@ -39,9 +39,9 @@ def as_html(
         f"<div><strong>{_text(title)}</strong>",
         *(f"<div>{_text(line)}</div>" for line in lines),
     ]
-    known = [(name, value) for name, value in (facts or {}).items() if value is not None]
-    if known:
-        parts.append(_table((), known))
+    present = [(name, value) for name, value in (facts or {}).items() if value is not None]
+    if present:
+        parts.append(_table((), present))
     cells = [tuple(row) for row in rows]
     if columns:
         parts.append(_table(columns, cells[:MAX_ROWS]))

@@ -72,8 +72,8 @@ class LogLines:
             self._first = (total, done, now)
         elif now - self._printed >= INTERVAL_S:
             self._printed = now
-            left = remaining_time(now - began, done - first, total - first)
-            self._write(f"{label}: {done:,} of {total:,}{left}")
+            remaining = remaining_time(now - began, done - first, total - first)
+            self._write(f"{label}: {done:,} of {total:,}{remaining}")
 
 
 @contextmanager

@@ -585,7 +585,7 @@ def test_episodes_that_end_at_once() -> None:
     assert findings(heard(lengths=[24] * 100)) == {}
 
 
-def test_episodes_of_one_step() -> None:
+def test_all_steps_that_end_an_episode_are_noted() -> None:
     all_end = np.ones((STEPS, COPIES), bool)
     rollout = replace(ROLLOUT, terminated=all_end, truncated=~all_end)
     record = heard(rollout, replace(rollout))

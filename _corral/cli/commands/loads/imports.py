@@ -69,8 +69,8 @@ Label = Annotated[
 LogFormat = Annotated[
     str | None,
     typer.Option(
-        help="Logs: format of the lines, such as nginx-upstream, vhost, alb, haproxy, envoy, w3c or "
-        "json; default: recognized.",
+        help="Logs: format of the lines, such as nginx-upstream, vhost, alb, haproxy, envoy, w3c "
+        "or json; default: recognized.",
     ),
 ]
 Pattern = Annotated[

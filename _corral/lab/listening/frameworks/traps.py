@@ -60,8 +60,10 @@ def remedied(finding: Finding, framework: str) -> Finding:
     """Return a finding of a rule with the remedy in the words of a framework, as far as known."""
     entry = TRAPS.get((framework, finding.cause))
     if entry is not None:
-        known = entry.source_url in finding.todo
-        return finding if known else replace(finding, todo=f"{entry.todo} ({entry.source_url})")
+        has_source = entry.source_url in finding.todo
+        return (
+            finding if has_source else replace(finding, todo=f"{entry.todo} ({entry.source_url})")
+        )
     if framework == "corral":
         return finding
     names = SETTINGS.get(framework, {})
