@@ -93,8 +93,10 @@ class Command(TyperCommand):
                 raise
             message = f"this command needs {part}, which is not installed"
             raise MissingPartError(message) from None
-        settings = {"cls": type(self), "context_settings": self.context_settings}
-        typer.Typer.command(app, self.name, **settings)(command)
+        add = typer.Typer.command(
+            app, self.name, cls=type(self), context_settings=self.context_settings
+        )
+        add(command)
         return typer.main.get_command(app)
 
     def make_context(self, *args: Any, **options: Any) -> Any:

@@ -29,8 +29,8 @@ from corral.trainers.file_types import hints_of, require_argument
 __all__ = [
     "SET_BY_TRAINING",
     "EnvConfig",
-    "is_installed_id",
     "given_again",
+    "is_remade_by_id",
     "require_arguments",
     "saved_value",
 ]
@@ -150,7 +150,7 @@ class EnvConfig:
     def named(self, folder: Path) -> str:
         """Return a run's folder as command-line words, with --env and --arg if required."""
         again = self.own_rules is not None and self.source is not None
-        again = again and not is_installed_id(self.source, self.env_kwargs)
+        again = again and not is_remade_by_id(self.source, self.env_kwargs)
         options = f" --env {self.source}" if again else ""
         for name, value in self.env_kwargs.items():
             if isinstance(value, NamedFunction):
@@ -223,7 +223,7 @@ def require_arguments(place: str, env: str, values: Mapping[str, Any], key: str)
             raise RunError(str(error)) from error
 
 
-def is_installed_id(source: Any, env_kwargs: Any) -> bool:
+def is_remade_by_id(source: Any, env_kwargs: Any) -> bool:
     """Return True if a run's third-party environment need not be passed again.
 
     It is the only text of a run that is resolved: an id in the tables of PettingZoo or Gymnasium as
@@ -254,7 +254,7 @@ def given_again(
     """Return the environment passed to load a run, for ``EnvConfig.read``.
 
     Unset arguments and the unset API of a third-party environment are taken from the run, and the
-    environment itself if ``is_installed_id``.
+    environment itself if ``is_remade_by_id``.
 
     Raises RunError if the environment is missing or differs, ValueError for arguments of a built-in
     environment, and the errors of ``resolve``.
@@ -273,7 +273,7 @@ def given_again(
                     "omit it, or train a new run"
                 )
     if env is None and name not in REGISTERED:
-        if not is_installed_id(saved.get("source"), saved["env_kwargs"]):
+        if not is_remade_by_id(saved.get("source"), saved["env_kwargs"]):
             raise EnvNeededError(_hint(saved, folder), name)
         env = str(saved["source"])
     if env is None:

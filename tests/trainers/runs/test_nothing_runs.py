@@ -13,7 +13,7 @@ import pytest
 
 from corral.data import write_trace
 from corral.trainers.driver import train
-from corral.trainers.runs.env_config import is_installed_id
+from corral.trainers.runs.env_config import is_remade_by_id
 from corral.trainers.runs.run_config import HARMLESS
 from support.command import ENVIRONMENT
 from support.loads import small_trace
@@ -173,9 +173,9 @@ def test_of_all_texts_only_an_installed_id_is_resolved(
 
 @pytest.mark.parametrize("value", ["x", ["x"], {"a": "x"}, [1]])
 def test_an_id_with_other_arguments_than_numbers_is_not_resolved(value: Any) -> None:
-    assert is_installed_id(ID, {"a": 1, "b": 0.5, "c": True, "d": None})
-    assert not is_installed_id(ID, {"a": value})
-    assert not is_installed_id(ID, [value])
+    assert is_remade_by_id(ID, {"a": 1, "b": 0.5, "c": True, "d": None})
+    assert not is_remade_by_id(ID, {"a": value})
+    assert not is_remade_by_id(ID, [value])
 
 
 @pytest.mark.slow

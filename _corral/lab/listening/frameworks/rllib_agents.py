@@ -52,7 +52,8 @@ class Agents:
                 continue
             self._both[pair] += 1
             self._equal[pair] += np.array_equal(first, second)
-            self._moving[pair] += not np.array_equal(first, self._previous.get(pair))
+            previous = self._previous.get(pair)
+            self._moving[pair] += previous is None or not np.array_equal(first, previous)
             self._previous[pair] = np.array(first)
 
     def check(self, modules: Mapping[str, Module]) -> None:
