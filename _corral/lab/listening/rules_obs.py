@@ -379,8 +379,8 @@ def equal_starts(heard: Heard) -> Finding | None:
     measured = f"the first observations of {count} episodes are equal"
     if apart:
         measured += f" in each of {len(columns)} columns, and differ between columns"
-    elif (columns != columns[0]).any():
-        return None
+    elif (columns != columns[0]).any() or not (columns[0] % 1).any():
+        return None  # a fixed start, such as a cell of a grid, has whole numbers
     return Finding(
         "starts-alike",
         "Every episode begins with the same observation.",
