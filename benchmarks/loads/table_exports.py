@@ -46,13 +46,12 @@ def measure(folder: Path, kind: str) -> list[str]:
     folder.mkdir(parents=True, exist_ok=True)
     export = KINDS[kind](folder, Loads.draw(MINUTES))
     options = shlex.split(LINES[kind] if kind in PUBLIC else export.options)
-    code, errors = imported(export.files, [])
+    code, errors = imported(export.files, []) if options or export.names else (0, "")
     bare = "refused" if code else "read"
-    used = cpu_seconds()
     if export.arrivals is None:
         named = code != 0 and all(name in errors for name in export.names)
         return [kind, bare, "", "", "refused rightly" if named else "WRONG"]
-    out = folder / "trace.csv"
+    out, used = folder / "trace.csv", cpu_seconds()
     code, errors = imported(export.files, [*options, "--out", str(out), "--overwrite"])
     used = cpu_seconds() - used
     if code:

@@ -57,12 +57,12 @@ def sheet_lines(path: Path, notes: list[str], *, max_bytes: int, max_cells: int)
             raise fault_error(path, rule)
     sheets = _read(path, pd.ExcelFile)
     with sheets:
-        first, *unread = sheets.sheet_names
+        first, *further = sheets.sheet_names
         frame = _read(
             path, lambda _: pd.read_excel(sheets, sheet_name=first, header=None, dtype=object)
         )
-    if unread:
-        names = ", ".join(map(str, unread[:3]))
+    if further:
+        names = ", ".join(map(str, further[:3]))
         notes.append(f"{path.name}: only the first sheet, {first!r}, was read, not {names}")
     if frame.size > max_cells:
         raise fault_error(path, too_many_cells(max_cells))

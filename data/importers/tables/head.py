@@ -91,10 +91,10 @@ def find_start(
         chosen = _header(path, cells[: timed[0]], len(cells[timed[0]]), ends, header_line)
         start.names = start.titles = cells[chosen]
         start.skipped = ends[timed[0] - 1]
-        skipped_lines = sum(map(bool, cells[: timed[0]])) - 1
+        num_lines = sum(map(bool, cells[: timed[0]])) - 1
         start.notes.append(
-            f"{path.name}: {counted(skipped_lines, 'line')} above the first row, other than the header in "
-            f"line {ends[chosen]}, {were(skipped_lines)} skipped"
+            f"{path.name}: {counted(num_lines, 'line')} above the first row, other than the header in "
+            f"line {ends[chosen]}, {were(num_lines)} skipped"
         )
     if comments:
         num_comments = len(comments)

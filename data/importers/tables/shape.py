@@ -63,9 +63,9 @@ def _filtered(table: Table, where: str, notes: list[str]) -> Table:
 def _melted(table: Table) -> Table:
     """Return a row per cell for columns that have times as names; other tables as they are."""
     times = [name for name in table.columns if style_of([name]) not in (None, *PLAIN)]
-    remaining = [name for name in table.columns if name not in times]
+    labels = [name for name in table.columns if name not in times]
     numeric = all(looks_numeric(table.columns[name].sample()) for name in times)
-    if len(times) < 2 or len(times) < len(remaining) or not numeric:
+    if len(times) < 2 or len(times) < len(labels) or not numeric:
         return table
     num_rows = len(table)
     if num_rows * len(times) > MAX_CELLS:
@@ -74,7 +74,7 @@ def _melted(table: Table) -> Table:
         name: Column(
             name, np.tile(table.columns[name].codes, len(times)), table.columns[name].cells
         )
-        for name in remaining
+        for name in others
     }
     codes = np.repeat(np.arange(len(times), dtype=np.int32), num_rows)
     columns["time"] = Column("time", codes, times)
