@@ -154,14 +154,14 @@ def find_format(
         if name is not None:
             raise ValueError("pass format= or pattern=, not both")
         try:
-            own = re.compile(pattern.encode())
+            regex = re.compile(pattern.encode())
         except re.error as error:
             raise ValueError(f"pattern={pattern!r} is not a regular expression: {error}") from None
-        if "time" not in own.groupindex:
+        if "time" not in regex.groupindex:
             raise ValueError(f"pattern={pattern!r} has no group (?P<time>...)")
-        unused = [group for group in own.groupindex if group not in GROUPS]
+        unused = [group for group in regex.groupindex if group not in GROUPS]
         title = "the pattern" + (f"; unused groups: {', '.join(unused)}" if unused else "")
-        return title, _split(own, own.search), "node" in own.groupindex
+        return title, _split(regex, regex.search), "node" in regex.groupindex
     rows = log_rows(head_of(path, max_bytes=max_bytes))
     name = name or recognized(rows) or "combined"
     if name == "w3c":
@@ -207,11 +207,11 @@ def _split(pattern: re.Pattern[bytes], match: Callable[[bytes], re.Match[bytes] 
     groups += ["count"] * ("count" in pattern.groupindex)
 
     def split(rows: Sequence[bytes]) -> list[Fields]:
-        return [found and found.group(*groups) for found in map(match, rows)]
+        return [matched and matched.group(*groups) for matched in map(match, rows)]
 
     def split_zone(rows: Sequence[bytes]) -> list[Fields]:
-        found = list(map(match, rows))
-        return [m and (m["time"] + (m["zone"] or b""), *m.group(*groups)[1:]) for m in found]
+        matches = list(map(match, rows))
+        return [m and (m["time"] + (m["zone"] or b""), *m.group(*groups)[1:]) for m in matches]
 
     return split_zone if "zone" in pattern.groupindex else split
 
