@@ -128,8 +128,8 @@ def import_access_log(
         log.read(max_bytes, allowed, notes)
         is_local = is_local or not log.is_zoned
         log.add_to(total, kept, zone or "Z", notes)
-    other = "combined" if by_line else "nginx-upstream"
-    guess_list.append(Guess("format", formats[0][0], f"format={other}"))
+    alternative = "combined" if by_line else "nginx-upstream"
+    guess_list.append(Guess("format", formats[0][0], f"format={alternative}"))
     guess_list.append(Guess("step", f"{step} s", "step=300"))
     nodes = f"{len(total.bins)}, named in the lines: {first_names(list(total.bins))}"
     guess_list.append(Guess("nodes", nodes if by_line else "one per file", "names=a,b"))

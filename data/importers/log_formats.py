@@ -207,7 +207,7 @@ def _split(pattern: re.Pattern[bytes], match: Callable[[bytes], re.Match[bytes] 
     groups += ["count"] * ("count" in pattern.groupindex)
 
     def split(rows: Sequence[bytes]) -> list[Fields]:
-        return [hit and hit.group(*groups) for hit in map(match, rows)]
+        return [matched and matched.group(*groups) for matched in map(match, rows)]
 
     def split_zone(rows: Sequence[bytes]) -> list[Fields]:
         matches = list(map(match, rows))

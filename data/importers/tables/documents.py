@@ -136,8 +136,8 @@ def read_json(
         document = load_json(path, max_bytes=max_bytes)
     shape = None
     if isinstance(document, dict):
-        fitting = [s for s in SHAPES if time is None or time in SHAPES[s].time]
-        shape = next((s for s in fitting if any(_follow(document, SHAPES[s].time[-1]))), None)
+        shapes = [s for s in SHAPES if time is None or time in SHAPES[s].time]
+        shape = next((s for s in shapes if any(_follow(document, SHAPES[s].time[-1]))), None)
     paths = {*named}
     if shape is not None:
         notes.append(f"{path.name}: read as the answer of {shape}")

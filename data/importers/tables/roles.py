@@ -179,12 +179,12 @@ def time_columns(
     ]
     texts.sort(key=lambda name: not words_of(name) & TIME_WORDS)
     first_row = "; ".join(f"{n}: {c.cells[0]}" for n, c in list(table.columns.items())[:6])
-    option = f"{choose('time_column', texts[:1])} and its time_format=. " if texts else ""
+    name = (texts or list(table.columns))[0]
     stop(
         table,
-        f"no column holds times; the first row is {first_row}. Pass the time column: {option}Or pass "
-        "time_column=NAME and time_unit= for numbers in a unit, or time_column=row if the rows are "
-        "the steps in order",
+        f"no column holds times; the first row is {first_row}. Pass the time column, such as "
+        f"{choose('time_column', [name])}, with time_format= for an unusual format or time_unit= "
+        "for numbers; or time_column=row if the rows are the steps in order",
     )
 
 
