@@ -94,7 +94,7 @@ class Command(TyperCommand):
             message = f"this command needs {part}, which is not installed"
             raise MissingPartError(message) from None
         add = typer.Typer.command(
-            app, self.name, cls=type(self), context_settings=self.context_settings
+            app, self.name, cls=type(self), context_settings=dict(self.context_settings)
         )
         add(command)
         return typer.main.get_command(app)

@@ -124,7 +124,7 @@ def evaluate(
             raise ValueError("a team needs its environment: corral.evaluate({agent: policy}, env)")
         source = resolve(env, env_kwargs, api=api)
         rules = source.rules or make_rules(source.name, **source.env_kwargs)
-        plan = {"episodes": episodes or 100, "seed": seed, "workers": workers}
+        plan: dict[str, Any] = {"episodes": episodes or 100, "seed": seed, "workers": workers}
         rows = _rows_of_team(rules, run, zero_sum, {**plan, "progress": progress})
         kwargs = {} if source.rules is not None else source.env_kwargs
         evaluation = Evaluation(rules.name, rows, kwargs, seed, versions())
