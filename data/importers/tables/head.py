@@ -93,8 +93,8 @@ def find_start(
         start.skipped = ends[timed[0] - 1]
         num_lines = sum(map(bool, cells[: timed[0]])) - 1
         start.notes.append(
-            f"{path.name}: {counted(num_lines, 'line')} above the first row, other than the header in "
-            f"line {ends[chosen]}, {were(num_lines)} skipped"
+            f"{path.name}: {counted(num_lines, 'line')} above the first row, other than the header "
+            f"in line {ends[chosen]}, {were(num_lines)} skipped"
         )
     if comments:
         num_comments = len(comments)

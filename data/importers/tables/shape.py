@@ -74,7 +74,7 @@ def _melted(table: Table) -> Table:
         name: Column(
             name, np.tile(table.columns[name].codes, len(times)), table.columns[name].cells
         )
-        for name in others
+        for name in labels
     }
     codes = np.repeat(np.arange(len(times), dtype=np.int32), num_rows)
     columns["time"] = Column("time", codes, times)
