@@ -175,8 +175,8 @@ def time_columns(
     stop(
         table,
         f"no column holds times; the first row is {first_row}. Pass the time column: {option}Or "
-        "pass time_column=NAME and time_unit= for numbers in a unit, or time_column=row if the rows "
-        "are the steps in order",
+        "pass time_column=NAME and time_unit= for numbers in a unit, or time_column=row if the "
+        "rows are the steps in order",
     )
 
 
