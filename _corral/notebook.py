@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import html
 import math
-import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from corral.text import one_line
 
-__all__ = ["NotebookBar", "as_html", "in_notebook"]
+__all__ = ["NotebookBar", "as_html"]
 
 MAX_ROWS = 20
 """Maximum rows of a table; the number of left-out rows follows."""
@@ -39,22 +38,15 @@ def as_html(
         f"<div><strong>{_text(title)}</strong>",
         *(f"<div>{_text(line)}</div>" for line in lines),
     ]
-    known = [(name, value) for name, value in (facts or {}).items() if value is not None]
-    if known:
-        parts.append(_table((), known))
+    present = [(name, value) for name, value in (facts or {}).items() if value is not None]
+    if present:
+        parts.append(_table((), present))
     cells = [tuple(row) for row in rows]
     if columns:
         parts.append(_table(columns, cells[:MAX_ROWS]))
     if len(cells) > MAX_ROWS:
         parts.append(f"<div>{len(cells) - MAX_ROWS:,} more rows</div>")
     return "".join([*parts, "</div>"])
-
-
-def in_notebook() -> bool:
-    """Return True if this code runs in a notebook's kernel."""
-    ipython = sys.modules.get("IPython")
-    shell = None if ipython is None else ipython.get_ipython()
-    return shell is not None and "IPKernelApp" in shell.config
 
 
 class NotebookBar:

@@ -56,8 +56,8 @@ def list_runs(folders: Iterable[str | Path] = ("runs",)) -> list[RunSummary]:
     A folder may be a run itself. Links are not followed. Raises FileNotFoundError for a missing
     folder.
     """
-    found = {place: None for folder in folders for place in _places(Path(folder))}
-    return sorted(map(_summary, found), key=lambda run: run.modified, reverse=True)
+    places = {place: None for folder in folders for place in _places(Path(folder))}
+    return sorted(map(_summary, places), key=lambda run: run.modified, reverse=True)
 
 
 def _places(folder: Path) -> Iterator[Path]:
@@ -75,23 +75,23 @@ def _summary(folder: Path) -> RunSummary:
     progress = folder / PROGRESS
     written = progress if progress.is_file() else folder / CONFIG
     modified = datetime.fromtimestamp(written.stat().st_mtime, UTC)
-    known: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     try:
         values = config_values(folder)
         for name, kind in (("env", str), ("trainer", str), ("seed", int), ("steps", int)):
-            known[name] = values[name] if isinstance(values.get(name), kind) else None
-        last = deque(past_rows(progress, 2**31), maxlen=1)
-        if last:
-            known["env_steps"] = int(float(last[0]["env_steps"]))
-            known["return_team"] = _number(last[0].get("return_team"))
+            fields[name] = values[name] if isinstance(values.get(name), kind) else None
+        final = deque(past_rows(progress, 2**31), maxlen=1)
+        if final:
+            fields["env_steps"] = int(float(final[0]["env_steps"]))
+            fields["return_team"] = _number(final[0].get("return_team"))
     except (RunError, OSError, ValueError, OverflowError) as error:
-        known["fault"] = str(error)
+        fields["fault"] = str(error)
     with contextlib.suppress(CheckpointError, OSError, *DAMAGE):
         checkpoint = named_checkpoint(folder / CHECKPOINTS, "best")
-        known["best"] = _number(document(checkpoint, "progress")["best_by"]["value"])
+        fields["best"] = _number(document(checkpoint, "progress")["best_by"]["value"])
     with contextlib.suppress(OSError):
-        known["training"] = is_locked(folder)
-    return RunSummary(folder, modified, **known)
+        fields["training"] = is_locked(folder)
+    return RunSummary(folder, modified, **fields)
 
 
 def _number(value: Any) -> float | None:

@@ -58,20 +58,20 @@ def runs(
     """
     from corral.trainers.listing import list_runs
 
-    found = [
+    summaries = [
         run
         for run in list_runs(folders or ("runs",))
         if env in (None, run.env) and trainer in (None, run.trainer)
     ]
     if sort != "time":
         text = sort in ("run", "env", "trainer")
-        known = [run for run in found if _key(run, sort) is not None]
-        known.sort(key=lambda run: _key(run, sort), reverse=not text)
-        found = [*known, *(run for run in found if _key(run, sort) is None)]
+        present = [run for run in summaries if _key(run, sort) is not None]
+        present.sort(key=lambda run: _key(run, sort), reverse=not text)
+        summaries = [*present, *(run for run in summaries if _key(run, sort) is None)]
     if as_json:
-        print_json([run.to_json() for run in found])
-    elif found:
-        show_table(_table(found))
+        print_json([run.to_json() for run in summaries])
+    elif summaries:
+        show_table(_table(summaries))
     else:
         out.print("No runs.")
 
@@ -80,12 +80,12 @@ def _key(run: RunSummary, column: str) -> Any:
     return getattr(run, KEYS[column])
 
 
-def _table(found: list[RunSummary]) -> Table:
+def _table(summaries: list[RunSummary]) -> Table:
     table = Table("run", "environment", "trainer", box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("seed", "env steps", "return", "best", "updated"):
         table.add_column(heading, justify="right", no_wrap=True)
     now = datetime.now(UTC)
-    for run in found:
+    for run in summaries:
         steps = "" if run.steps is None else f"{run.env_steps or 0:,} of {run.steps:,}"
         age = "training" if run.training else _age((now - run.modified).total_seconds())
         table.add_row(

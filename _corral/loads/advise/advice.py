@@ -28,7 +28,6 @@ from corral.loads.replay import Replay
 from corral.loads.report import evaluation_of, write_report
 from corral.loads.scores import ordered
 from corral.loads.text import about_knowledge
-from corral.notebook import as_html
 from corral.results import Result, plain
 from corral.text import pasted
 from corral.trainers.evaluation.intervals import FEWEST_WINDOWS
@@ -82,6 +81,8 @@ class Advice(Result):
     folder: Path = Path()
 
     def _repr_html_(self) -> str:
+        from corral.notebook import as_html  # late: only for notebooks
+
         columns = ["policy", "cost %", "lost %", "forwarded %"]
         rows = [
             (score.policy, 100 * score.cost, 100 * score.lost, 100 * score.forwarded)
