@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import html
 import math
-import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from corral.text import one_line
 
-__all__ = ["NotebookBar", "as_html", "in_notebook"]
+__all__ = ["NotebookBar", "as_html"]
 
 MAX_ROWS = 20
 """Maximum rows of a table; the number of left-out rows follows."""
@@ -48,13 +47,6 @@ def as_html(
     if len(cells) > MAX_ROWS:
         parts.append(f"<div>{len(cells) - MAX_ROWS:,} more rows</div>")
     return "".join([*parts, "</div>"])
-
-
-def in_notebook() -> bool:
-    """Return True if this code runs in a notebook's kernel."""
-    ipython = sys.modules.get("IPython")
-    shell = None if ipython is None else ipython.get_ipython()
-    return shell is not None and "IPKernelApp" in shell.config
 
 
 class NotebookBar:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ __all__ = [
     "INTERVAL_S",
     "LogLines",
     "Progress",
+    "in_notebook",
     "is_quiet",
     "progress_to",
     "remaining_time",
@@ -74,6 +76,13 @@ class LogLines:
             self._printed = now
             remaining = remaining_time(now - began, done - first, total - first)
             self._write(f"{label}: {done:,} of {total:,}{remaining}")
+
+
+def in_notebook() -> bool:
+    """Return True if this code runs in a notebook's kernel."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return shell is not None and "IPKernelApp" in shell.config
 
 
 @contextmanager

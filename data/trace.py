@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from corral.errors import Fault, TraceError, TraceWarning
 from corral.extensions import required_extension
-from corral.notebook import as_html
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,8 +54,10 @@ class Trace:
     """SHA-256 over nodes, clock, times and numbers. It identifies the load of a run."""
 
     def _repr_html_(self) -> str:
-        last = len(self) - 1
-        times = f"{self.clock_text(0)} to {self.clock_text(last)}, a step is {self.step}"
+        from corral.notebook import as_html  # late: only for notebooks
+
+        end = len(self) - 1
+        times = f"{self.clock_text(0)} to {self.clock_text(end)}, a step is {self.step}"
         facts = {"steps": len(self), "time": times + " s" * (self.clock == "utc")}
         means = [None] * len(self.nodes)
         if self.capacity is not None:

@@ -28,7 +28,6 @@ from corral.envs.core import (
 )
 from corral.envs.masks import MASK, checked_action, require_legal
 from corral.errors import ActionError, IllegalActionWarning, ResetNeededError
-from corral.notebook import as_html
 
 if TYPE_CHECKING:
     from corral.envs.render.window import Window
@@ -78,6 +77,8 @@ class _Shell:
         self._window: Window | None = None
 
     def _repr_html_(self) -> str:
+        from corral.notebook import as_html  # late: only for notebooks
+
         play = "simultaneous" if self.rules.simultaneous else "in turns"
         facts = {"play": play, "max_cycles": self.max_cycles, "render mode": self.render_mode}
         rows = [

@@ -75,23 +75,23 @@ def _summary(folder: Path) -> RunSummary:
     progress = folder / PROGRESS
     written = progress if progress.is_file() else folder / CONFIG
     modified = datetime.fromtimestamp(written.stat().st_mtime, UTC)
-    values_of_run: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     try:
         values = config_values(folder)
         for name, kind in (("env", str), ("trainer", str), ("seed", int), ("steps", int)):
-            values_of_run[name] = values[name] if isinstance(values.get(name), kind) else None
-        last = deque(past_rows(progress, 2**31), maxlen=1)
-        if last:
-            values_of_run["env_steps"] = int(float(last[0]["env_steps"]))
-            values_of_run["return_team"] = _number(last[0].get("return_team"))
+            fields[name] = values[name] if isinstance(values.get(name), kind) else None
+        final = deque(past_rows(progress, 2**31), maxlen=1)
+        if final:
+            fields["env_steps"] = int(float(final[0]["env_steps"]))
+            fields["return_team"] = _number(final[0].get("return_team"))
     except (RunError, OSError, ValueError, OverflowError) as error:
-        values_of_run["fault"] = str(error)
+        fields["fault"] = str(error)
     with contextlib.suppress(CheckpointError, OSError, *DAMAGE):
         checkpoint = named_checkpoint(folder / CHECKPOINTS, "best")
-        values_of_run["best"] = _number(document(checkpoint, "progress")["best_by"]["value"])
+        fields["best"] = _number(document(checkpoint, "progress")["best_by"]["value"])
     with contextlib.suppress(OSError):
-        values_of_run["training"] = is_locked(folder)
-    return RunSummary(folder, modified, **values_of_run)
+        fields["training"] = is_locked(folder)
+    return RunSummary(folder, modified, **fields)
 
 
 def _number(value: Any) -> float | None:

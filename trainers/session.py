@@ -20,8 +20,7 @@ from corral.envs.core import Array
 from corral.envs.episode_stats import Episode
 from corral.envs.policy import Policy
 from corral.errors import CheckpointError, CorralError
-from corral.notebook import in_notebook
-from corral.progress import is_quiet
+from corral.progress import in_notebook, is_quiet
 from corral.text import visible
 from corral.trainers.base import StepwiseTrainer, Trainer, Update
 from corral.trainers.callbacks.listeners import Listeners, RolloutObserver

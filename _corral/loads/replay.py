@@ -40,7 +40,6 @@ from corral.errors import ActionError, IllegalActionWarning, ScaleError
 from corral.loads.best_rule import BestRule, best_of_others, rule_of
 from corral.loads.scores import Score, WindowSums, best_of, optimum_score, score_of
 from corral.loads.waiting import served_after, with_waits
-from corral.notebook import as_html
 from corral.progress import Progress
 from corral.trainers.evaluation.episodes import Changed, Turn, play
 from corral.trainers.evaluation.players import Player, as_player
@@ -136,6 +135,8 @@ class Replay:
         return pd.concat(frames, ignore_index=True)
 
     def _repr_html_(self) -> str:
+        from corral.notebook import as_html  # late: only for notebooks
+
         low, high = self.rows
         facts = {"rows": f"{low}:{high}", "windows": f"{self.windows} of {self.window} steps"}
         columns = ["policy", "mode", "cost %", "served %", "lost %", "forwarded %"]

@@ -18,7 +18,6 @@ from corral.adapters.seats import random_policy
 from corral.envs.core import Rules
 from corral.envs.episode_stats import EndedEpisodes
 from corral.envs.policy import PolicyLike
-from corral.notebook import as_html
 from corral.progress import Progress
 from corral.results import Result, csv_text, json_text, plain
 from corral.trainers.evaluation.episodes import bootstrap_ratio, play_episodes
@@ -67,6 +66,8 @@ class Evaluation(Sequence[Any], Result):
         return f"{self!r}\n{table.to_string(index=False)}"
 
     def _repr_html_(self) -> str:
+        from corral.notebook import as_html  # late: only for notebooks
+
         scalars = self._scalars()
         rows = zip(*scalars.values(), strict=True)
         return as_html(f"Evaluation of {self.env}", {}, [*scalars], rows)

@@ -34,7 +34,6 @@ from corral.envs.registry import Api, registered_name
 from corral.envs.render.video import encoder_of, shrunk, write_video
 from corral.envs.render.window import Window
 from corral.errors import CorralError, MissingExtraError, RunError
-from corral.notebook import as_html
 from corral.trainers.evaluation.episodes import Changed, play
 from corral.trainers.evaluation.players import Player, as_player
 from corral.trainers.runs.run import Run, asked_for, is_run, load_run, models_for
@@ -66,6 +65,8 @@ class Watched:
 
     def _repr_html_(self) -> str:
         """Return a table of the episode, with the clip if it is a GIF of limited size."""
+        from corral.notebook import as_html  # late: only for notebooks
+
         facts = {"policies": self.policies, "steps": self.steps, "ended": self.over}
         text = as_html(f"Episode of {self.env}", facts, ["agent", "return"], self.returns.items())
         clip = self.path

@@ -29,15 +29,17 @@ import math
 import time
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from corral.notebook import NotebookBar, in_notebook
-from corral.progress import INTERVAL_S, remaining_time
+from corral.progress import INTERVAL_S, in_notebook, remaining_time
 from corral.trainers.base import Episode, Update
+
+if TYPE_CHECKING:
+    from corral.notebook import NotebookBar
 
 __all__ = ["Bar", "Statistics"]
 
@@ -305,7 +307,11 @@ class Bar:
         self._began: tuple[int, float] | None = None  # env steps and time at the first row
         self._console = Console(stderr=True, highlight=False)
         self._bar = None
-        self._cell = NotebookBar() if visible and in_notebook() else None
+        self._cell: NotebookBar | None = None
+        if visible and in_notebook():
+            from corral import notebook  # late: only for notebooks
+
+            self._cell = notebook.NotebookBar()
         self._visible = visible and self._cell is None
         if self._visible and self._console.is_terminal:
             self._bar = Progress(

@@ -34,7 +34,6 @@ from corral.envs.registry import Api
 from corral.errors import CheckpointError, CorralError, RunError
 from corral.extensions import required_extension
 from corral.files import read_text, require_no_links
-from corral.notebook import as_html
 from corral.trainers.base import Trainer
 from corral.trainers.content import Content
 from corral.trainers.runs.checkpoint import load_checkpoint, named_checkpoint, save_checkpoint
@@ -102,6 +101,8 @@ class Run:
         return f"<Run {self.name!r}: {self.config.trainer} on {self.config.env_config.env}>"
 
     def _repr_html_(self) -> str:
+        from corral.notebook import as_html  # late: only for notebooks
+
         config = self.config
         facts: dict[str, Any] = {
             "environment": config.env_config.env,
@@ -110,9 +111,9 @@ class Run:
             "policies": ", ".join(dict.fromkeys(config.policies.values())),
         }
         with contextlib.suppress(OSError, ValueError, LookupError):
-            last = self.progress.iloc[-1]
-            facts["env steps"] = f"{last['env_steps']:,.0f} of {config.steps:,}"
-            facts["return of the team"] = float(last["return_team"])
+            row = self.progress.iloc[-1]
+            facts["env steps"] = f"{row['env_steps']:,.0f} of {config.steps:,}"
+            facts["return of the team"] = float(row["return_team"])
         if (best := self.best_by) is not None:
             facts["best"] = f"{best['env_steps']:,} env steps, by {best['compared']}"
         return as_html(f"Run {self.name}", facts)

@@ -65,9 +65,9 @@ def runs(
     ]
     if sort != "time":
         text = sort in ("run", "env", "trainer")
-        ranked = [run for run in summaries if _key(run, sort) is not None]
-        ranked.sort(key=lambda run: _key(run, sort), reverse=not text)
-        summaries = [*ranked, *(run for run in summaries if _key(run, sort) is None)]
+        present = [run for run in summaries if _key(run, sort) is not None]
+        present.sort(key=lambda run: _key(run, sort), reverse=not text)
+        summaries = [*present, *(run for run in summaries if _key(run, sort) is None)]
     if as_json:
         print_json([run.to_json() for run in summaries])
     elif summaries:

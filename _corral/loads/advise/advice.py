@@ -25,7 +25,6 @@ from corral.loads.paired import has_costs, paired_headings, paired_lines
 from corral.loads.replay import Replay
 from corral.loads.report import evaluation_of
 from corral.loads.scores import ordered
-from corral.notebook import as_html
 from corral.results import Result, plain
 from corral.trainers.evaluation.intervals import FEWEST_WINDOWS
 from corral.trainers.evaluation.tables import COLUMNS, table_of
@@ -77,6 +76,8 @@ class Advice(Result):
     folder: Path = Path()
 
     def _repr_html_(self) -> str:
+        from corral.notebook import as_html  # late: only for notebooks
+
         columns = ["policy", "cost %", "lost %", "forwarded %"]
         rows = [
             (score.policy, 100 * score.cost, 100 * score.lost, 100 * score.forwarded)
