@@ -1,4 +1,4 @@
-"""Entry point of the ``corral`` command.
+"""The package ``corral_command``: entry point of the ``corral`` command.
 
 It stands outside the package ``corral``, because ``import corral`` registers its environments with
 Gymnasium and PettingZoo. In the process of the command (this module is loaded), the registration
