@@ -105,16 +105,15 @@ def grid_of(space: spaces.Space[Any], low: int = 0) -> Grid | None:
         return None
     axes: Image = (2, 0, 1)
     if len(space.shape) == 2 and space.dtype.kind in "iub":
-        first, middle, last = (*space.shape, 1)
+        front, middle, back = (*space.shape, 1)
     elif len(space.shape) == 3:
-        first, middle, last = space.shape
-        if (first == middle) == (middle == last):
-            axes = (0, 1, 2) if first < last else axes
-        elif middle == last:
+        front, middle, back = space.shape
+        equal = middle == back  # two equal sides behind the channels
+        if front < back if equal == (front == middle) else equal:
             axes = (0, 1, 2)
     else:
         return None
-    grid = Grid(low, (first, middle, last), axes)
+    grid = Grid(low, (front, middle, back), axes)
     return grid if all(3 <= side <= LARGEST_GRID for side in grid.image[1:]) else None
 
 

@@ -54,7 +54,7 @@ APART = 0.5
 for a team with a common reward, 0.8 and more for pursuers and an evader."""
 
 
-SHORTEST_SIDE, MAX_FIELDS = 6, 128
+SHORTEST_SIDE, LARGEST_BOARD = 6, 128
 """Limits of the boards that get a CNN by default. At equal CPU seconds it learned less on 5 x 5 and
 17 x 17 fields, see benchmarks/LOG.md."""
 
@@ -92,7 +92,7 @@ class Kind:
     def boards(self) -> bool:
         """True if there are grids, all within the limits for a CNN."""
         return bool(self.grids) and all(
-            min(sides) >= SHORTEST_SIDE and math.prod(sides) <= MAX_FIELDS for sides in self.grids
+            min(grid) >= SHORTEST_SIDE and math.prod(grid) <= LARGEST_BOARD for grid in self.grids
         )
 
     def words(self) -> str:
