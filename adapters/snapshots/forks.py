@@ -226,6 +226,13 @@ def _seed_global_generators(rng: np.random.Generator) -> None:
 
 
 def _threads() -> int:
-    """Return the number of threads of this process; of Python's threads outside Linux."""
+    """Return the number of threads of this process; of Python's threads outside Linux.
+
+    The thread of jemalloc, which pandas starts if pyarrow is installed, does not count: the
+    allocator stops it before a fork.
+    """
     tasks = Path("/proc/self/task")
-    return len(list(tasks.iterdir())) if tasks.exists() else threading.active_count()
+    if not tasks.exists():
+        return threading.active_count()
+    names = [(task / "comm").read_text().strip() for task in tasks.iterdir()]
+    return len(names) - names.count("jemalloc_bg_thd")
