@@ -19,7 +19,7 @@ from corral.lab.doctor.verdict.text import (
     step_lines,
 )
 
-__all__ = ["diagnosis_lines", "diagnosis_text", "finding_lines", "truth_lines", "wrapped"]
+__all__ = ["SURE", "diagnosis_lines", "diagnosis_text", "finding_lines", "truth_lines", "wrapped"]
 
 SHOWN = 10
 """Maximum number of worst decisions shown."""

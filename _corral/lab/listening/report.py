@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from corral.lab.doctor.findings.finding import Finding
-from corral.lab.doctor.text import finding_lines, wrapped
+from corral.lab.doctor.text import SURE, finding_lines, wrapped
 from corral.lab.listening.heard import Heard, Minibatch
 from corral.lab.listening.minibatches import largest_entropy
 from corral.results import Result
@@ -96,6 +96,17 @@ class Report(Result):
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
+
+    def _repr_html_(self) -> str:
+        from corral.notebook import as_html  # late: only for notebooks
+
+        rows = [
+            (item.title, SURE[item.certainty], item.measured, item.place, item.todo)
+            for item in self.findings
+            if not item.follows
+        ]
+        columns = ["fault", "certainty", "measured", "place", "to do"] if rows else []
+        return as_html(self._headline(), {}, columns, rows)
 
     def lines(self, width: int = 80) -> Iterator[str]:
         """Yield the lines of the report, verdict first."""

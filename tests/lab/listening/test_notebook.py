@@ -1,0 +1,23 @@
+"""The report of ``corral.listen`` as a table in a notebook."""
+
+from __future__ import annotations
+
+from corral.lab.doctor.findings.finding import Finding
+from corral.lab.listening.report import Report
+
+
+def report(*findings: Finding) -> Report:
+    return Report(findings, {"policy": None}, {"policy": 9}, {"policy": 0}, (), {"policy": ()})
+
+
+def test_a_row_for_each_fault_that_follows_from_no_other() -> None:
+    root = Finding("a", "The <rate> is 0.", "0 of 9", "above 0", "raise lr", 3, "", place="run.py:7")
+    effect = Finding("b", "Nothing moves.", "0", "moves", "see a", 3, "", follows="a")
+    text = report(root, effect)._repr_html_()
+    for cell in ("The &lt;rate&gt; is 0.", "certain", "0 of 9", "run.py:7", "raise lr"):
+        assert f">{cell}</td>" in text
+    assert "Nothing moves." not in text
+
+
+def test_no_table_without_faults() -> None:
+    assert "<table" not in report()._repr_html_()
