@@ -59,7 +59,7 @@ class ArenaRules:
         height: number of rows of the grid. The grid needs at least two fields.
         max_cycles: steps per episode.
         observation: "positions", or "visited" to add the fields visited by the explorer.
-        planes: True for observations of shape [2, height, width], or 3 with "visited".
+        planes: observations of shape [2, height, width], or 3 with "visited".
         walls: effect of a move off the grid. "bump": the agent enters its current field again.
             "mask": the move is illegal.
         illegal: reaction to an action outside the mask: "penalise" or "raise".

@@ -26,6 +26,7 @@ from corral.lab.comparing.statistics import (
 )
 from corral.lab.comparing.verdict import Pair, in_words, pairs_of
 from corral.results import Result, csv_text, json_text, plain
+from corral.text import visible
 
 __all__ = ["FILES", "Comparison"]
 
@@ -93,8 +94,8 @@ class Comparison(Result):
         return pd.DataFrame(
             [
                 {
-                    "group": name,
-                    "run": run.name,
+                    "group": visible(name),  # pyarrow, if installed, refuses undecoded names
+                    "run": visible(run.name),
                     "seed": run.seed,
                     "env_steps": run.env_steps,
                     "score": run.score,

@@ -20,6 +20,7 @@ from corral.envs.policy import Policy, PolicyLike, as_policy
 from corral.envs.reference import reference_players, teams_of
 from corral.envs.registry import Api, registered_name, rules_class
 from corral.errors import RunError, UnknownNameError
+from corral.text import visible
 from corral.trainers.evaluation.judge import require_same_game
 from corral.trainers.evaluation.players import Player
 from corral.trainers.runs.run import Run, is_run, load_each
@@ -154,9 +155,10 @@ def _rules_of(run: Run) -> Rules[Any]:
 
 def _labels(runs: Sequence[Run]) -> list[str]:
     """Return the names of runs: their folders' names, or their paths if the names repeat."""
-    short = [f"{run.folder.resolve().name}{run.suffix}" for run in runs]
+    short = [visible(f"{run.folder.resolve().name}{run.suffix}") for run in runs]
     return [
-        name if short.count(name) == 1 else run.name for name, run in zip(short, runs, strict=True)
+        name if short.count(name) == 1 else visible(run.name)
+        for name, run in zip(short, runs, strict=True)
     ]
 
 

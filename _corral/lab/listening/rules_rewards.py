@@ -16,7 +16,6 @@ from corral.trainers.runs.trends import change_of
 __all__ = [
     "clipped",
     "constant_ends",
-    "ends_at_once",
     "ends_unmarked",
     "equal_in_copies",
     "few_updates",
@@ -132,26 +131,6 @@ def equal_in_copies(heard: Heard) -> Finding | None:
         f"the rewards of {names} copies are equal in each of {count:,} steps; observations differ",
         "the reward of the copy's own actions",
         "look for a mean or sum over the axis of copies instead of the axis of agents",
-        2,
-        heard.policy,
-    )
-
-
-def ends_at_once(heard: Heard) -> Finding | None:
-    """Report episodes that end in their first step, but for the first ones of the training."""
-    lengths = np.array(heard.lengths)
-    if len(lengths) < 64:
-        return None
-    first, rest = lengths[: len(lengths) // 16], lengths[len(lengths) // 16 :]
-    if first.max() < 8 or (rest == 1).mean() < 0.95:
-        return None
-    return Finding(
-        "state-kept",
-        "Episodes end in their first step, but for the first ones of the training.",
-        f"{(rest == 1).mean():.0%} of {len(rest):,} later episodes have 1 step, the longest of the "
-        f"first {first.max()}",
-        "episodes of about the same lengths",
-        "reset() must set everything that ends an episode: clocks, counters, positions",
         2,
         heard.policy,
     )
@@ -275,7 +254,7 @@ def reset_incomplete(heard: Heard) -> Finding | None:
     """Report episodes that all end after one step, except for the first ones."""
     lengths = np.array(heard.lengths)
     longer = np.flatnonzero(lengths > 1)
-    if len(lengths) < 128 or not len(longer) or longer[-1] >= 0.05 * len(lengths):
+    if len(lengths) < 64 or not len(longer) or longer[-1] >= 0.05 * len(lengths):
         return None
     if np.median(lengths[longer]) < 3:
         return None

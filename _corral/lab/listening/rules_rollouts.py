@@ -22,7 +22,6 @@ RULES: tuple[Callable[[Heard], Finding | None], ...] = (
     rules_rewards.constant_ends,
     rules_rewards.ends_unmarked,
     rules_rewards.reset_incomplete,
-    rules_rewards.ends_at_once,
     rules_rewards.same_rewards,
     rules_rewards.tiny_rewards,
     rules_rewards.running_total,

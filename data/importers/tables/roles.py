@@ -139,7 +139,7 @@ def time_columns(
         stop(
             table,
             f"missing header; the first row holds data: {row}. Add column names above it, or pass "
-            "columns=, a name for each column",
+            "columns=, a name for each column; for a log, format= or pattern=",
         )
     if requested.time is not None:
         column_of(table, requested.time, "time_column")

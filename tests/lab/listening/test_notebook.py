@@ -11,7 +11,9 @@ def report(*findings: Finding) -> Report:
 
 
 def test_a_row_for_each_fault_that_follows_from_no_other() -> None:
-    root = Finding("a", "The <rate> is 0.", "0 of 9", "above 0", "raise lr", 3, "", place="run.py:7")
+    root = Finding(
+        "a", "The <rate> is 0.", "0 of 9", "above 0", "raise lr", 3, "", place="run.py:7"
+    )
     effect = Finding("b", "Nothing moves.", "0", "moves", "see a", 3, "", follows="a")
     text = report(root, effect)._repr_html_()
     for cell in ("The &lt;rate&gt; is 0.", "certain", "0 of 9", "run.py:7", "raise lr"):

@@ -580,7 +580,7 @@ def test_a_constant_cost_beside_other_rewards_is_not_clipped() -> None:
 
 def test_episodes_that_end_at_once() -> None:
     found = findings(heard(lengths=[24, 24, 24, 24] + [1] * 96))
-    assert found["state-kept"].certainty == 2
+    assert found["reset-incomplete"].certainty == 2
     assert findings(heard(lengths=[1] * 100)) == {}
     assert findings(heard(lengths=[24] * 100)) == {}
 

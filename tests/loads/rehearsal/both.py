@@ -354,6 +354,7 @@ def plans_by_engine(case: Case, seed: int, **options: Any) -> tuple[WindowResult
         mean_wait=float(sums.mean_wait[0]),
         mean_stay=float(sums.mean_stay[0]),
         waits=sums.waits,
+        lost_by_step=sums.lost_by_step[0],
     )
     return result, erratic
 
