@@ -34,7 +34,7 @@ SPELLINGS: Mapping[str, str] = {
     "held_out": "test_split test_size split holdout",
     "validation": "validation_split validation_size val_split val_size dev_split valid",
     "policies": "share_policy share_policies parameter_sharing share_parameters shared share_param "
-    "policy player players policy_mapping_fn policy_mapping",
+    "policy player players policy_mapping_fn policy_mapping multiagent multi_agent",
     "policies_to_train": "train_policies policies_to_learn",
     "opponent": "opponents enemy enemies",
     "opponents": "opponent enemy enemies",

@@ -223,7 +223,12 @@ def make(name: str | Callable[..., Any], *ids: str, api: Api | None = None, **kw
     environment does not have.
     """
     if ids:
-        raise ValueError(f"corral.make({name!r}, {ids[0]!r}): give make({ids[0]!r}, api={name!r})")
+        if name in ("parallel", "aec"):
+            raise ValueError(f"corral.make({name!r}, {ids[0]!r}): pass {ids[0]!r}, api={name!r}")
+        raise ValueError(
+            f"corral.make({name!r}, {ids[0]!r}): pass arguments of the environment by name, such "
+            "as max_cycles=100"
+        )
     if not isinstance(name, str):
         from corral.envs.others.convert import (
             EnvFactory,  # only needed for third-party environments

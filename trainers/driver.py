@@ -195,6 +195,9 @@ def _to_its_end(begin: Callable[P, Session], name: str) -> Callable[P, Run]:
 
     @functools.wraps(begin)
     def train(*args: P.args, **kwargs: P.kwargs) -> Run:
+        if len(args) > 1:
+            message = f"{name}() takes one argument without a name; pass steps= and others by name"
+            raise TypeError(message)
         session = begin(*args, **kwargs)
         if kwargs.get("dry_run"):
             session.learner.close()

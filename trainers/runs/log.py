@@ -305,6 +305,7 @@ class Bar:
         self._tenth = 0
         self._printed = time.monotonic()
         self._began: tuple[int, float] | None = None  # env steps and time at the first row
+        self._ended = (0, "")  # env steps and text of the latest row
         self._console = Console(stderr=True, highlight=False)
         self._bar = None
         self._cell: NotebookBar | None = None
@@ -334,6 +335,7 @@ class Bar:
         if self._bar is not None:
             self._bar.update(self._task, completed=done, total=self.steps, speed=speed, shown=shown)
             return
+        self._ended = done, f"{done:,} env steps, {speed}/s, {shown}"
         line = f"{done:,} of {self.steps:,} env steps, {speed}/s, {shown}{self._remaining(done)}"
         if self._cell is not None:
             self._cell.show(done, self.steps, line)
@@ -356,3 +358,6 @@ class Bar:
     def close(self) -> None:
         if self._bar is not None:
             self._bar.stop()
+        done, text = self._ended
+        if self._cell is not None and done:
+            self._cell.show(done, done, text)

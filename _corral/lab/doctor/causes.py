@@ -61,6 +61,7 @@ FOLLOWS: dict[str, tuple[str, ...]] = {
         *("advantages-unrelated-to-truth", "returns-flat"),
     ),
     "reward-of-another": ("advantages-unrelated-to-truth",),
+    "same-rewards": (*BADLY_VALUED, "returns-flat"),
     "reward-changed": ("advantages-unrelated-to-truth",),
     "reward-tiny": ("advantages-tiny", *STILL),
     "reward-huge": ("value-clipped", *STILL),

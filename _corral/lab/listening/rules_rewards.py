@@ -35,6 +35,9 @@ __all__ = [
 UPDATES, DECISIONS, EPISODES = 8, 2000, 10
 """Minimum numbers before equal rewards are reported."""
 
+MANY_EPISODES = 50
+"""Episodes that replace UPDATES."""
+
 
 def same_rewards(heard: Heard) -> Finding | None:
     """Report rewards that are all equal, in episodes of equal lengths."""
@@ -43,10 +46,10 @@ def same_rewards(heard: Heard) -> Finding | None:
         for part in parts_of(heard)
         if part.rollout.rewards is not None and part.rollout.rewards.shape == part.shape
     ]
-    if not rewards or heard.updates < UPDATES:
+    if not rewards or (heard.updates < UPDATES and len(heard.returns) < MANY_EPISODES):
         return None
     paid = np.concatenate(rewards)
-    if len(paid) < DECISIONS or np.ptp(paid) > 0:
+    if max(len(paid), sum(heard.lengths)) < DECISIONS or np.ptp(paid) > 0:
         return None
     lengths = heard.lengths[len(heard.lengths) // 10 :]
     # The rewards of all episodes are known by their returns. First ones may lack their begin.

@@ -426,6 +426,20 @@ def test_equal_lengths_matter_for_equal_rewards() -> None:
     assert "same-rewards" not in findings(of)
 
 
+@pytest.mark.parametrize(("updates", "certainty"), [(2, 1), (16, 2)])
+def test_short_rollouts_with_equal_rewards(updates: int, certainty: int) -> None:
+    """The returns of all episodes are heard, also those of rollouts that are not recorded."""
+    short = replace(ROLLOUT, rewards=0 * ROLLOUT.rewards)
+    rows = {name: getattr(short, name) for name in ("obs", "actions", "rewards", "terminated")}
+    of = heard(
+        Rollout(**{name: column[:128] for name, column in rows.items()}),
+        updates=updates,
+        lengths=[20] * 200,
+        returns=[0.0] * 200,
+    )
+    assert findings(of)["same-rewards"].certainty == certainty
+
+
 def test_actions_that_matter_only_together_with_the_observation() -> None:
     """A contextual bandit: the reward tells if the action equals the observation."""
     rng = np.random.default_rng(0)
