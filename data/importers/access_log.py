@@ -27,7 +27,7 @@ from corral.data.importers.binning import (
     were,
 )
 from corral.data.importers.kept import KeptRequests
-from corral.data.importers.log_formats import NO_SERVER, Split, find_format, log_rows
+from corral.data.importers.log_formats import FORMATS, NO_SERVER, Split, find_format, log_rows
 from corral.data.importers.tables.capacities import set_capacities
 from corral.data.importers.tables.cells import Table
 from corral.data.importers.tables.times import UNDATED, reader_of, style_of
@@ -128,8 +128,10 @@ def import_access_log(
         log.read(max_bytes, allowed, notes)
         is_local = is_local or not log.is_zoned
         log.add_to(total, kept, zone or "Z", notes)
-    alternative = "combined" if by_line else "nginx-upstream"
-    guess_list.append(Guess("format", formats[0][0], f"format={alternative}"))
+    title = formats[0][0]
+    names_of = {log_format.title: key for key, log_format in FORMATS.items()}
+    change = f"format={names_of[title]}" if title in names_of else "format= or pattern="
+    guess_list.append(Guess("format", title, change))
     guess_list.append(Guess("step", f"{step} s", "step=300"))
     nodes = f"{len(total.bins)}, named in the lines: {first_names(list(total.bins))}"
     guess_list.append(Guess("nodes", nodes if by_line else "one per file", "names=a,b"))

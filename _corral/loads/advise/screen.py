@@ -31,6 +31,7 @@ from corral.loads.replay import SERIES_POINTS, Replay, binned
 from corral.loads.text import counted
 from corral.loads.textbook.words import short_of
 from corral.text import pasted
+from corral.trainers.evaluation.intervals import FEWEST_WINDOWS
 
 __all__ = ["LINES", "Losses", "Row", "Screen", "losses_of", "screen_of"]
 
@@ -100,7 +101,8 @@ class Screen:
 
     def _lines(self, notes: Sequence[str]) -> Iterator[str]:
         yield from wrapped(self.run)
-        yield from ("", f"On {self.days}:")
+        yield ""
+        yield from wrapped(f"On {self.days}:")
         head, cells = self.headings(), self.cells()
         filled = [k for k in range(len(head)) if any(line[k] for line in cells)]
         yield from columns([head[k] for k in filled], [[c[k] for k in filled] for c in cells], 2)
@@ -156,7 +158,7 @@ def screen_of(advice: Advice) -> Screen:
         team=" ".join(tail[trend:]),
         notes=(*tail[:trend], *_doubts(advice, rows)),
         call=_call(advice.arguments),
-        commands=tuple(_commands(advice)),
+        commands=tuple(_commands(advice, rows)),
         report=str(advice.folder / "report.html"),
     )
 
@@ -177,13 +179,15 @@ def _rows(advice: Advice) -> tuple[list[Row], str]:
             cost, lost = played.daily(costs.cost), played.daily(costs.lost)
             gain = None if label == advice.chosen.today else played.saving(today, costs)
             rows.append(Row(label, role, cost, lost, lost / arrivals, gain))
-        days = f"{played.days()}, request by request"
+        days, windows = f"{played.days()}, request by request", len(played.windows)
     else:
         replay = advice.replay if advice.team is None else advice.team.replay
         rows = [_replayed(advice, replay, label, role) for label, role in roles.items()]
         held_out = "held-out " * (advice.team is not None)
         days = counted(replay.windows, f"{held_out}{'day' if replay.days else 'window'}")
-        days += ", in the replay"
+        days, windows = f"{days}, in the replay", replay.windows
+    if windows < FEWEST_WINDOWS:
+        days += f"; fewer than {FEWEST_WINDOWS} give no intervals, so all of this may be chance"
     return sorted(rows, key=lambda row: row.cost), days
 
 
@@ -312,14 +316,15 @@ def _call(arguments: Mapping[str, Any]) -> str:
     return " ".join(words)
 
 
-def _commands(advice: Advice) -> Iterator[tuple[str, str]]:
+def _commands(advice: Advice, rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
     """Yield the next commands and their purpose."""
+    served = next((row for row in rows if row.role.startswith("second choice")), _advised(rows))
     folder, nodes = pasted(advice.folder), len(advice.replay.trace.nodes)
     trace = advice.arguments.get("trace")
     name = "LOAD.csv" if trace is None else pasted(trace)
     if nodes > 1 and advice.arrivals == "unknown":
         yield f"corral rehearse {name} {folder}", "with your servers and latency"
-    if nodes > 1:
+    if nodes > 1 and (served.saving is None or served.saving.share > 0):
         plan = "the second choice" if advice.run == "balancer" else "the plan"
         yield f"corral serve {folder}", f"{plan} over HTTP"
     if advice.team is not None:

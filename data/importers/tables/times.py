@@ -236,7 +236,11 @@ def _relative(table: Table, column: Column, unit: TimeUnit, epoch: int | None) -
         except (ArithmeticError, ValueError):
             row = int(np.argmax(column.codes == at))
             table.fault(f"not a number of {_NAMES[unit]}", row, column.name, cell)
-    is_plain = epoch is None and bool(len(seconds)) and int(np.median(seconds)) < EARLIEST
+    middle = int(np.median(seconds)) if len(seconds) else 0
+    if epoch is None and middle > LATEST:
+        span = int(seconds.max() - seconds.min()) * per_second
+        raise fault_error(table.path, unit_rule(column.name, span, f"{_NAMES[unit]} since 1970"))
+    is_plain = epoch is None and middle < EARLIEST and len(seconds) > 0
     start = "an unknown time" if is_plain else "1970" if epoch is None else _date(epoch)
     zoned = np.ones(len(column.codes), dtype=bool)
     style = f"{_NAMES[unit]} since {start}"

@@ -128,6 +128,15 @@ def test_a_pattern_counts_and_names_nodes(tmp_path: Path) -> None:
     assert (named.nodes, named.arrivals.tolist()) == (("own",), [[2], [1]])
 
 
+def test_the_named_option_reads_the_same(tmp_path: Path) -> None:
+    path = write(tmp_path, "lb.log", *(HAPROXY.format(s, "a") for s in range(3)))
+    imported = import_trace(path)
+    (change,) = (guess.change for guess in imported.guesses if guess.what == "format")
+    assert change == "format=haproxy"
+    again = import_trace(path, format="haproxy").trace
+    assert again.arrivals.tolist() == imported.trace.arrivals.tolist()
+
+
 WRONG_OPTIONS = {
     "no group": ({"pattern": r"\S+"}, "(?P<time>...)"),
     "no pattern": ({"pattern": "(?P<time>"}, "pattern='(?P<time>'"),

@@ -14,9 +14,10 @@ import pytest
 import corral
 from corral.loads.advise.advice import Advice
 from corral.loads.advise.rehearsed import age_of
-from corral.loads.advise.screen import LINES, Screen, losses_of, screen_of
+from corral.loads.advise.screen import LINES, Screen, _commands, _rows, losses_of, screen_of
 from corral.loads.advise.trend import Trend
 from corral.loads.advise.words import WIDTH
+from corral.trainers.evaluation.intervals import FEWEST_WINDOWS
 from support.loads import DAY, days
 
 GAME: dict[str, Any] = {"queue": 5, "forward_cost": 0.1, "route": "equal"}
@@ -195,6 +196,27 @@ def test_the_commands_name_the_folder(rehearsed: Advice) -> None:
 
 
 # --- The page ------------------------------------------------------------------------------------
+
+
+def test_a_second_choice_worse_than_today_is_not_served(rehearsed: Advice) -> None:
+    rows, _ = _rows(rehearsed)
+    folder = str(rehearsed.folder)
+    for sign, served in ((1.0, True), (-1.0, False)):
+        changed = [
+            row
+            if row.saving is None
+            else dataclasses.replace(row, saving=dataclasses.replace(row.saving, share=sign * 0.1))
+            for row in rows
+        ]
+        commands = [command for command, _ in _commands(rehearsed, changed)]
+        assert any(command.startswith(f"corral serve {folder}") for command in commands) == served
+
+
+def test_few_days_are_named_before_the_table(replayed: Advice) -> None:
+    few = dataclasses.replace(replayed, replay=dataclasses.replace(replayed.replay, windows=3))
+    text = f"fewer than {FEWEST_WINDOWS} "
+    assert text in _rows(few)[1]
+    assert text not in _rows(replayed)[1]
 
 
 def test_the_page_opens_with_the_screen(rehearsed: Advice) -> None:

@@ -133,6 +133,15 @@ def test_milliseconds_are_not_taken_for_seconds(tmp_path: Path) -> None:
     assert result.trace.clock == "integer"
 
 
+def test_a_unit_that_leads_beyond_2100_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "ms.csv"
+    rows = (f"{1_772_409_600_000 + 60_000 * k},{k + 5},6\n" for k in range(5))
+    path.write_text("time,a,b\n" + "".join(rows))
+    with refused(TraceError, "time_unit=ms"):
+        import_trace(path, time_unit="s")
+    assert import_trace(path, time_unit="ms").trace.step == 60
+
+
 def test_a_table_in_thousands_has_another_unit(tmp_path: Path) -> None:
     text = "timestamp,a,b\n" + rows(range(0, 20 * 60_000, 60_000), LOADS, LOADS)
     shown(refusal(tmp_path, text), "time_unit=ms (19 min in all)", "epoch=")
