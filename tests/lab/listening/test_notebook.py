@@ -11,14 +11,12 @@ def report(*findings: Finding) -> Report:
 
 
 def test_a_row_for_each_fault_that_follows_from_no_other() -> None:
-    root = Finding(
-        "a", "The <rate> is 0.", "0 of 9", "above 0", "raise lr", 3, "", place="run.py:7"
-    )
-    effect = Finding("b", "Nothing moves.", "0", "moves", "see a", 3, "", follows="a")
+    root = Finding("a", "<rate>", "0 of 9", "above 0", "lr=0.1", 3, "", place="run.py:7")
+    effect = Finding("b", "stillness", "0", "moves", "see a", 3, "", follows="a")
     text = report(root, effect)._repr_html_()
-    for cell in ("The &lt;rate&gt; is 0.", "certain", "0 of 9", "run.py:7", "raise lr"):
+    for cell in ("&lt;rate&gt;", "certain", "0 of 9", "run.py:7", "lr=0.1"):
         assert f">{cell}</td>" in text
-    assert "Nothing moves." not in text
+    assert "stillness" not in text
 
 
 def test_no_table_without_faults() -> None:
