@@ -229,7 +229,7 @@ def _threads() -> int:
     """Return the number of threads of this process; of Python's threads outside Linux.
 
     The thread of jemalloc, which pandas starts if pyarrow is installed, does not count: the
-    allocator stops it before a fork.
+    tests of forks pass with it.
     """
     tasks = Path("/proc/self/task")
     if not tasks.exists():
