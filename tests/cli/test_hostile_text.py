@@ -239,7 +239,7 @@ def in_ascii(*words: str | Path, errors: str = "strict") -> str:
         [sys.executable, "-m", "corral", *map(str, words)],
         capture_output=True,
         env={**ASCII, "PYTHONIOENCODING": f"ascii:{errors}"},
-        timeout=120,
+        timeout=600,
     )
     printed = done.stdout + done.stderr
     assert done.returncode in (0, 2), printed

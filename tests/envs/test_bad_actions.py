@@ -327,7 +327,7 @@ def test_the_same_without_asserts() -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.split()[-2:] == ["optimised", "260"]  # PettingZoo prints a warning before

@@ -125,7 +125,7 @@ def test_a_notebook_shows_tables_and_a_bar(tmp_path: Path) -> None:
 
     notebook = v4.new_notebook(cells=[v4.new_code_cell(source) for source, _ in NOTEBOOK])
     place = {"metadata": {"path": tmp_path}}
-    nbclient.NotebookClient(notebook, timeout=300, resources=place).execute()
+    nbclient.NotebookClient(notebook, timeout=1500, resources=place).execute()
     for cell, (source, holds) in zip(notebook.cells, NOTEBOOK, strict=True):
         html = "".join(output.get("data", {}).get("text/html", "") for output in cell.outputs)
         assert holds(html), (source, cell.outputs)

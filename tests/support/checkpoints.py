@@ -102,7 +102,7 @@ def alone(call: str, module: str = "support.checkpoints", **arguments: Any) -> A
         env=environment,
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=1500,
     )
     if done.returncode != 0:
         raise AssertionError(done.stdout + done.stderr)
@@ -227,7 +227,7 @@ def meet(path: Path, load: Callable[[Path], Any]) -> dict[str, Any]:
     if child == 0:
         _report(path, load, writing)
     os.close(writing)
-    ready, _, _ = select.select([reading], [], [], 120)
+    ready, _, _ = select.select([reading], [], [], 600)
     if not ready:
         os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)

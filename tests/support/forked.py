@@ -46,7 +46,7 @@ def run(
     *,
     folder: Path | None = None,
     env: Mapping[str, str] = ENVIRONMENT,
-    timeout: float = 120,
+    timeout: float = 600,
     path: str = TESTS,
 ) -> subprocess.CompletedProcess[str]:
     """What ``python WORDS`` does in ``folder``; ``words`` begin with -m and a module, or -c.

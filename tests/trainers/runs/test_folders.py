@@ -206,7 +206,7 @@ def test_a_start_that_was_killed_blocks_nothing(tmp_path: Path) -> None:
         "small_run(Path(sys.argv[1]), updates=1)\n"
     )
     env = {**ENVIRONMENT, "PYTHONPATH": str(Path(__file__).parents[2])}
-    done = subprocess.run([sys.executable, "-c", code, str(folder)], env=env, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code, str(folder)], env=env, timeout=600)
     assert done.returncode == 9
     assert everything_in(folder) == [".lock", ".lock.pid", "trace.csv.gz"]
     (folder / "trace.csv.gz").write_bytes(b"half of it")
