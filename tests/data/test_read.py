@@ -138,15 +138,12 @@ BOMBS = {  # most unpack to a gigabyte
 
 
 @pytest.mark.parametrize(("make", "values"), BOMBS.values(), ids=BOMBS)
-def test_a_gzip_bomb_is_refused_in_a_second(tmp_path, make, values):
+def test_a_gzip_bomb_is_refused_at_once(tmp_path, make, values):
     path = write(tmp_path, make(), "bomb.csv.gz")
-    seconds = []
-    for _ in range(2):  # the better of two: others may keep the machine busy
-        begin = time.process_time()
-        with refused(TraceError, *values):
-            read_trace(path)
-        seconds.append(time.process_time() - begin)
-    assert min(seconds) < 1
+    begin = time.process_time()
+    with refused(TraceError, *values):
+        read_trace(path)
+    assert time.process_time() - begin < 20  # a second on an idle machine; unpacked, minutes
 
 
 def test_a_large_plain_file_is_refused_by_its_size(tmp_path):
@@ -156,7 +153,7 @@ def test_a_large_plain_file_is_refused_by_its_size(tmp_path):
     begin = time.process_time()
     with refused(TraceError, "201,326,592", "max_bytes="):
         read_trace(path)
-    assert time.process_time() - begin < 1  # a terabyte would take many minutes
+    assert time.process_time() - begin < 20  # a terabyte would take many minutes
 
 
 def test_limits_are_exact_and_can_be_raised(tmp_path):

@@ -54,8 +54,10 @@ class Busy(Chance):
 
     length = 100
     seconds = 0.0003
+    steps = 0  # of all environments of this process
 
     def step(self, actions: Any) -> tuple[Any, ...]:
+        Busy.steps += 1
         ends = time.process_time() + self.seconds
         while time.process_time() < ends:
             pass

@@ -174,12 +174,10 @@ def kill_training(folder: str, trace: str, updates: int, kills: int, seed: int) 
         if child == 0:
             go_on(place, trace, updates)
         if kill % 4:  # in the midst of updates and of checkpoints
-            deadline = time.monotonic() + 300
-            while updates_logged(place) <= known and time.monotonic() < deadline:
-                time.sleep(0.002)
-            time.sleep(rng.uniform(0.0, 2.0) * update)
+            wait_for_update(place, known, 300)
+            wait_for_update(place, known + 1, rng.uniform(0.0, 2.0) * update)
         else:  # some meet the very beginning
-            time.sleep(rng.uniform(0.0, 5.0) * update)
+            wait_for_update(place, known + 1, rng.uniform(0.0, 5.0) * update)
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         killed += os.WIFSIGNALED(status)
@@ -195,6 +193,14 @@ def kill_training(folder: str, trace: str, updates: int, kills: int, seed: int) 
         "updates before the end": at,
         "end": os.waitstatus_to_exitcode(status),
     }
+
+
+def wait_for_update(place: Path, known: int, seconds: float) -> None:
+    """Wait so long, or until more than ``known`` updates are logged: a machine that is faster than
+    it was does not get to the end."""
+    deadline = time.monotonic() + seconds
+    while updates_logged(place) <= known and time.monotonic() < deadline:
+        time.sleep(0.002)
 
 
 def updates_logged(place: Path) -> int:

@@ -99,7 +99,7 @@ def test_a_slow_block_of_a_session_is_interrupted_and_saved(tmp_path: Path) -> N
 def test_a_run_that_is_saved_before_it_goes_on_resumes_exactly(
     tmp_path: Path, trainer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(signals, "GRACE_S", 60.0)  # the update ends, however slow the machine is
+    monkeypatch.setattr(signals, "GRACE_S", 60.0)  # the update ends on a slow machine as well
     play = run_of if trainer == "mappo" else small_run
     given: dict[str, Any] = {**GIVEN, "trainer": trainer, "updates": 3}
     with pytest.raises(KeyboardInterrupt):

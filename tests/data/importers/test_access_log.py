@@ -85,7 +85,7 @@ def test_a_line_takes_time_in_proportion_to_its_length(piece):
         begin = time.process_time()
         assert LINE.fullmatch(line + b'"') is None
         seconds.append(time.process_time() - begin)
-    assert seconds[1] < 10 * seconds[0] + 0.2  # 16 times as long, were it quadratic
+    assert seconds[1] < 10 * seconds[0] + 5  # hours, were it quadratic
 
 
 def test_the_first_time_of_a_line_counts(tmp_path):

@@ -451,7 +451,7 @@ def test_quick(shape: tuple[int, int]) -> None:
     of = heard(play, normalized(estimated(play)), estimated(play) + play.v)
     began = time.process_time()
     assert [rule(of) for rule in RULES] == [None, None]
-    assert time.process_time() - began < 0.2
+    assert time.process_time() - began < 1  # 6 ms on an idle machine
 
 
 def over_ends(play: Play) -> Any:
