@@ -6,6 +6,7 @@ import contextlib
 import functools
 import gc
 import hashlib
+import math
 import os
 import pickle
 import signal
@@ -16,8 +17,10 @@ import pytest
 import typer.main
 import typer.testing
 
+from corral import progress
 from corral.envs import ENVIRONMENTS
 from corral.trainers import kinds
+from corral.trainers.runs import log
 from support import messages
 
 # A shell starts what it runs in the background with Ctrl-C ignored, and children inherit that: the
@@ -55,6 +58,15 @@ def _no_power_cut() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda handle: None)
         patch.delattr(os, "posix_fadvise", raising=False)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_lines_of_slow_machines() -> Iterator[None]:
+    """Log no progress every half minute: a slow machine prints what a fast one prints."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (progress, log):
+            patch.setattr(module, "INTERVAL_S", math.inf)
         yield
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,11 @@ from corral.data import write_trace
 from support.command import within
 from support.loads import DAY, days
 from support.messages import shown
+
+
+@pytest.fixture(autouse=True)
+def _no_lines_of_slow_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("corral.cli.commands.loads.advise.EVERY", math.inf)
 
 
 @pytest.fixture(scope="module")

@@ -75,6 +75,7 @@ def test_quiet_ends_with_the_command() -> None:
 
 def test_a_log_gets_a_line_with_the_remaining_time(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
+    monkeypatch.setattr(corral.progress, "INTERVAL_S", 30.0)
     monkeypatch.setattr(corral.progress.time, "monotonic", lambda: clock[0])
     lines: list[str] = []
     with progress_to(LogLines(lines.append)):
@@ -91,11 +92,12 @@ def test_a_log_gets_a_line_with_the_remaining_time(monkeypatch: pytest.MonkeyPat
 def test_a_log_of_training_gets_lines_between_the_tenths(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from corral.trainers.runs.log import Bar
+    from corral.trainers.runs import log
 
     clock = [0.0]
+    monkeypatch.setattr(log, "INTERVAL_S", 30.0)
     monkeypatch.setattr(corral.progress.time, "monotonic", lambda: clock[0])
-    bar = Bar(100_000, visible=True)
+    bar = log.Bar(100_000, visible=True)
     for second in range(0, 100, 10):
         clock[0] = float(second)
         bar.show({"env_steps": 100 + second, "env_steps_per_s": 1.0}, "return 1")

@@ -14,6 +14,7 @@ import functools
 import gc
 import importlib
 import json
+import math
 import os
 import runpy
 import signal
@@ -26,6 +27,9 @@ import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
+
+from corral import progress
+from corral.trainers.runs import log
 
 __all__ = ["ENVIRONMENT", "run"]
 
@@ -107,6 +111,7 @@ def serve() -> None:
     for name in IMPORTED:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    progress.INTERVAL_S = log.INTERVAL_S = math.inf  # a slow machine prints what a fast one prints
     gc.freeze()
     orders, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
     for line in orders:

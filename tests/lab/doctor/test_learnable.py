@@ -314,7 +314,6 @@ def test_zero_sum_agents_are_scripted_one_at_a_time() -> None:
 def test_time_that_is_over_is_said() -> None:
     found = learnable("dfaas_v0", seconds=0.5)
     assert any("time" in each for each in found.not_asked)
-    assert found.seconds < 60  # 2 on an idle machine
     with pytest.raises(ValueError, match="seconds=0"):
         learnable("dfaas_v0", seconds=0)
 
