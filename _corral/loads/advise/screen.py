@@ -16,10 +16,12 @@ import numpy as np
 from corral.envs.core import Array
 from corral.envs.dfaas_v0.plain_rules import PlainRule
 from corral.loads.advise.advice import Advice
+from corral.loads.advise.rehearsed import DEPENDS
 from corral.loads.advise.sentences import (
     asks_of_rule,
     asks_of_team,
     capacity_sentence,
+    holds_sentence,
     interval_of,
     needs_sentence,
 )
@@ -154,7 +156,7 @@ def screen_of(advice: Advice) -> Screen:
         costs=has_costs(advice.replay),
         saves=_saves(advice, rows),
         asks=_asks(advice),
-        capacity=f"{capacity.removesuffix('.')}, in the replay of all {unit}s." if capacity else "",
+        capacity=f"{capacity.removesuffix('.')}, step by step, in the replay of all {unit}s." if capacity else "",
         team=" ".join(tail[trend:]),
         notes=(*tail[:trend], *_doubts(advice, rows)),
         call=_call(advice.arguments),
@@ -243,11 +245,12 @@ def _saves(advice: Advice, rows: Sequence[Row]) -> str:
     if gain is None:
         return f"It runs today already: {name}; --today sets another rule. It loses {level}."
     ends = f" (95 %: {interval_of(gain)})" if interval_of(gain) else ""
-    verb = "saves" if gain.share >= 0 else "costs another"
+    change = f"saves {requests(gain.requests)}"
+    if gain.share < 0:
+        change = f"costs {requests(-gain.requests)} more"
     text = (
-        f"It {verb} {requests(abs(gain.requests))} requests {gain.unit}{ends} and loses {level} "
-        f"instead of {percent(today.lost_share)}, compared with today: {name}; --today sets "
-        "another rule."
+        f"It {change} requests {gain.unit}{ends} and loses {level} instead of "
+        f"{percent(today.lost_share)}, compared with today: {name}; --today sets another rule."
     )
     if gain.open_ended and not gain.same:
         text += " The difference may be chance."
@@ -285,6 +288,10 @@ def _doubts(advice: Advice, rows: Sequence[Row]) -> Iterator[str]:
     rehearsed = advice.rehearsed
     if rehearsed is None:
         return
+    if rehearsed.better is not None and rehearsed.promise is not None:
+        promise, plan = rehearsed.promise, rehearsed.plan
+        if promise.answer == DEPENDS:  # the replay of more capacity and the table seem to differ
+            yield holds_sentence(promise, rehearsed.today, f"The saving of {plan}")
     yield from rehearsed.stale_sentences()
     cheaper = [row.policy for row in rows if row.cost < advised.cost]
     for policy in cheaper:
