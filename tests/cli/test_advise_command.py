@@ -101,6 +101,21 @@ def test_progress_is_written_into_a_log(load: Path, tmp_path: Path, monkeypatch:
     )
 
 
+def test_a_stopped_advice_names_what_is_kept(load: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    def stop(*arguments: Any, **named: Any) -> None:
+        raise KeyboardInterrupt
+
+    words = ("advise", load, "--no-rehearse", "--route", "equal", "--out", tmp_path / "new")
+    with monkeypatch.context() as patch:
+        patch.setattr("corral.loads.advise.driver.textbook_of", stop)
+        shown(within(*words, "--no-train", code=130), "nothing")
+    assert not (tmp_path / "new").exists()
+    monkeypatch.setattr("corral.loads.advise.driver.trained", stop)
+    printed = within(*words, "--steps", "64", code=130)
+    shown(" ".join(printed.split()), f"--out {tmp_path / 'new'}")
+    assert json.loads((tmp_path / "new" / "advice.json").read_text())["run"] == "rule"
+
+
 def test_rules_alone_need_no_minutes(load: Path, tmp_path: Path) -> None:
     said = within(
         "advise", load, "--no-train", "--no-rehearse", "--minutes", "2", "--out", tmp_path, code=2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import textwrap
 import time
 from collections.abc import Callable, Iterator
@@ -22,13 +23,13 @@ from corral.cli.commands.loads.options import (
     SecondOffer,
     WaitCost,
 )
-from corral.cli.commands.train import interruptible
 from corral.cli.declared import Declared, DeclaredNumber, declared
 from corral.cli.mistakes import expect, option_of
 from corral.cli.options import Capacity, Window, capacity_of, row_range
 from corral.cli.output import (
     RESULTS,
     check_new,
+    complain,
     err,
     in_options,
     out,
@@ -178,7 +179,13 @@ def advise(
                 **settings,
             )
 
-    _show(interruptible(begin), [*given, "capacity"], verbose)
+    try:
+        advice = begin()
+    except KeyboardInterrupt as stopped:
+        nothing = "stopped before the verdict: nothing was written; repeat the command"
+        complain(in_options(str(stopped), ["out"]) or nothing)
+        raise typer.Exit(128 + signal.SIGINT) from None
+    _show(advice, [*given, "capacity"], verbose)
 
 
 OF_RECHECK = ("trace", "recheck", "rows", "beyond", "capacity", "seed")
