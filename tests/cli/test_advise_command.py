@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import re
@@ -11,8 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from corral.cli.commands.loads.advise import _beginner
 from corral.cli.output import in_options
 from corral.data import write_trace
+from corral.progress import without_setup_messages
 from support.command import within
 from support.loads import DAY, days
 from support.messages import shown
@@ -97,8 +100,16 @@ def test_progress_is_written_into_a_log(load: Path, tmp_path: Path, monkeypatch:
     monkeypatch.setattr("corral.cli.commands.loads.advise.EVERY", 0.0)
     printed = within("advise", load, "--no-train", "--no-rehearse", "--out", str(tmp_path))
     assert re.search(
-        r"corral: plain rules, plays of a day: \d+ of [\d,]+, about [\d,]+ s left", printed
+        r"corral: plain rules, plays of a day: \d+ of [\d,]+, about [\d,]+ s left in this part",
+        printed,
     )
+
+
+def test_quiet_is_for_the_parts_of_an_advice_too(capsys: pytest.CaptureFixture[str]) -> None:
+    for quiet, lines in ((False, 1), (True, 0)):
+        with without_setup_messages() if quiet else contextlib.nullcontext():
+            _beginner()("a part")
+        assert capsys.readouterr().err.count("\n") == lines
 
 
 def test_a_stopped_advice_names_what_is_kept(load: Path, tmp_path: Path, monkeypatch: Any) -> None:

@@ -63,7 +63,8 @@ def _page(advice: Advice) -> str:
         for heading, text in cards.items()
         if text
     )
-    commands = [f"{screen.call}  # this advice", "", *(f"{command}  # {why}" for command, why in screen.commands)]
+    commands = [f"{command}  # {why}" for command, why in screen.commands]
+    commands = [f"{screen.call}  # this advice", "", *commands]
     body = f"""<h2>Load and loss over time</h2>
 {_picture(advice, screen)}<div class='cards'>{boxes}</div>
 <h2>Policies</h2>

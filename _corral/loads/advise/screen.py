@@ -145,8 +145,8 @@ def screen_of(advice: Advice) -> Screen:
     capacity = capacity_sentence(
         capacity_saving(advice.what_ifs), None if advice.run == "rule" else advice.chosen.rule
     )
+    replay = f", step by step, in the replay of all {'day' if advice.replay.days else 'window'}s."
     tail = advice.verdict[advice.code_after + 1 :]
-    unit = "day" if advice.replay.days else "window"
     trend = 1 if advice.trend is not None else 0
     return Screen(
         run=advice.verdict[0],
@@ -156,7 +156,7 @@ def screen_of(advice: Advice) -> Screen:
         costs=has_costs(advice.replay),
         saves=_saves(advice, rows),
         asks=_asks(advice),
-        capacity=f"{capacity.removesuffix('.')}, step by step, in the replay of all {unit}s." if capacity else "",
+        capacity=f"{capacity.removesuffix('.')}{replay}" if capacity else "",
         team=" ".join(tail[trend:]),
         notes=(*tail[:trend], *_doubts(advice, rows)),
         call=_call(advice.arguments),

@@ -37,6 +37,7 @@ from corral.cli.output import (
     reported,
     show_table,
 )
+from corral.progress import is_quiet
 
 if TYPE_CHECKING:
     from corral.loads.advise.advice import Advice
@@ -238,7 +239,7 @@ EVERY = 5.0
 @contextmanager
 def _progress() -> Iterator[Callable[[str, int, int], None]]:
     """Show a bar in a terminal; in a log, write a line with the remaining time every 5 seconds."""
-    if err.is_terminal:
+    if err.is_terminal or is_quiet():
         with progress_bar() as show:
             yield show
         return
@@ -254,7 +255,7 @@ def _progress() -> Iterator[Callable[[str, int, int], None]]:
             return
         written = now
         remaining = (now - began) / done * (total - done)
-        line = f"corral: {part}: {done:,} of {total:,}, about {remaining:,.0f} s left"
+        line = f"corral: {part}: {done:,} of {total:,}, about {remaining:,.0f} s left in this part"
         err.print(line, soft_wrap=True, highlight=False, markup=False)
 
     yield log
@@ -265,7 +266,7 @@ def _beginner() -> Callable[[str], None]:
     printed: list[str] = []
 
     def begins(part: str) -> None:
-        if not printed or not err.is_terminal:
+        if not is_quiet() and not (printed and err.is_terminal):
             err.print(f"corral: {part}", soft_wrap=True, highlight=False, markup=False)
         printed.append(part)
 
