@@ -114,6 +114,27 @@ def test_a_balancer_runs_in_the_proxy_and_the_rule_is_served(tmp_path: Path) -> 
     assert (named.rule, named.recommended) == ("static/equal", "room")
 
 
+@pytest.mark.parametrize(
+    ("replay", "rehearsal", "warns"),
+    [(14, None, False), (-14, None, True), (14, -9, True), (-14, 9, False), (14, 0, False)],
+)
+def test_a_rule_that_costs_more_than_todays_is_served_with_a_warning(
+    tmp_path: Path, replay: float, rehearsal: float | None, warns: bool
+) -> None:
+    folder = written(tmp_path / "advice", "balancer", balancer="room")
+    kept = json.loads((folder / "advice.json").read_text())
+    saved = {"requests": replay, "unit": "a day", "share": 0.1}
+    kept["rule"] |= {"today": "local/equal", "beside_today": saved}
+    if rehearsal is not None:
+        promise = {"deterministic": {**saved, "requests": rehearsal}, "answer": "depends"}
+        kept["rehearsal"] = {"promise": promise, "plan": "overflow/capacity"}
+    (folder / "advice.json").write_text(json.dumps(kept))
+    warnings = [line for line in service_of(folder).lines if "local/equal" in line]
+    assert len(warnings) == warns
+    for line in warnings:
+        shown(line, "overflow/capacity", 14 if rehearsal is None else 9)
+
+
 def test_health_names_what_is_served_and_what_is_recommended(tmp_path: Path) -> None:
     testing = pytest.importorskip("fastapi.testclient", reason="needs the extra serve")
     from corral.loads.serve.app import app_of
