@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypedDict
@@ -13,7 +14,7 @@ from corral.errors import CorralError, RunError
 from corral.loads.advise.words import requests
 from corral.trainers.file_fields import read_fields
 
-__all__ = ["ADVICE", "Advised", "advised"]
+__all__ = ["ADVICE", "Advised", "advised", "advised_in"]
 
 ADVICE = "advice.json"
 TEAM = "team"
@@ -69,6 +70,10 @@ class Nodes(TypedDict):
     nodes: list[str]
 
 
+class Load(Nodes, total=False):
+    name: str
+
+
 class Required(TypedDict):
     """The fields of every advice.json that are read."""
 
@@ -76,7 +81,7 @@ class Required(TypedDict):
     run: Literal["balancer", "team", "rule"]
     rule: Rule
     team: Place | None
-    trace: Nodes
+    trace: Load
     settings: Settings
 
 
@@ -101,6 +106,12 @@ class Advised:
     # the second choice after a balancer
     balancer: str | None = None  # recommended balancer, which runs in the proxy
     loss: str = ""  # a sentence, if the plan costs more than the rule of today
+    trace: str = ""  # name of the load
+
+    @property
+    def policy(self) -> str:
+        """Name of the recommended policy."""
+        return self.balancer or ("the learned team" if self.run == "team" else self.rule)
 
     def about(self) -> dict[str, Any]:
         """Return the description of the nodes that a rule needs, like ``about_rules`` for a run."""
@@ -152,12 +163,23 @@ def advised(folder: Path) -> Advised:
             settings=kept["settings"],
             plan=kept.get("plan", "team" if kept["run"] == "team" else "rule"),
             balancer=_balancer(kept) if kept["run"] == "balancer" else None,
+            trace=kept["trace"].get("name", ""),
         )
         verdict = replace(verdict, loss=_loss(kept, verdict))
         verdict.about()
     except (CorralError, ValueError, OSError) as error:
         raise RunError(f"{path}: {error}") from error
     return verdict
+
+
+def advised_in(folders: Iterable[Path]) -> Iterator[tuple[Path, Advised | RunError]]:
+    """Yield the folders of advices, at any depth, with their verdicts; links are not followed."""
+    places = {Path(place) for folder in folders for place, _, _ in os.walk(folder)}
+    for place in sorted(place for place in places if (place / ADVICE).is_file()):
+        try:
+            yield place, advised(place)
+        except RunError as error:
+            yield place, error
 
 
 def _balancer(kept: Mapping[str, Any]) -> str:
