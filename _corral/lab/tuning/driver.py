@@ -59,7 +59,7 @@ def tune(
     out: str | Path | None = None,
     on_trial: Callable[[Trial, Study], None] | None = None,
     tell: Callable[[str], None] = lambda text: None,
-    progress: Progress = lambda what, done, total: None,
+    progress: Progress = lambda label, done, total: None,
     **options: Any,
 ) -> Study:
     """Train an environment with many settings, and return all trials.
