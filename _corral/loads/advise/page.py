@@ -55,6 +55,7 @@ def _page(advice: Advice) -> str:
     cards = {
         "What it saves": screen.saves,
         "What it asks": screen.asks,
+        "In NGINX, HAProxy and Envoy": screen.directive,
         "20 % more capacity": screen.capacity,
         "A learned team": screen.team,
     }

@@ -16,6 +16,7 @@ import numpy as np
 from corral.envs.core import Array
 from corral.envs.dfaas_v0.plain_rules import PlainRule
 from corral.loads.advise.advice import Advice
+from corral.loads.advise.directives import directive_of_balancer, directive_of_rule
 from corral.loads.advise.rehearsed import DEPENDS
 from corral.loads.advise.sentences import (
     asks_of_rule,
@@ -64,6 +65,7 @@ class Screen:
     costs: bool  # whether anything except lost requests has a cost
     saves: str
     asks: str
+    directive: str  # the policy as configuration of a proxy, or that there is none; "": a team
     capacity: str  # what 20 % more capacity would do; "": it was not played
     team: str  # the answer about a learned team
     notes: tuple[str, ...]  # trend and doubts
@@ -109,7 +111,7 @@ class Screen:
         filled = [k for k in range(len(head)) if any(line[k] for line in cells)]
         yield from columns([head[k] for k in filled], [[c[k] for k in filled] for c in cells], 2)
         yield ""
-        for text in (self.saves, self.asks, self.capacity, self.team, *notes):
+        for text in (self.saves, self.asks, self.directive, self.capacity, self.team, *notes):
             yield from wrapped(text) if text else ()
         yield ""
         for command, purpose in self.commands:
@@ -156,6 +158,7 @@ def screen_of(advice: Advice) -> Screen:
         costs=has_costs(advice.replay),
         saves=_saves(advice, rows),
         asks=_asks(advice),
+        directive=_directive(advice),
         capacity=f"{capacity.removesuffix('.')}{replay}" if capacity else "",
         team=" ".join(tail[trend:]),
         notes=(*tail[:trend], *_doubts(advice, rows)),
@@ -277,6 +280,17 @@ def _asks(advice: Advice) -> str:
     if advice.plan == "team":
         return asks_of_team(settings)
     return asks_of_rule(advice.chosen.rule, settings)
+
+
+def _directive(advice: Advice) -> str:
+    """Return the advised policy in the words of proxies; "" for a team."""
+    rehearsed = advice.rehearsed
+    if rehearsed is not None and rehearsed.better is not None:
+        return directive_of_balancer(rehearsed)
+    if advice.plan == "team":
+        return ""
+    nodes = len(advice.replay.trace.nodes)
+    return directive_of_rule(advice.chosen.rule, advice.replay.settings, nodes)
 
 
 def _doubts(advice: Advice, rows: Sequence[Row]) -> Iterator[str]:

@@ -207,14 +207,15 @@ def balancer_sentences(better: Better, rehearsed: Rehearsed, *, costs: bool) -> 
 
 def needs_sentence(better: Better, played: Played) -> str:
     """Return the knowledge that a balancer needs, and how fresh reports must be."""
-    text = f"Each proxy must know {better.balancer.needs}"
+    needs = better.balancer.needs
     if better.period is None:
-        return f"{text}."
+        return f"Each proxy must know {needs}."
     fresh = {report.period: report.deterministic for report in better.fresh}
     saving = fresh[better.period]
     text = (
-        f"These savings need backlogs of the moment. {text}, at least by a report of each node "
-        f"every {age_of(better.period, played.step)}, without delay: then it costs "
+        "These savings need backlogs of the moment. One balancer in front of all servers knows "
+        f"them; each of several proxies must know {needs}, at least by a report of each node every "
+        f"{age_of(better.period, played.step)}, without delay: then it costs "
         f"{_more_or_fewer(saving)} than the second choice{_interval(saving)}"
     )
     older = [period for period in fresh if period > better.period]
