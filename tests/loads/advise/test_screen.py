@@ -271,6 +271,7 @@ def test_the_page_opens_with_the_screen(rehearsed: Advice) -> None:
         "Load and loss over time",
         "What it saves",
         "What it asks",
+        "In NGINX, HAProxy and Envoy",
         "20 % more capacity",
         "A learned team",
         "Policies",
