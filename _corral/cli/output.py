@@ -48,6 +48,7 @@ __all__ = [
     "err",
     "in_options",
     "last_of",
+    "log_progress",
     "out",
     "plain_streams",
     "print_json",
@@ -269,6 +270,13 @@ def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
             bar.update(task, description=one_line(label), completed=done, total=total)
 
         yield show
+
+
+def log_progress() -> Callable[[str, int, int], None]:
+    """Return a function that prints lines with the remaining time in a log: label, amount done,
+    total. In a terminal, and with --quiet, it prints nothing."""
+    silent = is_quiet() or err.is_terminal
+    return (lambda label, done, total: None) if silent else LogLines(_log)
 
 
 @contextlib.contextmanager

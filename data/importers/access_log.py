@@ -144,8 +144,18 @@ def import_access_log(
         trace = set_capacities(trace, capacity, guess_list, notes)
     if kept is not None:
         notes += kept.write(trace, step)
+    if by_line and names_of.get(title) in OF_BALANCERS:
+        notes.append(ONE_BALANCER)
     return Imported(trace, tuple(notes), tuple(guess_list))
 
+
+OF_BALANCERS = ("nginx-upstream", "nginx-amplify", "alb", "haproxy", "envoy")
+"""Formats in which a balancer names the server that it chose."""
+
+ONE_BALANCER = (
+    "these servers are behind a balancer: a forwarded request is one that it gives to another "
+    "server than in this log; if that is free, leave out forward_cost="
+)
 
 _FRACTION = re.compile(r"(?<=:[0-9]{2})[.,][0-9]{1,9}(?![0-9])")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -31,6 +32,9 @@ __all__ = [
 
 DEFAULT_ROUTE, DEFAULT_OFFSETS = "equal", 6
 
+NAMED = 3
+"""At most this many nodes are named in an error."""
+
 
 def with_capacity(trace: Trace, capacity: int | str | None, rows: Section | None) -> Trace:
     """Return the trace with ``capacity``, or with its recorded capacity if that is None.
@@ -38,7 +42,13 @@ def with_capacity(trace: Trace, capacity: int | str | None, rows: Section | None
     Raises TraceError if both are missing.
     """
     if capacity is None and trace.capacity is None:
-        rule = "has no capacity column; pass capacity=, a number or a text such as '1.25x'"
+        named = [f"{node}=N" for node in trace.nodes[:NAMED]]
+        levels = ",".join([*named, *["..."] * (len(trace.nodes) > NAMED)])
+        rule = (
+            "has no capacity column; pass capacity=, a number for all nodes or a text such as "
+            "'1.25x'. To set one value per node, import the loads again: corral trace import FILE "
+            f"--capacity {shlex.quote(levels)} --out loads.csv"
+        )
         raise TraceError([Fault(file=trace.name, rule=rule)])
     rows = None if rows is None else section(rows, len(trace), "capacity_rows")
     return trace if capacity is None else trace.with_capacity(capacity, rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -12,8 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from corral.cli.commands.loads.advise import _beginner
 from corral.cli.output import in_options
 from corral.data import write_trace
+from corral.progress import without_setup_messages
 from support.command import within
 from support.loads import DAY, days
 from support.messages import shown
@@ -103,8 +106,31 @@ def test_progress_is_written_into_a_log(load: Path, tmp_path: Path, monkeypatch:
     monkeypatch.setattr("corral.cli.commands.loads.advise.EVERY", 0.0)
     printed = within("advise", load, "--no-train", "--no-rehearse", "--out", str(tmp_path))
     assert re.search(
-        r"corral: plain rules, plays of a day: \d+ of [\d,]+, about [\d,]+ s left", printed
+        r"corral: plain rules, plays of a day: \d+ of [\d,]+, about [\d,]+ s left in this part",
+        printed,
     )
+
+
+def test_quiet_is_for_the_parts_of_an_advice_too(capsys: pytest.CaptureFixture[str]) -> None:
+    for quiet, lines in ((False, 1), (True, 0)):
+        with without_setup_messages() if quiet else contextlib.nullcontext():
+            _beginner()("a part")
+        assert capsys.readouterr().err.count("\n") == lines
+
+
+def test_a_stopped_advice_names_what_is_kept(load: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    def stop(*arguments: Any, **named: Any) -> None:
+        raise KeyboardInterrupt
+
+    words = ("advise", load, "--no-rehearse", "--route", "equal", "--out", tmp_path / "new")
+    with monkeypatch.context() as patch:
+        patch.setattr("corral.loads.advise.driver.textbook_of", stop)
+        shown(within(*words, "--no-train", code=130), "nothing")
+    assert not (tmp_path / "new").exists()
+    monkeypatch.setattr("corral.loads.advise.driver.trained", stop)
+    printed = within(*words, "--steps", "64", code=130)
+    shown(" ".join(printed.split()), f"--out {tmp_path / 'new'}")
+    assert json.loads((tmp_path / "new" / "advice.json").read_text())["run"] == "rule"
 
 
 def test_rules_alone_need_no_minutes(load: Path, tmp_path: Path) -> None:

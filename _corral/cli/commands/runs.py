@@ -54,8 +54,10 @@ def runs(
     """List runs: environment, trainer, progress, return and age.
 
     The return is the sum of all agents' returns, mean of the last 100 episodes. Best is the value
-    by which RUN@best was selected; empty if the run has no such value, as in self-play.
+    by which RUN@best was selected; empty if the run has no such value, as in self-play. Below the
+    table, each advice of corral advise has a line.
     """
+    from corral.loads.serve.advised import Advised, advised_in
     from corral.trainers.listing import list_runs
 
     summaries = [
@@ -70,9 +72,16 @@ def runs(
         summaries = [*present, *(run for run in summaries if _key(run, sort) is None)]
     if as_json:
         print_json([run.to_json() for run in summaries])
-    elif summaries:
+        return
+    if summaries:
         show_table(_table(summaries))
-    else:
+    advices = [] if env or trainer else [*advised_in(folders or [Path("runs")])]
+    for folder, verdict in advices:
+        text = f"{verdict}"
+        if isinstance(verdict, Advised):
+            text = f"advice on {verdict.trace}: run {verdict.policy}"
+        out.print(one_line(f"{folder}: {text}"), soft_wrap=True)
+    if not summaries and not advices:
         out.print("No runs.")
 
 

@@ -26,7 +26,7 @@ from corral.cli.options import (
     settings_of,
     train_options,
 )
-from corral.cli.output import complain, out, reported, show_table
+from corral.cli.output import complain, log_progress, out, reported, show_table
 from corral.cli.train_options import (
     OPTIONS,
     TrainOption,
@@ -188,6 +188,7 @@ def tune(
                 out=out_dir,
                 on_trial=_print_trial,
                 tell=out.print,
+                progress=log_progress(),
                 **values,
             )
     except (KeyboardInterrupt, SystemExit) as stopped:

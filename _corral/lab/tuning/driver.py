@@ -26,6 +26,7 @@ from corral.lab.tuning.result import Study, Trial
 from corral.lab.tuning.space import Space
 from corral.lab.tuning.trials import Trials, opened
 from corral.lab.tuning.words import words_of
+from corral.progress import Progress
 from corral.trainers.arguments import arguments_of
 from corral.trainers.base import find_trainer
 from corral.trainers.driver import session
@@ -58,6 +59,7 @@ def tune(
     out: str | Path | None = None,
     on_trial: Callable[[Trial, Study], None] | None = None,
     tell: Callable[[str], None] = lambda text: None,
+    progress: Progress = lambda label, done, total: None,
     **options: Any,
 ) -> Study:
     """Train an environment with many settings, and return all trials.
@@ -88,6 +90,7 @@ def tune(
         on_trial: called with each finished trial, and the study so far.
         tell: called with a text about the runs to train, and after the first run with the estimated
             remaining time.
+        progress: called with a label, and the env steps of all runs so far and in total.
         options: options of ``corral.train`` and settings, the same for all trials: steps, stop,
             held_out, validation, env_kwargs, gamma, ... as text or numbers.
 
@@ -150,7 +153,7 @@ def tune(
             study_trials = Trials(
                 folder, plan, storage, config, measure, source, evaluated=evaluated
             )
-            study = study_trials.play(jobs, on_trial, tell)
+            study = study_trials.play(jobs, on_trial, tell, progress)
         if study.best is not None:
             with threads_set(plan.threads):
                 reference_play = reference_play_of(

@@ -18,6 +18,7 @@ from corral.lab.pace import Pace
 from corral.lab.tuning.judging import curve, judged, values_at
 from corral.lab.tuning.plan import Plan, optuna, quiet
 from corral.lab.tuning.result import Study, Trial
+from corral.progress import Progress
 from corral.trainers.planning import threads_set
 from corral.trainers.runs.run_config import RunConfig
 from corral.trainers.runs.signals import stop_signals
@@ -37,6 +38,9 @@ MAX_RESUMES = 3
 
 CHECK_S = 1.0
 """Seconds between two pruning checks of a run."""
+
+REPORT_S = 5.0
+"""Seconds between two reports of progress."""
 
 
 @contextlib.contextmanager
@@ -107,6 +111,7 @@ class Trials:
         self.signals: dict[Job, int] = {}  # number of signals that ended the job
         self.to_resume: list[Job] = []  # jobs to resume
         self.checked_at: dict[Job, float] = {}
+        self.reported_at = -math.inf
         self.played = 0
 
     @property
@@ -128,8 +133,10 @@ class Trials:
         jobs: int,
         on_trial: Callable[[Trial, Study], None] | None,
         tell: Callable[[str], None],
+        progress: Progress,
     ) -> Study:
-        """Train and judge all unfinished trials; report the amount of work with ``tell``.
+        """Train and judge all unfinished trials; report the amount of work with ``tell``, and the
+        env steps of all runs to train with ``progress``.
 
         Raises KeyboardInterrupt, or SystemExit on SIGTERM, after the current runs have been saved.
         """
@@ -142,6 +149,9 @@ class Trials:
             def watch(job: Job) -> bool:
                 if stop.number is not None:
                     raise KeyboardInterrupt
+                if time.monotonic() >= self.reported_at + REPORT_S:
+                    self.reported_at = time.monotonic()
+                    progress("env steps", self._steps_done(pace.runs), pace.runs * pace.env_steps)
                 return self._continues(job)
 
             training = play(self._jobs(), jobs, watch=watch, threads=self.plan.threads)
@@ -165,6 +175,17 @@ class Trials:
         new = max(0, self.plan.trials - len(self.trials))
         seeds = len(self.plan.seeds)
         return new * seeds + sum(seeds - len(trial.values) for trial in running)
+
+    def _steps_done(self, runs: int) -> int:
+        """Return the env steps of ``runs`` so far; a run that is judged or not needed counts as
+        complete."""
+        steps = (runs - self._runs_left()) * self.config.steps
+        for job, (number, seed) in self.trial_of.items():
+            trial = self.trials[number]
+            if trial.state == "running" and seed not in trial.values:
+                with contextlib.suppress(OSError, ValueError, LookupError):  # no row yet
+                    steps += min(curve_end(job.folder), self.config.steps)
+        return steps
 
     # --- Training --------------------------------------------------------------------------------
 

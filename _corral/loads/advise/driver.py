@@ -17,10 +17,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -165,7 +166,8 @@ def advise(
         settings: further arguments of dfaas_v0; a ``route`` restricts the rules to that route.
 
     Raises the errors of ``fit``, ``replay`` and ``corral.from_rule``; ValueError for a folder with
-    an existing advice, or with a team for another load.
+    an existing advice, or with a team for another load. A KeyboardInterrupt from the training on
+    names the folder, which keeps the verdict on the rules; before, nothing is written.
     """
     values: dict[str, Any] = {
         "trace": None if isinstance(trace, Trace) else str(trace),
@@ -242,27 +244,38 @@ def advise(
         advice = _with_ladder(advice, question, division, show)
         return written(_explained(advice, results.base, rule, None, show))
     written(results.advice(folder, "A learned team is in training: only plain rules so far."))
-    begins(f"a team trains for {trains}")
-    run = trained(
-        load,
-        folder / TEAM,
-        division,
-        results.book.rule,
-        question.game(),
-        {**lasts, **(training or {})},
-        seed=seed,
-        progress=progress,
-        show=show,
-    )
-    begins("the team is judged on the held-out days and explained")
-    team = judge(run, [*results.base.sums], question.today, show)
-    decision = decide(team.saving, results.worth.share, team.training)
-    if results.out_of_reach and decision.answer != "worth it":
-        decision = Decision("not worth it")
-    results, decision = _with_team(results, team, decision)
-    advice = results.advice(folder, "", decision, team)
-    advice = _with_ladder(advice, question, division, show)
-    return written(_explained(advice, team.replay, "team", team.run, show))
+    with _resumable(folder):
+        begins(f"a team trains for {trains}")
+        run = trained(
+            load,
+            folder / TEAM,
+            division,
+            results.book.rule,
+            question.game(),
+            {**lasts, **(training or {})},
+            seed=seed,
+            progress=progress,
+            show=show,
+        )
+        begins("the team is judged on the held-out days and explained")
+        team = judge(run, [*results.base.sums], question.today, show)
+        decision = decide(team.saving, results.worth.share, team.training)
+        if results.out_of_reach and decision.answer != "worth it":
+            decision = Decision("not worth it")
+        results, decision = _with_team(results, team, decision)
+        advice = results.advice(folder, "", decision, team)
+        advice = _with_ladder(advice, question, division, show)
+        return written(_explained(advice, team.replay, "team", team.run, show))
+
+
+@contextlib.contextmanager
+def _resumable(folder: Path) -> Iterator[None]:
+    """Let a KeyboardInterrupt in this block state what is kept, and how to continue."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        kept = f"stopped: {folder} keeps the verdict on the rules, and the team so far"
+        raise KeyboardInterrupt(f"{kept}. To resume, repeat the call with out={folder}") from None
 
 
 def _with_ladder(

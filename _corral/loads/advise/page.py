@@ -55,6 +55,7 @@ def _page(advice: Advice) -> str:
     cards = {
         "What it saves": screen.saves,
         "What it asks": screen.asks,
+        "In NGINX, HAProxy and Envoy": screen.directive,
         "20 % more capacity": screen.capacity,
         "A learned team": screen.team,
     }
@@ -63,7 +64,8 @@ def _page(advice: Advice) -> str:
         for heading, text in cards.items()
         if text
     )
-    commands = [screen.call, "", *(f"{command}  # {why}" for command, why in screen.commands)]
+    commands = [f"{command}  # {why}" for command, why in screen.commands]
+    commands = [f"{screen.call}  # this advice", "", *commands]
     body = f"""<h2>Load and loss over time</h2>
 {_picture(advice, screen)}<div class='cards'>{boxes}</div>
 <h2>Policies</h2>

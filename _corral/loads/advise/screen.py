@@ -16,10 +16,13 @@ import numpy as np
 from corral.envs.core import Array
 from corral.envs.dfaas_v0.plain_rules import PlainRule
 from corral.loads.advise.advice import Advice
+from corral.loads.advise.directives import directive_of_balancer, directive_of_rule
+from corral.loads.advise.rehearsed import DEPENDS
 from corral.loads.advise.sentences import (
     asks_of_rule,
     asks_of_team,
     capacity_sentence,
+    holds_sentence,
     interval_of,
     needs_sentence,
 )
@@ -62,6 +65,7 @@ class Screen:
     costs: bool  # whether anything except lost requests has a cost
     saves: str
     asks: str
+    directive: str  # the policy as configuration of a proxy, or that there is none; "": a team
     capacity: str  # what 20 % more capacity would do; "": it was not played
     team: str  # the answer about a learned team
     notes: tuple[str, ...]  # trend and doubts
@@ -107,7 +111,7 @@ class Screen:
         filled = [k for k in range(len(head)) if any(line[k] for line in cells)]
         yield from columns([head[k] for k in filled], [[c[k] for k in filled] for c in cells], 2)
         yield ""
-        for text in (self.saves, self.asks, self.capacity, self.team, *notes):
+        for text in (self.saves, self.asks, self.directive, self.capacity, self.team, *notes):
             yield from wrapped(text) if text else ()
         yield ""
         for command, purpose in self.commands:
@@ -143,8 +147,8 @@ def screen_of(advice: Advice) -> Screen:
     capacity = capacity_sentence(
         capacity_saving(advice.what_ifs), None if advice.run == "rule" else advice.chosen.rule
     )
+    replay = f", step by step, in the replay of all {'day' if advice.replay.days else 'window'}s."
     tail = advice.verdict[advice.code_after + 1 :]
-    unit = "day" if advice.replay.days else "window"
     trend = 1 if advice.trend is not None else 0
     return Screen(
         run=advice.verdict[0],
@@ -154,7 +158,8 @@ def screen_of(advice: Advice) -> Screen:
         costs=has_costs(advice.replay),
         saves=_saves(advice, rows),
         asks=_asks(advice),
-        capacity=f"{capacity.removesuffix('.')}, in the replay of all {unit}s." if capacity else "",
+        directive=_directive(advice),
+        capacity=f"{capacity.removesuffix('.')}{replay}" if capacity else "",
         team=" ".join(tail[trend:]),
         notes=(*tail[:trend], *_doubts(advice, rows)),
         call=_call(advice.arguments),
@@ -243,11 +248,12 @@ def _saves(advice: Advice, rows: Sequence[Row]) -> str:
     if gain is None:
         return f"It runs today already: {name}; --today sets another rule. It loses {level}."
     ends = f" (95 %: {interval_of(gain)})" if interval_of(gain) else ""
-    verb = "saves" if gain.share >= 0 else "costs another"
+    change = f"saves {requests(gain.requests)}"
+    if gain.share < 0:
+        change = f"costs {requests(-gain.requests)} more"
     text = (
-        f"It {verb} {requests(abs(gain.requests))} requests {gain.unit}{ends} and loses {level} "
-        f"instead of {percent(today.lost_share)}, compared with today: {name}; --today sets "
-        "another rule."
+        f"It {change} requests {gain.unit}{ends} and loses {level} instead of "
+        f"{percent(today.lost_share)}, compared with today: {name}; --today sets another rule."
     )
     if gain.open_ended and not gain.same:
         text += " The difference may be chance."
@@ -276,6 +282,17 @@ def _asks(advice: Advice) -> str:
     return asks_of_rule(advice.chosen.rule, settings)
 
 
+def _directive(advice: Advice) -> str:
+    """Return the advised policy in the words of proxies; "" for a team."""
+    rehearsed = advice.rehearsed
+    if rehearsed is not None and rehearsed.better is not None:
+        return directive_of_balancer(rehearsed)
+    if advice.plan == "team":
+        return ""
+    nodes = len(advice.replay.trace.nodes)
+    return directive_of_rule(advice.chosen.rule, advice.replay.settings, nodes)
+
+
 def _doubts(advice: Advice, rows: Sequence[Row]) -> Iterator[str]:
     """Yield doubts about the figures of the screen."""
     advised = _advised(rows)
@@ -285,6 +302,10 @@ def _doubts(advice: Advice, rows: Sequence[Row]) -> Iterator[str]:
     rehearsed = advice.rehearsed
     if rehearsed is None:
         return
+    if rehearsed.better is not None and rehearsed.promise is not None:
+        promise, plan = rehearsed.promise, rehearsed.plan
+        if promise.answer == DEPENDS:  # the replay of more capacity and the table seem to differ
+            yield holds_sentence(promise, rehearsed.today, f"The saving of {plan}")
     yield from rehearsed.stale_sentences()
     cheaper = [row.policy for row in rows if row.cost < advised.cost]
     for policy in cheaper:

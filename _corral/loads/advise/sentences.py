@@ -40,6 +40,7 @@ __all__ = [
     "balancer_sentences",
     "baseline_sentence",
     "capacity_sentence",
+    "holds_sentence",
     "interval_of",
     "knowledge",
     "needs_sentence",
@@ -124,9 +125,10 @@ def capacity_sentence(saving: Saving | None, rule: str | None) -> str:
     subject = more if rule is None else f"With {rule}, {more}"
     if saving.same:
         return f"{subject} save nothing."
-    verb = "save another" if saving.share > 0 else "cost another"
-    amount = requests(abs(saving.requests))
-    return f"{subject} {verb} {amount} requests {saving.unit}{_interval(saving)}."
+    change = f"save {requests(saving.requests)}"
+    if saving.share < 0:
+        change = f"cost {requests(-saving.requests)} more"
+    return f"{subject} {change} requests {saving.unit}{_interval(saving)}."
 
 
 def _today(rule: str) -> str:
@@ -205,14 +207,15 @@ def balancer_sentences(better: Better, rehearsed: Rehearsed, *, costs: bool) -> 
 
 def needs_sentence(better: Better, played: Played) -> str:
     """Return the knowledge that a balancer needs, and how fresh reports must be."""
-    text = f"Each proxy must know {better.balancer.needs}"
+    needs = better.balancer.needs
     if better.period is None:
-        return f"{text}."
+        return f"Each proxy must know {needs}."
     fresh = {report.period: report.deterministic for report in better.fresh}
     saving = fresh[better.period]
     text = (
-        f"These savings need backlogs of the moment. {text}, at least by a report of each node "
-        f"every {age_of(better.period, played.step)}, without delay: then it costs "
+        "These savings need backlogs of the moment. One balancer in front of all servers knows "
+        f"them; each of several proxies must know {needs}, at least by a report of each node every "
+        f"{age_of(better.period, played.step)}, without delay: then it costs "
         f"{_more_or_fewer(saving)} than the second choice{_interval(saving)}"
     )
     older = [period for period in fresh if period > better.period]
@@ -236,17 +239,17 @@ def rehearsal_sentences(rehearsed: Rehearsed, *, costs: bool) -> str:
     )
     if rehearsed.promise is None:
         return text
-    return f"{text} {_holds(rehearsed.promise, rehearsed.today)}"
+    return f"{text} {holds_sentence(rehearsed.promise, rehearsed.today)}"
 
 
-def _holds(promise: Promised, today: str) -> str:
+def holds_sentence(promise: Promised, today: str, subject: str = "Its saving") -> str:
     """Return whether a saving has the same sign in the replay and in both rehearsals."""
     numbers = (
         f"{requests(promise.promised.requests)} requests {promise.promised.unit} promised, "
         f"{requests(promise.deterministic.requests)} rehearsed with equal work, "
         f"{requests(promise.exponential.requests)} with exponential work"
     )
-    saving = f"Its saving over {_today(today)}"
+    saving = f"{subject} over {_today(today)}"
     if promise.answer == DEPENDS:
         return f"{saving} depends on what your servers are like: {numbers}."
     return f"{saving} holds in sign: {numbers}."
@@ -313,6 +316,7 @@ def team_sentences(
     """
     days = saving.unit.removeprefix("a ")
     on = f"on {saving.windows} held-out {days}{'s' * (saving.windows != 1)}"
+    on += ", in the replay" * (rehearsal is not None)
     if saving.same:
         text = f"A learned team costs the same as {rule} {on}"
     else:

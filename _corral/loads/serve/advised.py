@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from corral.envs.dfaas_v0.plain_rules import PlainRule
 from corral.errors import CorralError, RunError
+from corral.loads.advise.words import requests
 from corral.trainers.file_fields import read_fields
 
-__all__ = ["ADVICE", "Advised", "advised"]
+__all__ = ["ADVICE", "Advised", "advised", "advised_in"]
 
 ADVICE = "advice.json"
 TEAM = "team"
@@ -38,8 +40,26 @@ class Place(TypedDict):
     folder: str
 
 
-class Rule(TypedDict):
+class Saved(TypedDict):
+    requests: float
+    unit: Literal["a day", "a window"]
+
+
+class Named(TypedDict):
     rule: str
+
+
+class Rule(Named, total=False):
+    today: str
+    beside_today: Saved | None  # in the replay of all days
+
+
+class Promise(TypedDict):
+    deterministic: Saved
+
+
+class Rehearsal(TypedDict):
+    promise: Promise | None  # None: the plan already runs today
 
 
 class Balancer(TypedDict):
@@ -50,22 +70,27 @@ class Nodes(TypedDict):
     nodes: list[str]
 
 
-class Always(TypedDict):
+class Load(Nodes, total=False):
+    name: str
+
+
+class Required(TypedDict):
     """The fields of every advice.json that are read."""
 
     format: int
     run: Literal["balancer", "team", "rule"]
     rule: Rule
     team: Place | None
-    trace: Nodes
+    trace: Load
     settings: Settings
 
 
-class Kept(Always, total=False):
-    """All fields that are read; older files have no plan and no balancer."""
+class Kept(Required, total=False):
+    """All fields that are read; older files have no plan, balancer and rehearsal."""
 
     plan: Literal["team", "rule"]
     balancer: Balancer | None
+    rehearsal: Rehearsal | None
 
 
 @dataclass(frozen=True)
@@ -80,6 +105,13 @@ class Advised:
     plan: Literal["team", "rule"] = "rule"  # the best policy that can be served: the one to run, or
     # the second choice after a balancer
     balancer: str | None = None  # recommended balancer, which runs in the proxy
+    loss: str = ""  # a sentence, if the plan costs more than the rule of today
+    trace: str = ""  # name of the load
+
+    @property
+    def policy(self) -> str:
+        """Name of the recommended policy."""
+        return self.balancer or ("the learned team" if self.run == "team" else self.rule)
 
     def about(self) -> dict[str, Any]:
         """Return the description of the nodes that a rule needs, like ``about_rules`` for a run."""
@@ -131,11 +163,23 @@ def advised(folder: Path) -> Advised:
             settings=kept["settings"],
             plan=kept.get("plan", "team" if kept["run"] == "team" else "rule"),
             balancer=_balancer(kept) if kept["run"] == "balancer" else None,
+            trace=kept["trace"].get("name", ""),
         )
+        verdict = replace(verdict, loss=_loss(kept, verdict))
         verdict.about()
     except (CorralError, ValueError, OSError) as error:
         raise RunError(f"{path}: {error}") from error
     return verdict
+
+
+def advised_in(folders: Iterable[Path]) -> Iterator[tuple[Path, Advised | RunError]]:
+    """Yield the folders of advices, at any depth, with their verdicts; links are not followed."""
+    places = {Path(place) for folder in folders for place, _, _ in os.walk(folder)}
+    for place in sorted(place for place in places if (place / ADVICE).is_file()):
+        try:
+            yield place, advised(place)
+        except RunError as error:
+            yield place, error
 
 
 def _balancer(kept: Mapping[str, Any]) -> str:
@@ -144,3 +188,23 @@ def _balancer(kept: Mapping[str, Any]) -> str:
     if BALANCER.fullmatch(name) is None:
         raise ValueError(f"balancer.name = {name!r:.60}: expected the name of a balancer")
     return str(name)
+
+
+def _loss(kept: Kept, verdict: Advised) -> str:
+    """Return by how much the plan costs more than the rule of today; "" if it does not.
+
+    The rehearsal tells, else the replay of a rule. Raises the errors of ``PlainRule.of``.
+    """
+    rule, rehearsal = kept["rule"], kept.get("rehearsal")
+    saved, where = rule.get("beside_today") if verdict.plan == "rule" else None, "replay"
+    if rehearsal is not None:
+        promise, where = rehearsal["promise"], "rehearsal"
+        saved = None if promise is None else promise["deterministic"]
+    if saved is None or saved["requests"] >= 0 or "today" not in rule:
+        return ""
+    plan = "the team" if verdict.plan == "team" else verdict.rule
+    today = PlainRule.of(rule["today"])
+    return (
+        f"Warning: in the {where} of the advice, {plan} costs {requests(-saved['requests'])} more "
+        f"requests {saved['unit']} than {today}, which runs today."
+    )

@@ -204,6 +204,7 @@ def _of_advice(folder: Path) -> _Source:
             *notes,
         )
         verdict_name = f"the second choice of {folder}"
+    notes = (verdict.loss, *notes) if verdict.loss else notes
     if verdict.team is None:
         why = None if verdict.plan == "team" else verdict_name
         problem = (

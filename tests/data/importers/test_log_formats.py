@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from corral.data import import_access_log, import_trace, read_request_log
+from corral.data.importers.access_log import ONE_BALANCER
 from corral.data.importers.log_formats import FORMATS, recognized
 from corral.errors import TraceError
 from support.import_files import MIDNIGHT, write
@@ -68,8 +69,10 @@ def test_requests_without_a_server_are_left_out_and_counted(
     assert imported.trace.nodes == ("a:80",)
     assert imported.trace.arrivals.tolist() == [[4]]
     shown(imported.notes[0], "lb.log", 1, 5)
-    named = import_trace(path, names=["web"]).trace  # then the servers are not read
-    assert (named.nodes, named.arrivals.tolist()) == (("web",), [[5]])
+    assert imported.notes[-1] == ONE_BALANCER
+    named = import_trace(path, names=["web"])  # then the servers are not read
+    assert (named.trace.nodes, named.trace.arrivals.tolist()) == (("web",), [[5]])
+    assert ONE_BALANCER not in named.notes
 
 
 def test_a_log_in_which_no_line_names_a_server_is_refused(tmp_path: Path) -> None:

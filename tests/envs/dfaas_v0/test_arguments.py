@@ -104,7 +104,7 @@ def test_what_is_refused(
 
 def test_a_trace_without_capacity_asks_for_one() -> None:
     load = Trace(nodes=("a", "b"), arrivals=[[3, 4]], capacity=None, times=[0], name="loads")
-    with refused(TraceError, "loads", "capacity=", "'1.25x'"):
+    with refused(TraceError, "loads", "capacity=", "'1.25x'", "corral trace import", "a=N"):
         DfaasRules(load)
     assert DfaasRules(load, capacity="1.25x").trace.capacity.tolist() == [[4, 5]]
     assert DfaasRules(load, capacity=np.int64(7)).trace.capacity.tolist() == [[7, 7]]

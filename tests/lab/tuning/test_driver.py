@@ -7,6 +7,7 @@ import os
 import shlex
 import shutil
 import sqlite3
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,8 @@ from corral.cli.commands.tune import _warnings
 from corral.envs.policy import RandomPolicy
 from corral.envs.registry import make_rules
 from corral.errors import ArgumentError, RunError, StudyError
-from corral.lab.jobs import is_finished
+from corral.lab.jobs import Ended, is_finished
+from corral.lab.tuning import trials
 from corral.lab.tuning.judging import ReferencePlay, _above, measure_of
 from corral.lab.tuning.phrases import in_numbers, percents
 from corral.lab.tuning.plan import Plan
@@ -114,6 +116,25 @@ def _repeated(command: str, run: Path, folder: Path) -> None:
 
 
 @pytest.mark.slow
+def test_progress_counts_the_env_steps_of_all_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_this_process(monkeypatch)
+    in_one_go = trials.play
+
+    def play(jobs: Any, processes: int, *, watch: Any, threads: int) -> Iterator[Ended]:
+        for ended in in_one_go(jobs, processes, threads=threads):
+            watch(ended.job)
+            yield ended
+
+    monkeypatch.setattr(trials, "play", play)
+    monkeypatch.setattr(trials, "REPORT_S", 0.0)
+    reports: list[tuple[str, int, int]] = []
+    tune(tmp_path / "study", progress=lambda *report: reports.append(report))
+    steps = SMALL["steps"]
+    assert reports == [("env steps", steps, 2 * steps), ("env steps", 2 * steps, 2 * steps)]
+
+
 def test_a_killed_study_goes_on_with_the_same_trials(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,13 +13,17 @@ import pytest
 
 import corral
 from corral.loads.advise.advice import Advice
-from corral.loads.advise.rehearsed import age_of
+from corral.loads.advise.rehearsed import DEPENDS, HOLDS, Better, Promised, age_of
 from corral.loads.advise.screen import LINES, Screen, _commands, _rows, losses_of, screen_of
 from corral.loads.advise.trend import Trend
-from corral.loads.advise.words import WIDTH
+from corral.loads.advise.verdict import Saving
+from corral.loads.advise.words import WIDTH, requests
+from corral.loads.rehearsal.balancers import balancer_of
 from corral.trainers.evaluation.intervals import FEWEST_WINDOWS
 from support.loads import DAY, days
+from support.messages import shown
 
+GAIN = (Saving(0.02, None, None, 0.02, 4, 1_000.0, "a day"),) * 2
 GAME: dict[str, Any] = {"queue": 5, "forward_cost": 0.1, "route": "equal"}
 
 
@@ -195,7 +199,47 @@ def test_the_commands_name_the_folder(rehearsed: Advice) -> None:
     assert all(str(rehearsed.folder) in command for command in commands)
 
 
+def test_a_saving_of_the_replay_alone_is_explained(rehearsed: Advice) -> None:
+    it = rehearsed.rehearsed
+    assert it is not None
+    better = Better(balancer_of("choices=2"), *it.played.savings(it.plan, "choices=2"), GAIN, None)
+    for sign, answer in ((1.0, HOLDS), (-1.0, DEPENDS)):
+        gain = dataclasses.replace(GAIN[0], share=sign * 0.01)
+        promise = Promised(GAIN[0], gain, GAIN[1])
+        assert promise.answer == answer
+        changed = dataclasses.replace(it, better=better, promise=promise)
+        notes = screen_of(dataclasses.replace(rehearsed, rehearsed=changed)).notes
+        told = [note for note in notes if DEPENDS in note]
+        assert len(told) == (answer == DEPENDS)
+        for note in told:
+            shown(note, it.plan, 20, -10)
+
+
+def test_a_policy_that_costs_more_than_today_says_so_in_words(rehearsed: Advice) -> None:
+    it = rehearsed.rehearsed
+    assert it is not None
+    costs = {
+        k: dataclasses.replace(v, cost=v.cost + 1_000 * (k == it.plan))
+        for k, v in it.played.deterministic.items()
+    }
+    played = dataclasses.replace(it.played, deterministic=costs)
+    changed = dataclasses.replace(it, played=played, better=None)
+    screen = screen_of(dataclasses.replace(rehearsed, rehearsed=changed))
+    gain = screen.advised.saving
+    assert gain is not None
+    assert gain.share < 0
+    shown(screen.saves, f"{requests(-gain.requests)} more")
+
+
 # --- The page ------------------------------------------------------------------------------------
+
+
+def test_each_command_of_the_page_has_a_label(rehearsed: Advice) -> None:
+    block = re.search(r"<pre class='commands'>(.*?)</pre>", page_of(rehearsed), flags=re.DOTALL)
+    assert block is not None
+    lines = [line for line in block[1].splitlines() if line]
+    assert len(lines) == 1 + len(screen_of(rehearsed).commands)
+    assert all("  # " in line for line in lines)
 
 
 def test_a_second_choice_worse_than_today_is_not_served(rehearsed: Advice) -> None:
@@ -227,6 +271,7 @@ def test_the_page_opens_with_the_screen(rehearsed: Advice) -> None:
         "Load and loss over time",
         "What it saves",
         "What it asks",
+        "In NGINX, HAProxy and Envoy",
         "20 % more capacity",
         "A learned team",
         "Policies",

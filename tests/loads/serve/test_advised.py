@@ -18,6 +18,7 @@ from corral.loads.serve import advised as module
 from corral.loads.serve.rule import Rule
 from corral.loads.serve.service import service_of
 from corral.trainers.runs.run import Run
+from support.command import within
 from support.edited import odd_files, require_plain_errors
 from support.loads import small_trace
 from support.messages import refused, shown
@@ -112,6 +113,41 @@ def test_a_balancer_runs_in_the_proxy_and_the_rule_is_served(tmp_path: Path) -> 
         service_of(tmp_path / "advice", shadow=tmp_path / "log.jsonl")
     named = service_of(tmp_path / "advice", rule="static")
     assert (named.rule, named.recommended) == ("static/equal", "room")
+
+
+def test_corral_runs_says_what_an_advice_advises(tmp_path: Path) -> None:
+    advices = {"a": ("rule", None, "overflow/capacity"), "b": ("balancer", "room", "room")}
+    for name, (run, balancer, _) in advices.items():
+        written(tmp_path / name, run, balancer=balancer)
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "advice.json").write_text("{}")
+    lines = within("runs", tmp_path).splitlines()
+    assert len(lines) == 3
+    for line, (name, (_, _, policy)) in zip(lines, advices.items(), strict=False):
+        shown(line, tmp_path / name, policy)
+    shown(lines[2], tmp_path / "c", "advice.json")
+    assert within("runs", tmp_path / "a", "--trainer", "mappo").split() == ["No", "runs."]
+
+
+@pytest.mark.parametrize(
+    ("replay", "rehearsal", "warns"),
+    [(14, None, False), (-14, None, True), (14, -9, True), (-14, 9, False), (14, 0, False)],
+)
+def test_a_rule_that_costs_more_than_todays_is_served_with_a_warning(
+    tmp_path: Path, replay: float, rehearsal: float | None, warns: bool
+) -> None:
+    folder = written(tmp_path / "advice", "balancer", balancer="room")
+    kept = json.loads((folder / "advice.json").read_text())
+    saved = {"requests": replay, "unit": "a day", "share": 0.1}
+    kept["rule"] |= {"today": "local/equal", "beside_today": saved}
+    if rehearsal is not None:
+        promise = {"deterministic": {**saved, "requests": rehearsal}, "answer": "depends"}
+        kept["rehearsal"] = {"promise": promise, "plan": "overflow/capacity"}
+    (folder / "advice.json").write_text(json.dumps(kept))
+    warnings = [line for line in service_of(folder).lines if "local/equal" in line]
+    assert len(warnings) == warns
+    for line in warnings:
+        shown(line, "overflow/capacity", 14 if rehearsal is None else 9)
 
 
 def test_health_names_what_is_served_and_what_is_recommended(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import textwrap
 import time
 from collections.abc import Callable, Iterator
@@ -22,13 +23,13 @@ from corral.cli.commands.loads.options import (
     SecondOffer,
     WaitCost,
 )
-from corral.cli.commands.train import interruptible
 from corral.cli.declared import Declared, DeclaredNumber, declared
 from corral.cli.mistakes import expect, option_of
 from corral.cli.options import Capacity, Window, capacity_of, row_range
 from corral.cli.output import (
     RESULTS,
     check_new,
+    complain,
     err,
     in_options,
     out,
@@ -36,6 +37,7 @@ from corral.cli.output import (
     reported,
     show_table,
 )
+from corral.progress import is_quiet
 
 if TYPE_CHECKING:
     from corral.loads.advise.advice import Advice
@@ -178,7 +180,13 @@ def advise(
                 **settings,
             )
 
-    _show(interruptible(begin), [*given, "capacity"], verbose)
+    try:
+        advice = begin()
+    except KeyboardInterrupt as stopped:
+        nothing = "stopped before the verdict: nothing was written; repeat the command"
+        complain(in_options(str(stopped), ["out"]) or nothing)
+        raise typer.Exit(128 + signal.SIGINT) from None
+    _show(advice, [*given, "capacity"], verbose)
 
 
 OF_RECHECK = ("trace", "recheck", "rows", "beyond", "capacity", "seed")
@@ -231,7 +239,7 @@ EVERY = 5.0
 @contextmanager
 def _progress() -> Iterator[Callable[[str, int, int], None]]:
     """Show a bar in a terminal; in a log, write a line with the remaining time every 5 seconds."""
-    if err.is_terminal:
+    if err.is_terminal or is_quiet():
         with progress_bar() as show:
             yield show
         return
@@ -247,7 +255,7 @@ def _progress() -> Iterator[Callable[[str, int, int], None]]:
             return
         written = now
         remaining = (now - began) / done * (total - done)
-        line = f"corral: {part}: {done:,} of {total:,}, about {remaining:,.0f} s left"
+        line = f"corral: {part}: {done:,} of {total:,}, about {remaining:,.0f} s left in this part"
         err.print(line, soft_wrap=True, highlight=False, markup=False)
 
     yield log
@@ -258,7 +266,7 @@ def _beginner() -> Callable[[str], None]:
     printed: list[str] = []
 
     def begins(part: str) -> None:
-        if not printed or not err.is_terminal:
+        if not is_quiet() and not (printed and err.is_terminal):
             err.print(f"corral: {part}", soft_wrap=True, highlight=False, markup=False)
         printed.append(part)
 

@@ -201,7 +201,7 @@ def file(
         raise
     _show_guesses(imported.guesses)
     for note in imported.notes:
-        text = in_options(shortened(f"note: {note}"), OPTIONS)
+        text = in_options(shortened(f"note: {note}"), (*OPTIONS, "forward_cost"))
         lines = textwrap.wrap(
             text, 80, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
         )

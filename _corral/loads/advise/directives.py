@@ -1,0 +1,88 @@
+"""Policies as directives of NGINX, HAProxy and Envoy, for the proxies of an operator.
+
+A directive counts the requests in flight that its own proxy has sent. A rule counts the requests of
+a step, and a balancer may need the backlogs of all servers. docs/gateway.md shows whole blocks.
+
+Sources: the manuals of ngx_http_upstream_module, HAProxy (``balance``, ``srv_conn``) and Envoy
+(``lb_policy``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from corral.envs.dfaas_v0.plain_rules import STATIC, PlainRule
+from corral.loads.advise.rehearsed import Rehearsed
+from corral.loads.advise.verdict import LOCAL
+from corral.loads.advise.words import requests
+
+__all__ = ["EXACT", "directive_of_balancer", "directive_of_rule"]
+
+EXACT = {
+    "round-robin": "NGINX: its default; HAProxy: balance roundrobin; Envoy: ROUND_ROBIN",
+    "least-requests": "NGINX: least_conn; HAProxy: balance leastconn (both with weights in "
+    "proportion to capacity); Envoy: none, as LEAST_REQUEST compares two servers",
+    "choices=2": "NGINX: random two least_conn; HAProxy: balance random(2); Envoy: LEAST_REQUEST",
+    "shortest-queue": "one balancer in front of all servers, by its own counts, without reports: "
+    "NGINX: least_conn; HAProxy: balance leastconn; Envoy: none",
+}
+"""Balancer -> directives that do the same."""
+
+NONE = "No directive of NGINX, HAProxy or Envoy does this"
+
+METHODS = {
+    "equal": ("", "roundrobin"),
+    "weighted": ("weights in proportion to capacity, ", "roundrobin with weights"),
+    "least": ("least_conn, ", "leastconn"),
+    "two-choices": ("least_conn, ", "leastconn"),
+    "fill": ("", "first"),
+}
+"""Route -> methods of NGINX and HAProxy among the other servers. They know no reports of spare
+capacity; their own counts take that place."""
+
+
+def directive_of_balancer(rehearsed: Rehearsed) -> str:
+    """Return the directives for the recommended balancer. Without any, name the cheapest balancer
+    of the rehearsal that has some."""
+    assert rehearsed.better is not None
+    name, played = rehearsed.better.name, rehearsed.played
+    if name in EXACT:
+        return f"As a directive: {EXACT[name]}."
+    costs = {label: played.daily(costs.cost) for label, costs in played.deterministic.items()}
+    cheapest = min(EXACT, key=costs.__getitem__)
+    if costs[cheapest] >= costs[rehearsed.today]:
+        return f"{NONE}, and those with one cost more than today's rule here."
+    least = f"{cheapest} costs least here, {requests(costs[cheapest])} {played.a_day}"
+    return f"{NONE}. With one, {least}: {EXACT[cheapest]}."
+
+
+def directive_of_rule(label: str, settings: Mapping[str, Any], nodes: int) -> str:
+    """Return the directives for a rule, or the nearest ones; "" for one that forwards nothing."""
+    rule = PlainRule.of(label)
+    if label == LOCAL or rule.amount == "local":
+        return ""
+    if rule.amount in ("share", "static") and rule.margin is None and rule.route == "equal":
+        share = STATIC if rule.amount == "static" else rule.number or 0.0
+        ratio = f"{(1 - share) * (nodes - 1):.3g} to {share:.3g}"
+        return (
+            f"As weights of the own server and each other one, {ratio}: NGINX and HAProxy: weight; "
+            "Envoy: load_balancing_weight."
+        )
+    counts = rule.amount in ("overflow", "threshold", "patient", "backlog", "capacity")
+    if not counts or rule.margin is not None or rule.route not in METHODS:
+        return f"{NONE}."
+    queue = int(settings.get("queue") or 0)
+    places = queue if rule.amount == "patient" else 0
+    places = rule.places(queue) if rule.amount == "backlog" else places
+    among, method = METHODS[rule.route]
+    part = {"threshold": 0.8, "capacity": rule.number}.get(rule.amount) or 1
+    of = f"{100 * part:g} % of " * (part != 1)
+    more = f" plus {places}" * bool(places)
+    return (
+        "No directive counts the requests of a step. The nearest ones count those in flight, at "
+        f"most S: {of}the number that a server works on at once{more}. NGINX: {among}max_conns=S "
+        "for the own server, backup for the others (one balancer in front: max_conns=S for each); "
+        f"HAProxy: use_backend others if {{ srv_conn(own/NAME) ge S }}, there balance {method}; "
+        "Envoy: none."
+    )
