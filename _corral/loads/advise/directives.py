@@ -84,7 +84,8 @@ def directive_of_rule(label: str, settings: Mapping[str, Any], nodes: int) -> st
     return (
         "No directive counts the requests of a step. The nearest ones count those in flight, at "
         f"most S: {of}the number that a server works on at once{more}. NGINX: {among}max_conns=S "
-        "for the own server, backup for the others (one balancer in front: its default, max_conns=S for each); "
+        "for the own server, backup for the others (one balancer in front: its default, "
+        "max_conns=S for each); "
         f"HAProxy: use_backend others if {{ srv_conn(own/NAME) ge S }}, there balance {method}; "
         "Envoy: none."
     )
