@@ -24,10 +24,12 @@ EXACT = {
     "least-requests": "NGINX: least_conn; HAProxy: balance leastconn (both with weights in "
     "proportion to capacity); Envoy: none, as LEAST_REQUEST compares two servers",
     "choices=2": "NGINX: random two least_conn; HAProxy: balance random(2); Envoy: LEAST_REQUEST",
-    "shortest-queue": "one balancer in front of all servers, by its own counts, without reports: "
-    "NGINX: least_conn; HAProxy: balance leastconn; Envoy: none",
+    "shortest-queue": "NGINX: least_conn; HAProxy: balance leastconn; Envoy: none",
 }
 """Balancer -> directives that do the same."""
+
+WHERE = {"shortest-queue": " in one balancer in front of all servers, which needs no reports"}
+"""Balancer -> the only place where its directives do the same."""
 
 NONE = "No directive of NGINX, HAProxy or Envoy does this"
 
@@ -48,13 +50,13 @@ def directive_of_balancer(rehearsed: Rehearsed) -> str:
     assert rehearsed.better is not None
     name, played = rehearsed.better.name, rehearsed.played
     if name in EXACT:
-        return f"As a directive: {EXACT[name]}."
+        return f"As a directive{WHERE.get(name, '')}: {EXACT[name]}."
     costs = {label: played.daily(costs.cost) for label, costs in played.deterministic.items()}
     cheapest = min(EXACT, key=costs.__getitem__)
     if costs[cheapest] >= costs[rehearsed.today]:
         return f"{NONE}, and those with one cost more than today's rule here."
     least = f"{cheapest} costs least here, {requests(costs[cheapest])} {played.a_day}"
-    return f"{NONE}. With one, {least}: {EXACT[cheapest]}."
+    return f"{NONE}. With one, {least}{WHERE.get(cheapest, '')}: {EXACT[cheapest]}."
 
 
 def directive_of_rule(label: str, settings: Mapping[str, Any], nodes: int) -> str:
@@ -82,7 +84,8 @@ def directive_of_rule(label: str, settings: Mapping[str, Any], nodes: int) -> st
     return (
         "No directive counts the requests of a step. The nearest ones count those in flight, at "
         f"most S: {of}the number that a server works on at once{more}. NGINX: {among}max_conns=S "
-        "for the own server, backup for the others (one balancer in front: max_conns=S for each); "
+        "for the own server, backup for the others (one balancer in front: its default, "
+        "max_conns=S for each); "
         f"HAProxy: use_backend others if {{ srv_conn(own/NAME) ge S }}, there balance {method}; "
         "Envoy: none."
     )
