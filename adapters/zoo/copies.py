@@ -83,6 +83,10 @@ class ZooCopy(ABC):
     def __init__(self, env: Any, spec: ZooSpec, stepped: Any) -> None:
         self.env, self.spec, self._stepped = env, spec, stepped
         self._index = {agent: i for i, agent in enumerate(spec.agents)}
+        self._starts = [  # of Discrete actions
+            int(space.start) if isinstance(space, spaces.Discrete) else None
+            for space in spec.own_actions
+        ]
 
     def reset(self, rng: np.random.Generator | None) -> Observed:
         """Begin an episode. ``rng`` seeds the environment; None continues its random stream.
@@ -123,7 +127,6 @@ class ZooCopy(ABC):
         if not over and limit is not None and self._elapsed >= limit:
             self._cut(moved)
             over = True
-        moved.truncated &= ~moved.terminated
         if over:
             moved.final = Final(moved.look, self._returns, self._elapsed)
         return moved
@@ -179,10 +182,12 @@ class ZooCopy(ABC):
                 encoded.append(spec.blank(i))
                 continue
             encoded_one = spec.encode(i, observations[agent], infos.get(agent) or {})
-            acting[i] = acts(agent) and (MASK not in encoded_one or encoded_one[MASK].any())
-            if MASK in encoded_one and not acting[i] and not over:
-                encoded_one[MASK][...] = 0
             encoded.append(encoded_one)
+            mask = encoded_one.get(MASK)
+            if acts(agent) and (mask is None or mask.any()):
+                acting[i] = True
+            elif mask is not None and not over:
+                mask[...] = 0
         if spec.state_size is None:
             parts = [leaf for encoded_one in encoded for leaf in leaves(encoded_one[OBSERVATION])]
             state = np.concatenate([part.ravel().astype(np.float32) for part in parts])
@@ -228,14 +233,16 @@ class ZooCopy(ABC):
 
     def _action(self, index: int, action: Any) -> Any:
         """Return an action in the form of the environment."""
-        space = self.spec.own_actions[index]
-        return int(action) + int(space.start) if isinstance(space, spaces.Discrete) else action
+        start = self._starts[index]
+        return action if start is None else int(action) + start
 
     def _fault(self, what: str) -> NoReturn:
         raise EnvironmentFault(f"{self.spec.name}: {what}")
 
     def _number(self, agent: str, value: Any) -> float:
         """Return a reward as a float, also from an array with one element."""
+        if isinstance(value, float | int):
+            return float(value)
         try:
             return float(np.asarray(value).item())
         except (TypeError, ValueError):
@@ -272,21 +279,23 @@ class ParallelCopy(ZooCopy):
             if self._ended[i] and value:
                 self._fault(f"a reward of {value} for {agent} after its episode ended")
             reward[i] = self._number(agent, value)
-        for agent in self._live:
-            i = self._find(agent)
-            terminated[i], truncated[i] = bool(terminations[agent]), bool(truncations[agent])
         self._returns = self._returns + reward
-        ends = terminated | truncated
 
         before, listed = self._live, list(self._stepped.agents)
-        self._live = [agent for agent in listed if not ends[self._find(agent)]]
+        ends = [agent for agent in before if terminations[agent] or truncations[agent]]
+        self._live = [agent for agent in listed if agent not in ends]
         for agent in self._live:
             if self._ended[self._find(agent)]:
                 self._fault(f"{agent} is in agents again after its episode ended")
         for agent in before:
-            if agent not in listed and not ends[self._find(agent)]:
+            if agent not in listed and agent not in ends:
                 self._fault(f"{agent} left without termination or truncation")
-        self._ended = self._ended | ends
+        for agent in ends:
+            i = self._find(agent)
+            terminated[i] = bool(terminations[agent])
+            truncated[i] = not terminated[i]
+        if ends:
+            self._ended = self._ended | terminated | truncated
         self._require(observations, self._live, "observation")
         present = {agent: observations[agent] for agent in dict.fromkeys([*before, *self._live])}
         over = not self._live
@@ -296,7 +305,7 @@ class ParallelCopy(ZooCopy):
 
     def _acts(self) -> Callable[[str], bool]:
         """Return a test for acting agents: all live agents except the environment's ``waiting``."""
-        acting = set(self._live) - set(getattr(self.env.unwrapped, "waiting", ()))
+        acting = set(self._live) - set(getattr(self._stepped.unwrapped, "waiting", ()))
         return lambda agent: agent in acting
 
     def _cut(self, moved: CopyStep) -> None:
@@ -355,7 +364,7 @@ class TurnCopy(ZooCopy):
             if self._ended[i]:
                 self._fault(f"{agent} has a turn after its episode ended")
             last[agent] = env.observe(agent)
-            terminated[i], truncated[i] = ended, env.truncations[agent]
+            terminated[i], truncated[i] = ended, not ended
             self._correct(agent)
             self._ended[i] = True
             env.step(None)
