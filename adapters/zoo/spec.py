@@ -178,7 +178,7 @@ class ZooSpec:
                     f"{codec.where}: an action_mask of shape {legal.shape} for "
                     f"{len(codec.all_legal)} actions"
                 )
-            encoded[MASK] = legal.astype(np.int8)
+            encoded[MASK] = legal.view(np.int8)
         return encoded
 
     # --- Actions ---------------------------------------------------------------------------------
