@@ -8,6 +8,7 @@ connect_four_v3.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 from pettingzoo import AECEnv
@@ -20,7 +21,7 @@ from pettingzoo.utils.wrappers import (
     TerminateIllegalWrapper,
 )
 
-__all__ = ["bare"]
+__all__ = ["ObservedOnce", "bare"]
 
 CHECKS: dict[type, set[str]] = {
     BaseWrapper: {"env"},
@@ -40,6 +41,38 @@ CONVERSION = {"aec_env", "possible_agents", "metadata", "render_mode", "state_sp
 """Attributes of ``aec_to_parallel_wrapper``."""
 
 
+class ObservedOnce(aec_to_parallel_wrapper):  # type: ignore[misc]  # PettingZoo ships no types
+    """PettingZoo's conversion without its observations before each move, which nothing reads.
+
+    Only for environments in which ``observe`` changes nothing: those of MPE2.
+    """
+
+    @staticmethod
+    def fits(env: Any) -> bool:
+        """Return True for an environment of MPE2 itself, without wrappers and replaced methods."""
+        kind = type(env)
+        return (
+            kind.__name__ == "raw_env"
+            and kind.__module__.partition(".")[0] == "mpe2"
+            and not vars(env).keys() & {"observe", "state", "step"}
+        )
+
+    def step(self, actions: Any) -> Any:
+        env, rewards = self.aec_env, defaultdict(int)
+        for agent in env.agents:
+            env.step(actions[agent])
+            for name in env.agents:
+                rewards[name] += env.rewards[name]
+        ends = dict(env.terminations), dict(env.truncations), dict(env.infos)
+        observations = {agent: env.observe(agent) for agent in env.agents}
+        while env.agents and (
+            env.terminations[env.agent_selection] or env.truncations[env.agent_selection]
+        ):
+            env.step(None)
+        self.agents = env.agents
+        return observations, rewards, *ends
+
+
 def bare(env: Any, masked: bool) -> Any:
     """Return an environment to step in place of ``env``, which plays the same episodes.
 
@@ -50,8 +83,12 @@ def bare(env: Any, masked: bool) -> Any:
     if type(env) is aec_to_parallel_wrapper:
         # Masks may change between the moves of a step, so that only the wrapper can check them.
         inner = bare(env.aec_env, masked=False)
-        known = vars(env).keys() <= CONVERSION and hasattr(inner, "render_mode")
-        return aec_to_parallel_wrapper(inner) if known and inner is not env.aec_env else env
+        if vars(env).keys() <= CONVERSION and hasattr(inner, "render_mode"):
+            if ObservedOnce.fits(inner):
+                return ObservedOnce(inner)
+            if inner is not env.aec_env:
+                return aec_to_parallel_wrapper(inner)
+        return env
     skipped = {**CHECKS, **MASK_CHECKS} if masked else CHECKS
     inner = env
     while type(inner) in skipped and vars(inner).keys() <= skipped[type(inner)]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from pettingzoo.utils import wrappers
 
-from corral.adapters.zoo.bare import bare
+from corral.adapters.zoo.bare import ObservedOnce, bare
 from corral.adapters.zoo.batch import zoo_rules
 from corral.adapters.zoo.copies import make_copy
 from corral.adapters.zoo.spec import ZooSpec
@@ -107,6 +107,16 @@ def test_a_conversion_to_parallel_keeps_the_check_of_masks() -> None:
     assert env.aec_env is not raw  # the environment is unchanged
     env.aec_env = wrappers.TerminateIllegalWrapper(raw, illegal_reward=-1)
     assert bare(env, masked=True) is env
+
+
+def test_environments_of_mpe2_are_observed_once() -> None:
+    """``observe`` may draw random numbers in environments other than those of MPE2 itself."""
+    env = speaker_listener()
+    assert type(bare(env, masked=False)) is ObservedOnce
+    assert ZooSpec.of(env, None).state_size is None  # the state repeats the observations
+    env.unwrapped.observe = env.unwrapped.observe
+    assert type(bare(env, masked=False)) is not ObservedOnce
+    assert ZooSpec.of(env, None).state_size == 14
 
 
 def test_who_does_not_check_keeps_the_wrappers() -> None:
