@@ -1,4 +1,4 @@
-"""Games are stepped below the wrappers of PettingZoo that only check, and play the same episodes."""
+"""Games are stepped below PettingZoo's wrappers that only check, and play the same episodes."""
 
 from __future__ import annotations
 
