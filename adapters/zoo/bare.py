@@ -15,6 +15,7 @@ from pettingzoo.utils.conversions import aec_to_parallel_wrapper, parallel_to_ae
 from pettingzoo.utils.wrappers import (
     AssertOutOfBoundsWrapper,
     BaseWrapper,
+    CaptureStdoutWrapper,
     ClipOutOfBoundsWrapper,
     OrderEnforcingWrapper,
     TerminateIllegalWrapper,
@@ -27,6 +28,7 @@ CHECKS: dict[type, set[str]] = {
     OrderEnforcingWrapper: {"env", "_has_reset", "_has_updated"},
     AssertOutOfBoundsWrapper: {"env"},
     ClipOutOfBoundsWrapper: {"env"},
+    CaptureStdoutWrapper: {"env", "render_mode"},  # changes only ``render``
 }
 """Wrappers that change nothing if actions are in the action space, with their attributes. An object
 with further attributes, such as a replaced ``step``, is not skipped."""
