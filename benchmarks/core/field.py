@@ -307,9 +307,9 @@ def report(rows: list[dict[str, Any]]) -> str:
         "play and a player that wins or blocks, in both seats. The gap is greedy minus sampled, in "
         "% of the range from random to good play. Entropy in nats at the end. CPU seconds of the "
         "training. `default` has the preset of the kind of game. `b` is the preset `team` with "
-        "rollouts of 64 x 25 steps; `b ...` changes one thing in it. LOG.md describes the others. `plays`: the "
-        "result in the mode that the run records at its end; in older rows, greedy play unless it is "
-        "half of the gain over random play below sampled play.",
+        "rollouts of 64 x 25 steps; `b ...` changes one thing in it. LOG.md describes the others. "
+        "`plays`: the result in the mode that the run records at its end; in older rows, greedy "
+        "play unless it is half of the gain over random play below sampled play.",
         "",
         "| game | settings | seeds | greedy | sampled | plays | random | gap % | entropy | CPU s |",
         "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|",

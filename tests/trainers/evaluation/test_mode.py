@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +59,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def test_a_run_records_that_only_sampled_play_earns(run: Run) -> None:
     record = run.mode_record
     assert record is not None
-    assert (record.mode, record.greedy, record.episodes) == ("sampled", 0, 23)
-    assert record.sampled > 3 * math.sqrt(1 / 2 / 23)  # the mean of 23 returns of variance 1/2
+    assert (record.mode, record.greedy, record.episodes) == ("sampled", 0, 15)
+    assert record.sampled > 0.5
     assert not run.deterministic
     assert json.loads((run.folder / MODE).read_text()) == dataclasses.asdict(record)
 
@@ -85,7 +84,7 @@ def test_an_evaluation_begins_with_the_mode_and_does_not_warn(run: Run, tmp_path
     assert "greedy_below_sampled" not in result.details
     (entry,) = result.details["plays_sampled"]
     assert entry["mode"] == "sampled"
-    shown(entry["said"], "mappo", f"{entry['sampled']:.3g}", 23)
+    shown(entry["said"], "mappo", f"{entry['sampled']:.3g}", 15)
     assert entry["said"] in [*tables(result, run.config.env_config.rules())]
 
 
