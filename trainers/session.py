@@ -422,15 +422,15 @@ class Session:
         same record. Short runs are not compared.
         """
         longest = max((episode.length for episode in self.statistics.recent), default=0)
-        least, most = COMPARED
+        minimum, maximum = COMPARED
         affordable = int(PLAYED * self.env_steps) // max(1, 2 * longest)
-        if not longest or affordable < least:
+        if not longest or affordable < minimum:
             return
         from corral.trainers.evaluation.greedy import measured_mode  # late: not for short runs
 
         try:
             record = measured_mode(
-                self.config, self.policies, steps=longest, episodes=min(affordable, most)
+                self.config, self.policies, steps=longest, episodes=min(affordable, maximum)
             )
         except Exception as error:  # for example a simulator that starts only once
             say(self.run.folder, f"greedy and sampled play were not compared: {error!r:.200}")

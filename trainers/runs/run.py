@@ -148,6 +148,8 @@ class Run:
             row = self.progress.iloc[-1]
             facts["env steps"] = f"{row['env_steps']:,.0f} of {config.steps:,}"
             facts["return of the team"] = float(row["return_team"])
+        with contextlib.suppress(RunError):
+            facts["plays"] = "greedily" if self.deterministic else "with sampled actions"
         if (best := self.best_by) is not None:
             facts["best"] = f"{best['env_steps']:,} env steps, by {best['compared']}"
         return as_html(f"Run {self.name}", facts)
