@@ -418,8 +418,8 @@ class Session:
     def _record_mode(self) -> None:
         """Compare greedy and sampled play, and write down which plays better.
 
-        The cost depends on what was played, not on the time it took, so that the same run gets the
-        same record. Short runs are not compared.
+        The cost depends on env steps, not on time, so equal runs get equal records. Short runs are
+        not compared.
         """
         longest = max((episode.length for episode in self.statistics.recent), default=0)
         minimum, maximum = COMPARED
