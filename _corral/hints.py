@@ -140,7 +140,8 @@ NOTES: Mapping[str, str] = {
     "going_on": "Resume a run with corral.resume(run), or corral train --resume RUN.",
     "normalize_advantage": "Advantages are always normalized.",
     "render": "corral watch RUN shows an episode; with {out} FILE.gif it writes a clip.",
-    "deterministic": "Play is greedy by default; an evaluation also plays with sampled actions.",
+    "deterministic": "A run plays greedily, unless sampled play was far better at the end of its "
+    "training; an evaluation plays both.",
     "verbose": "Progress is printed on stderr; progress.csv in the run's folder has the details.",
     "n_minibatches": "A rollout, {num_envs} times {n_steps}, is split into {n_minibatches} parts.",
     "vf_coef": "mappo and ippo need no weight for the value loss: actor and critic share no "

@@ -26,6 +26,7 @@ class Capabilities:
     settings_of: bool = False  # settings per policy: ``settings_of``, policy -> setting -> value
     validation: bool = False  # uses the validation rows: ``validation_rules``, rules
     advantages: bool = False  # its loss uses the advantages of ``on_advantages``
+    sampled: bool = True  # its policies learn probabilities of actions; False: values of actions
     best_by: str | None = (
         None  # metric of the best checkpoint; None: validation, if any, else returns
     )

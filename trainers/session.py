@@ -42,6 +42,13 @@ CHECKPOINTS_PER_RUN = 10
 FEW = 10
 """A plan with fewer updates is reported when training starts."""
 
+PLAYED = 0.02
+"""Maximum env steps of greedy and sampled play at the end of training, as a share of the env steps
+of the run. Random play adds half as much, if the gap is large."""
+
+COMPARED = (12, 40)
+"""Minimum and maximum number of episodes of this comparison."""
+
 SLOW_S = 1.0
 """Duration of an update in seconds above which its end is kept in memory as a fallback save."""
 
@@ -378,6 +385,8 @@ class Session:
                 say(self.run.folder, f"saved at {self._saved:,} env steps")
             return
         self._report_end()
+        if not self._stop.is_set():
+            self._record_mode()
         if self._stop.number == signal.SIGTERM:
             raise SystemExit(128 + self._stop.number)
         if self._stop.is_set():
@@ -405,6 +414,35 @@ class Session:
                 played, remainder = f"{done:,} of its {self.steps:,}", ", and no whole rollout fits"
             hint = "pass a larger --steps (steps=) to continue"
             say(folder, f"has already played {played} env steps{remainder}; {hint}")
+
+    def _record_mode(self) -> None:
+        """Compare greedy and sampled play, and write down which plays better.
+
+        The cost depends on env steps, not on time, so equal runs get equal records. Short runs are
+        not compared.
+        """
+        longest = max((episode.length for episode in self.statistics.recent), default=0)
+        minimum, maximum = COMPARED
+        affordable = int(PLAYED * self.env_steps) // max(1, 2 * longest)
+        if not longest or affordable < minimum:
+            return
+        from corral.trainers.evaluation.greedy import measured_mode  # late: not for short runs
+
+        try:
+            record = measured_mode(
+                self.config, self.policies, steps=longest, episodes=min(affordable, maximum)
+            )
+        except Exception as error:  # for example a simulator that starts only once
+            say(self.run.folder, f"greedy and sampled play were not compared: {error!r:.200}")
+            return
+        if record is not None:
+            record.write(self.run.folder)
+            if record.mode == "sampled":
+                say(
+                    self.run.folder,
+                    f"plays with sampled actions: {record.sampled:.3g} against "
+                    f"{record.greedy:.3g} greedily, in the same {record.episodes} episodes",
+                )
 
     def _report_rollouts(self) -> None:
         """Print the number of env steps if whole rollouts change it, and list callbacks with an

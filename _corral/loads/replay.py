@@ -454,7 +454,7 @@ def play_windows(
     done = 0
     for number, (first, steps) in enumerate(parts if rest else parts[:1]):
         window_rules, team = with_team(rules, player, seed + number)
-        greedy = dict.fromkeys(rules.agents, team.deterministic)
+        greedy = dict.fromkeys(rules.agents, team.greedy)
         counter = _Exceeding(window_rules)
         changes = {"step": counter.step} if may_exceed else {}
         windows = Changed(

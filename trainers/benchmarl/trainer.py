@@ -73,7 +73,7 @@ class BenchMARL(Trainer):
     name: ClassVar[str]
     algorithm: ClassVar[str]
     Settings: ClassVar[type] = QSettings
-    capabilities = Capabilities(turns=False)
+    capabilities = Capabilities(turns=False, sampled=False)
     greedy: ClassVar[bool] = True  # plays the best action; False: samples an action
     team_reward: ClassVar[bool] = False  # learns from the sum of a policy's rewards
 
@@ -325,4 +325,5 @@ class MASAC(BenchMARL):
     name = "benchmarl_masac"
     algorithm = "Masac"
     Settings = MASACSettings
+    capabilities = Capabilities(turns=False)
     greedy = False

@@ -61,7 +61,7 @@ class Teacher:
 
     name: str
     policies: Mapping[str, Policy]
-    deterministic: bool = False  # True for networks, which decide greedily
+    deterministic: bool = False  # True for runs that play greedily
     steps: Steps | None = None  # the recorded decisions, if it is a file
     digest: str | None = None  # digest of its weights or its file
     run: Run | None = None  # the teaching run
@@ -200,7 +200,7 @@ def _of_run(run: Run, rules: Rules[Any]) -> Teacher:
             "and actions. Pass the same environment arguments"
         )
     policies = {agent: run.policies[agent] for agent in rules.agents}
-    return Teacher(run.name, policies, True, digest=checkpoint_digest(run), run=run)
+    return Teacher(run.name, policies, run.deterministic, digest=checkpoint_digest(run), run=run)
 
 
 def checkpoint_digest(run: Run) -> str | None:

@@ -1,26 +1,43 @@
-"""Warning if greedy play is far below sampled play, with the evidence and the remedy.
+"""Greedy play far below sampled play: measured at the end of training, and reported in evaluations.
 
 A policy that has not converged, or that must mix its actions, may earn much with sampled actions
-and little with the most likely actions. An evaluation plays both in the same episodes.
+and little with the most likely actions. The end of training plays both in the same episodes, and
+the run then plays in the better mode. An evaluation plays both too, and reports such a gap.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from corral.envs.core import Array
+from corral.adapters.seats import random_policy
+from corral.envs.core import Array, Rules
 from corral.envs.episode_stats import EndedEpisodes
-from corral.trainers.evaluation.episodes import bootstrap_ratio
-from corral.trainers.evaluation.zero_sum import SeatScore
-from corral.trainers.runs.run import Run
+from corral.envs.policy import Policy
+from corral.trainers.evaluation.episodes import bootstrap_ratio, play
+from corral.trainers.evaluation.players import Player, as_player
+from corral.trainers.evaluation.validate import validation_seed
+from corral.trainers.evaluation.zero_sum import SeatScore, constant_sum, is_zero_sum
+from corral.trainers.runs.run import ModeRecord, Run
 from corral.trainers.runs.run_config import RunConfig
 
-__all__ = ["Gap", "describe_gaps", "gap_of", "greedy_alone", "in_order", "seat_gaps", "team_gaps"]
+__all__ = [
+    "Gap",
+    "describe_gaps",
+    "describe_modes",
+    "gap_of",
+    "greedy_alone",
+    "in_order",
+    "measured_mode",
+    "seat_gaps",
+    "team_gaps",
+]
 
 LEARNED = 0.5
 """Minimum gap, as a share of the difference between sampled and random play."""
@@ -75,10 +92,11 @@ def in_order(played: EndedEpisodes) -> Array:
 def team_gaps(
     runs: Mapping[str, Run], played: Sequence[EndedEpisodes]
 ) -> dict[str, tuple[Gap, RunConfig]]:
-    """Return the gaps of runs with greedy play far below sampled play, by label.
+    """Return the gaps of runs that play greedily, far below their sampled play, by label.
 
     ``played`` has the episodes of each run, greedy and then sampled (if it is played so), and
-    finally the episodes of random play.
+    finally the episodes of random play. A run that plays with sampled actions plays these first;
+    it has no gap to report.
     """
     team = (in_order(episodes).sum(axis=1) for episodes in played)
     both = [(next(team), None if greedy_alone(run) else next(team)) for run in runs.values()]
@@ -86,7 +104,7 @@ def team_gaps(
     gaps = {
         label: (gap_of(greedy, sampled, chance), run.config)
         for (label, run), (greedy, sampled) in zip(runs.items(), both, strict=True)
-        if sampled is not None
+        if sampled is not None and run.deterministic
     }
     return {label: (gap, config) for label, (gap, config) in gaps.items() if gap is not None}
 
@@ -122,6 +140,66 @@ def seat_gaps(
     return gaps_of_runs
 
 
+# --- At the end of training ----------------------------------------------------------------------
+
+
+def measured_mode(
+    config: RunConfig, policies: Mapping[str, Policy], *, steps: int, episodes: int
+) -> ModeRecord | None:
+    """Play ``episodes`` greedily and with sampled actions, and return which mode plays better.
+
+    The episodes have the seed of validation, so training has not played them. They are cut after
+    ``steps``. "sampled" needs a gap, see ``gap_of``. Random play follows only if the gap depends on
+    it.
+
+    None if the modes cannot be compared in this way. In a constant-sum game the sum over both
+    players says nothing, and the return of one of them depends on the opponent. An environment that
+    replays data has rows in place of episodes; its plans are for servers, which play greedily.
+    """
+    rules = config.env_config.rules()
+    comparable = config.trainer_class().capabilities.sampled and not config.env_config.held_out
+    if not comparable or is_zero_sum(rules):
+        return None
+    workers = config.settings.get("workers", 0)
+    chance = {agent: random_policy(rules.action_space(agent)) for agent in rules.agents}
+    players = (Player(policies, True), Player(policies, False), Player(chance, False))
+
+    def returns(player: Player) -> Array:
+        return _cut_returns(rules, player, steps=steps, episodes=episodes, workers=workers)
+
+    both = [returns(player) for player in players[:2]]
+    if not np.isfinite(both).all() or constant_sum(np.concatenate(both)) is not None:
+        return None
+    learners = [rules.agents.index(agent) for agent in config.learners]
+    greedy, sampled = (one[:, learners].sum(axis=1) for one in both)
+    far = gap_of(greedy, sampled, sampled) is not None
+    far = far and gap_of(greedy, sampled, returns(players[2])[:, learners].sum(axis=1)) is not None
+    mode = "sampled" if far else "greedy"
+    return ModeRecord(mode, float(greedy.mean()), float(sampled.mean()), episodes)
+
+
+def _cut_returns(
+    rules: Rules[Any], player: Player, *, steps: int, episodes: int, workers: int
+) -> Array:
+    """Return the returns [E, N] of the first ``steps`` of one episode in each of E environments.
+
+    Greedy play may never reach the end of an episode without a time limit.
+    """
+    player = as_player(player, rules.agents)
+    modes = dict.fromkeys(rules.agents, player.greedy)
+    quota = np.ones(episodes, dtype=np.int64)
+    total = np.zeros((episodes, len(rules.agents)))
+    playing = np.ones(episodes, dtype=bool)
+    turns: Any = play(
+        rules, player.team, modes, quota=quota, seed=validation_seed(), workers=workers
+    )
+    with contextlib.closing(turns):
+        for turn in itertools.islice(turns, steps):
+            total[playing] += turn.step.reward[playing]
+            playing[turn.ended.rows] = False
+    return total
+
+
 # --- Texts ---------------------------------------------------------------------------------------
 
 
@@ -135,6 +213,23 @@ def describe_gaps(gaps: Mapping[str, tuple[Gap, RunConfig]]) -> dict[str, Any]:
         for label, (gap, config) in gaps.items()
     ]
     return {"greedy_below_sampled": entries} if entries else {}
+
+
+def describe_modes(runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Return the entry of results.json for runs that play with sampled actions, with the figures
+    of the end of training and the sentence ``said``; empty if all play greedily."""
+    entries = [
+        {
+            "run": label,
+            **dataclasses.asdict(record),
+            "said": f"{label} plays with sampled actions: at the end of training, "
+            f"{record.sampled:.3g} against {record.greedy:.3g} greedily, in the same "
+            f"{record.episodes} episodes.",
+        }
+        for label, run in runs.items()
+        if (record := run.mode_record) is not None and record.mode == "sampled"
+    ]
+    return {"plays_sampled": entries} if entries else {}
 
 
 def _sentence(label: str, gap: Gap, config: RunConfig) -> str:

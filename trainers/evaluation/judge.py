@@ -25,7 +25,13 @@ from corral.extensions import extension
 from corral.hints import answer
 from corral.progress import Progress
 from corral.trainers.criteria import Criterion
-from corral.trainers.evaluation.greedy import describe_gaps, greedy_alone, seat_gaps, team_gaps
+from corral.trainers.evaluation.greedy import (
+    describe_gaps,
+    describe_modes,
+    greedy_alone,
+    seat_gaps,
+    team_gaps,
+)
 from corral.trainers.evaluation.players import Player
 from corral.trainers.evaluation.required import (
     column_names,
@@ -77,6 +83,8 @@ def evaluate(
 ) -> Evaluation:
     """Return the scores of the team of ``run``, greedy and sampled, and of players to compare with.
 
+    The first row is the mode in which the run plays, see ``Run.deterministic``.
+
     The environment is played for ``episodes`` episodes on fixed seeds, also by its reference teams
     and by random play. A zero-sum game of two agents is evaluated seat by seat, against reference
     players and runs in the other seat, see ``corral.trainers.evaluation.zero_sum``. For an
@@ -87,7 +95,8 @@ def evaluate(
     Args:
         run: a run, its folder, or one of its checkpoints: RUN@best, see ``load_run``. Or a team,
             agent -> policy: anything that ``corral.envs.policy.as_policy`` takes, or the name of
-            a player or a run. It needs ``env``, plays greedily, and is written only to ``out``.
+            a player or a run. It needs ``env``, plays greedily (the policies of a run: in the
+            run's mode), and is written only to ``out``.
         env, env_kwargs, api, trainer, model: see ``corral.load_run``. The model applies to the
             runs that have one.
         beside: further runs of the same environment, to evaluate in the same way.
@@ -96,7 +105,7 @@ def evaluate(
         seed: seed of random play, sampled actions and episodes.
         workers: number of processes that step a third-party environment; 0: this process. They
             pay off if a step takes longer than a message, about 0.2 ms. Scores do not depend on it.
-        require: criteria such as "served>=0.95", on columns of the first run's greedy row, see
+        require: criteria such as "served>=0.95", on columns of the evaluation's first row, see
             ``corral.trainers.evaluation.required``. The results are in ``details["required"]``;
             ``holds`` of the Evaluation is True if all criteria hold.
         progress: called with the current stage, the finished amount and the total.
@@ -181,7 +190,7 @@ def _rows_of_team(
         agent: named_player(player, agent, rules) if isinstance(player, str) else player
         for agent, player in team.items()
     }
-    players = {"team": Player(named)}
+    players = {"team": Player(named, Player(team).greedy)}
     if zero_sum or (zero_sum is None and is_zero_sum(rules)):
         return evaluate_seats(rules, players, **plan)
     rows = evaluate_players(rules, players, **plan)
@@ -192,7 +201,7 @@ def _rows_of_team(
 
 
 def _first(runs: Mapping[str, Run]) -> str:
-    """Return the label of the first run's greedy row."""
+    """Return the label of the first run's row, in the mode in which it plays."""
     return next(iter(run_players(runs)))
 
 
@@ -242,7 +251,7 @@ def _scores(
     total: float | None = 0.0
     if not zero_sum:
         rows = _team_rows(rules, runs, plan)
-        details = describe_gaps(team_gaps(runs, played))
+        details = {**describe_modes(runs), **describe_gaps(team_gaps(runs, played))}
         total = constant_sum(_returns(played)) if zero_sum is None else None
     if total is None:
         return rows, details
@@ -362,13 +371,13 @@ def _equal(own: Any, other: Any) -> bool:
 def players(run: Run) -> tuple[Player, ...]:
     """Return the run's team as a greedy and a sampled player; greedy only if it is played so.
 
-    Both have the environment arguments that the team depends on.
+    The first plays in the run's mode. Both have the environment arguments that the team depends on.
     """
     carried = carried_by(run.config.env_config.rules())
-    greedy = Player(run.policies, True, carried)
     if greedy_alone(run):
-        return (greedy,)
-    return greedy, Player(run.policies, False, carried)
+        return (Player(run.policies, True, carried),)
+    first = run.deterministic
+    return Player(run.policies, first, carried), Player(run.policies, not first, carried)
 
 
 def run_players(runs: Mapping[str, Run]) -> dict[str, Player]:

@@ -1,9 +1,9 @@
 """Criteria for an evaluation: ``corral evaluate RUN --require 'served>=0.95'``.
 
-A criterion bounds a column of results.json in the row of the run's greedy play: ``return_team``,
-``served``, ``returns.node_0``, ``kpis.lost``. ``served.low`` is the lower end of the interval of
-``served``. A zero-sum game has one such row per seat and opponent; the criterion must hold in all
-of them.
+A criterion bounds a column of results.json in the first row of the run: ``return_team``,
+``served``, ``returns.node_0``, ``kpis.lost``. This row is greedy play, unless the run plays with
+sampled actions. ``served.low`` is the lower end of the interval of ``served``. A zero-sum game has
+one such row per seat and opponent; the criterion must hold in all of them.
 """
 
 from __future__ import annotations

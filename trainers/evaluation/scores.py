@@ -202,7 +202,7 @@ def evaluate_team(
             ``illegal="raise"`` they raise IllegalActionError.
     """
     chosen = as_player(player, rules.agents)
-    greedy = dict.fromkeys(rules.agents, chosen.deterministic)
+    greedy = dict.fromkeys(rules.agents, chosen.greedy)
     played, illegal = play_episodes(
         rules,
         chosen.team,

@@ -29,11 +29,15 @@ MAX_AGENTS = 6
 def tables(evaluation: Evaluation, rules: Rules[Any]) -> Iterator[Table | str]:
     """Yield the tables and notes of ``evaluation``; for zero-sum games, one table per seat."""
     judged = evaluation.details.get("judged")
-    below = [gap["said"] for gap in evaluation.details.get("greedy_below_sampled", ())]
+    notes = [
+        entry["said"]
+        for name in ("plays_sampled", "greedy_below_sampled")
+        for entry in evaluation.details.get(name, ())
+    ]
     if not isinstance(evaluation[0], SeatScore):
         yield _team_table(evaluation, team="constant_sum" not in evaluation.details)
         yield _about_episodes(evaluation)
-        yield from [*([judged] if judged else []), *below]
+        yield from [*([judged] if judged else []), *notes]
         return
     for seat in dict.fromkeys(score.seat for score in evaluation):
         yield from _seat_tables(seat, [score for score in evaluation if score.seat == seat])
@@ -44,7 +48,7 @@ def tables(evaluation: Evaluation, rules: Rules[Any]) -> Iterator[Table | str]:
         f"Mean return, then episodes won/drawn/lost of {evaluation[0].episodes}. Opponents sample "
         f"their actions. Illegal actions: {illegal}."
     )
-    yield from [*([judged] if judged else []), *below]
+    yield from [*([judged] if judged else []), *notes]
 
 
 def _about_episodes(scores: Sequence[TeamScore]) -> str:

@@ -11,7 +11,7 @@ with separate seeds. All runs of an environment get the same validation, for any
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -68,7 +68,7 @@ def validate(
     *,
     episodes: int | None = None,
     seed: int = 0,
-    deterministic: bool = True,
+    deterministic: bool | None = None,
     learners: Sequence[str] | None = None,
     zero_sum: bool | None = None,
     workers: int = 0,
@@ -81,7 +81,8 @@ def validate(
         episodes: number of episodes; for data, maximum number of windows, evenly spread. Default:
             64.
         seed: seed of the episodes, see ``validation_seed``. Use the same seed for comparisons.
-        deterministic: True: greedy actions; False: sampled actions.
+        deterministic: True: greedy actions; False: sampled actions. Default: the run's mode, see
+            ``Run.deterministic``; greedy for other policies.
         learners: agents with returns that count; default: the learners of the run, else all.
         zero_sum: whether to play seat by seat, against reference players and random play; default:
             decided as in ``corral.evaluate``.
@@ -101,7 +102,9 @@ def validate(
     if env_config.validation and (windows := windows_of(rules, limit)) is not None:
         rules, plan["episodes"] = windows
         plan["num_envs"] = plan["episodes"]
-    player = Player(as_player(policies, rules.agents).team, deterministic)
+    player = as_player(policies, rules.agents)
+    if deterministic is not None:
+        player = replace(player, deterministic=deterministic)
     chosen = tuple(rules.agents if learners is None else learners)
     if unknown := [agent for agent in chosen if agent not in rules.agents]:
         raise ValueError(f"learners={unknown}: the agents are {', '.join(rules.agents)}")
@@ -135,7 +138,7 @@ def _seats(
         (other,) = (agent for agent in rules.agents if agent != seat)
         for name, opponent in seat_players(rules, other).items():
             labels = ("team", player.mode, name)
-            greedy = player.deterministic
+            greedy = player.greedy
             rows.append(
                 evaluate_seat(
                     *(rules, seat, player.team[seat], opponent),

@@ -87,7 +87,7 @@ def watch(
     seed: int = 0,
     steps: int | None = None,
     fps: float | None = None,
-    sampled: bool = False,
+    sampled: bool | None = None,
     pixels: int = WIDTH,
     model: Any = None,
     trainer: Any = None,
@@ -108,7 +108,8 @@ def watch(
         seed: seed of the episode, and of sampled actions.
         steps: maximum number of steps; default: until the episode ends.
         fps: frames per second; default: the rate of the environment.
-        sampled: sample actions, instead of the most likely ones.
+        sampled: sample actions, instead of the most likely ones. Default: as the run plays, see
+            ``Run.deterministic``; other policies play the most likely actions.
         pixels: width of a clip, in pixels. The height follows from the aspect ratio.
         model, trainer: required for a run with a custom network or trainer, see
             ``corral.load_run``.
@@ -197,7 +198,11 @@ def _require_display() -> None:
 
 
 def _resolve(
-    game: Any, policies: Any, env_kwargs: dict[str, Any], sampled: bool, named: Mapping[str, Any]
+    game: Any,
+    policies: Any,
+    env_kwargs: dict[str, Any],
+    sampled: bool | None,
+    named: Mapping[str, Any],
 ) -> tuple[Any, Player, str]:
     """Return the rules, the player and its label. ``named``: arguments of ``load_run``."""
     env, api = named["env"], named["api"]
@@ -240,8 +245,9 @@ def _resolve(
     if is_run_of_team:
         policies = of_run[str(policies)](env=rules if env is None and foreign else env)
     if isinstance(policies, Run):
+        player = _learned(policies, rules, sampled)
         label = f"{policies.config.trainer} of {policies.name}"
-        return rules, _learned(policies, rules, sampled), label
+        return rules, player, label if player.greedy else f"{label}, sampled"
     if policies is None or isinstance(policies, str | Path):
         name = "random" if policies is None else str(policies)
         if Path(name).is_dir():
@@ -251,7 +257,7 @@ def _resolve(
             team = {agent: random_policy(rules.action_space(agent)) for agent in rules.agents}
         return rules, Player(team, not sampled), name
     player = as_player(policies, rules.agents)
-    if not isinstance(policies, Player):
+    if not isinstance(policies, Player) and sampled is not None:
         player = Player(player.team, not sampled)
     return rules, player, "a team"
 
@@ -281,7 +287,7 @@ def _with_arguments_of(env: str, policies: Any, env_kwargs: dict[str, Any]) -> d
     return {**named, **env_kwargs}
 
 
-def _learned(run: Run, rules: Rules[Any], sampled: bool) -> Player:
+def _learned(run: Run, rules: Rules[Any], sampled: bool | None) -> Player:
     """Return the team of a run. Raise ValueError if it was trained in another game."""
     env_config = run.config.env_config
     if (trained_in := env_config.env) != rules.name:
@@ -295,7 +301,8 @@ def _learned(run: Run, rules: Rules[Any], sampled: bool) -> Player:
                 f"{run.folder} was trained with different observations of {agent}. Watch the run "
                 "itself, or pass the arguments of its training"
             )
-    return as_player(Player(run.policies, not sampled), rules.agents)
+    deterministic = None if sampled is None else not sampled
+    return as_player(Player(run.policies, deterministic), rules.agents)
 
 
 # --- An episode ----------------------------------------------------------------------------------
@@ -323,7 +330,7 @@ class _Episode:
             rules: Any = pictured(self.rules, mode, drawn.append)
         else:
             rules = self._pictured(mode, drawn.append)
-        greedy = dict.fromkeys(rules.agents, self.player.deterministic)
+        greedy = dict.fromkeys(rules.agents, self.player.greedy)
         turns: Any = play(
             rules, self.player.team, greedy, quota=np.ones(1, dtype=np.int64), seed=self.seed
         )

@@ -199,7 +199,7 @@ def evaluate_seats(
         contestants = []
         for label, player in players.items():
             one = as_player(player, rules.agents)
-            contestants.append((label, one.mode, one.team[seat], one.deterministic))
+            contestants.append((label, one.mode, one.team[seat], one.greedy))
         references = seat_players(rules, seat)
         contestants += [(name, "", policy, False) for name, policy in references.items()]
         for label, mode, policy, greedy in contestants:

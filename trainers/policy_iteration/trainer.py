@@ -125,7 +125,7 @@ class PolicyIteration(OnPolicyTrainer):
     Settings = PolicyIterationSettings
     # The loss uses gains instead of advantages. Without ``evaluate_every`` the latest checkpoint is
     # the best: greedy play improves while returns still come from the teacher or are missing.
-    capabilities = Capabilities(model=True, settings_of=True, best_by=OWN_STEPS)
+    capabilities = Capabilities(model=True, settings_of=True, sampled=False, best_by=OWN_STEPS)
 
     def __init__(self, rules: Rules[Any], settings: Any, **kwargs: Any) -> None:
         super().__init__(rules, settings, **kwargs)

@@ -6,6 +6,7 @@
 | ``<argument>.csv.gz``, ``.npy`` | traces and arrays that are not part of the package |
 | ``progress.csv`` | one row per update, see ``corral.trainers.runs.log`` |
 | ``checkpoints/`` | the training states for resuming, with their configuration |
+| ``mode.json`` | greedy and sampled play at the end of training: ``ModeRecord`` |
 | ``tensorboard/`` | the same as ``progress.csv``, for ``tensorboard --logdir`` |
 | ``results.json``, ``report.html`` | the results of ``corral evaluate`` |
 | ``from_rule.json``, ``validation.json`` | ``corral.from_rule``: its plan, its validation costs |
@@ -18,9 +19,11 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -33,7 +36,8 @@ from corral.envs.policy import Policy
 from corral.envs.registry import Api
 from corral.errors import CheckpointError, CorralError, RunError
 from corral.extensions import required_extension
-from corral.files import read_text, require_no_links
+from corral.files import read_json, read_text, reason, require_no_links, write_file
+from corral.results import json_text
 from corral.trainers.base import Trainer
 from corral.trainers.content import Content
 from corral.trainers.runs.checkpoint import load_checkpoint, named_checkpoint, save_checkpoint
@@ -50,8 +54,11 @@ from corral.trainers.runs.run_config import (
 __all__ = [
     "CHECKPOINTS",
     "FROM_RULE",
+    "MODE",
     "PROGRESS",
+    "ModeRecord",
     "Run",
+    "RunPolicies",
     "asked_for",
     "has_custom",
     "is_run",
@@ -64,9 +71,13 @@ __all__ = [
 ]
 
 PROGRESS, CHECKPOINTS, FROM_RULE = "progress.csv", "checkpoints", "from_rule.json"
+MODE = "mode.json"
 
 MAX_PROGRESS = 2**30
 """Maximum bytes of progress.csv."""
+
+MAX_MODE = 10_000
+"""Maximum bytes of mode.json."""
 
 CONFIGURATION = "configuration"
 """Document of every checkpoint: ``RunConfig.canonical()``. The manifest has its digest."""
@@ -75,11 +86,34 @@ CHECKPOINT_NAME = re.compile(r"best|latest|[0-9]{1,12}", flags=re.ASCII)
 """Valid checkpoint names after RUN@."""
 
 
-class _ByAgent(dict[str, Policy]):
+@dataclass(frozen=True)
+class ModeRecord:
+    """Greedy and sampled play at the end of training, in the same episodes; see
+    ``corral.trainers.evaluation.greedy.measured_mode``."""
+
+    mode: str  # "greedy", or "sampled" if greedy play is far below; the run plays in this mode
+    greedy: float  # mean return of the learning agents
+    sampled: float
+    episodes: int
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for values of a wrong type, because a file may contain them."""
+        numbers = (type(self.greedy), type(self.sampled), type(self.episodes))
+        if self.mode not in ("greedy", "sampled") or numbers != (float, float, int):
+            raise ValueError(f"{self!r:.200} has invalid values")
+
+    def write(self, folder: Path) -> None:
+        """Write mode.json in a run's folder."""
+        write_file(folder / MODE, json_text(dataclasses.asdict(self)), folder=folder)
+
+
+class RunPolicies(dict[str, Policy]):
     """Policies by agent; an unknown name raises KeyError with the valid names. ``anybody`` plays
-    any other agent, in games with one policy for any number of agents."""
+    any other agent, in games with one policy for any number of agents. ``deterministic`` is that of
+    the run."""
 
     anybody: Policy | None = None
+    deterministic: bool = True
 
     def __missing__(self, name: Any) -> Policy:
         if self.anybody is not None:
@@ -114,6 +148,8 @@ class Run:
             row = self.progress.iloc[-1]
             facts["env steps"] = f"{row['env_steps']:,.0f} of {config.steps:,}"
             facts["return of the team"] = float(row["return_team"])
+        with contextlib.suppress(RunError):
+            facts["plays"] = "greedily" if self.deterministic else "with sampled actions"
         if (best := self.best_by) is not None:
             facts["best"] = f"{best['env_steps']:,} env steps, by {best['compared']}"
         return as_html(f"Run {self.name}", facts)
@@ -163,6 +199,27 @@ class Run:
             return None
 
     @property
+    def mode_record(self) -> ModeRecord | None:
+        """Greedy and sampled play at the end of training; None if they were not compared.
+
+        Raises RunError if the file is damaged.
+        """
+        path = self.folder / MODE
+        try:
+            return ModeRecord(**read_json(path, MAX_MODE, folder=self.folder))
+        except FileNotFoundError:
+            return None
+        except (OSError, TypeError, ValueError) as error:
+            raise RunError(f"{path} cannot be read: {reason(error)}; delete it") from error
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether the run plays greedily by default: True, unless sampled play was far better at
+        the end of training. The checkpoints of a run share this mode."""
+        record = self.mode_record
+        return record is None or record.mode == "greedy"
+
+    @property
     def recommendation(self) -> Any:
         """The ``Recommendation`` of ``corral.from_rule``; None for any other run."""
         if not (self.folder / "recommendation.json").is_file():
@@ -187,7 +244,8 @@ class Run:
 
         Raises CheckpointError for a missing or damaged checkpoint.
         """
-        policies = _ByAgent(self._trained().policies)
+        policies = RunPolicies(self._trained().policies)
+        policies.deterministic = self.deterministic
         if any_number(self.config.env_config.rules()):
             learners = (agent for agent in policies if agent not in self.config.opponents)
             policies.anybody = policies[next(learners)]

@@ -18,6 +18,7 @@ import numpy as np
 
 from corral.adapters.sb3.dqn import MaskedDQN, MaskedQPolicy
 from corral.envs.core import Array
+from corral.trainers.capabilities import Capabilities
 from corral.trainers.content import Content, checkpoint_of, require_arrays, shapes_of
 from corral.trainers.on_policy.saving import require_finite_weights
 from corral.trainers.sb3.columns import Learner, Rollout, SB3Trainer, Step
@@ -34,6 +35,7 @@ class SB3DQN(SB3Trainer):
 
     name: ClassVar[str] = "sb3_dqn"
     Settings: ClassVar[type] = SB3DQNSettings
+    capabilities = Capabilities(turns=False, sampled=False)
     algorithm: ClassVar[type] = MaskedDQN
     policy_class: ClassVar[type] = MaskedQPolicy
     rollout_of: ClassVar[str] = "num_envs x train_freq x log_interval"

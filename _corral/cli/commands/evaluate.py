@@ -91,7 +91,7 @@ def evaluate(
         list[str] | None,
         typer.Option(
             metavar="<name>=number>",
-            help="Bound on a column of the first run's greedy row in results.json, such as "
+            help="Bound on a column of the first row in results.json, such as "
             "'served>=0.95', or on its interval, 'served.low>=0.95'; may be repeated. If a bound "
             "does not hold, the exit code is 1.",
         ),

@@ -66,7 +66,13 @@ def watch(
     seed: Declared = ...,
     steps: Declared = ...,
     fps: Declared = ...,
-    sampled: Declared = ...,
+    sampled: Annotated[
+        bool | None,
+        typer.Option(
+            "--sampled/--greedy",
+            help="Sample actions, or play the most likely ones. Default: as the run plays.",
+        ),
+    ] = None,
     pixels: DeclaredNumber = ...,
     env: RunEnv = None,
     arg: RunArguments = None,

@@ -39,7 +39,10 @@ def scores_of(
     workers: int = 0,
     progress: Progress = lambda what, done, total: None,
 ) -> tuple[str, dict[str, float]]:
-    """Return a description of the score, and the greedy score of each run; higher is better.
+    """Return a description of the score, and the score of each run; higher is better.
+
+    A run plays in its mode, see ``Run.deterministic``: greedily, unless its training recorded
+    sampled play.
 
     If the environment has its own judge, a load is replayed on held-out rows. The score is the
     share of the optimum's gain if the optimum is known, else 1 - cost. In a two-player zero-sum
@@ -61,7 +64,7 @@ def scores_of(
         rules = run.config.env_config.rules()
         score = evaluate_team(rules, players(run)[0], label=label, progress=progress, **plan)
         scores[label] = score.return_team
-    return f"return of the team, greedy, {episodes} episodes", scores
+    return f"return of the team, {_mode(runs)}, {episodes} episodes", scores
 
 
 def mean_returns(
@@ -72,14 +75,21 @@ def mean_returns(
     workers: int = 0,
     progress: Progress = lambda what, done, total: None,
 ) -> tuple[str, dict[str, float]]:
-    """Return BenchMARL's "return" for each run: greedy, mean over agents; and its description."""
+    """Return BenchMARL's "return" for each run, mean over agents, and its description. A run plays
+    in its mode."""
     scores = {}
     for label, run in runs.items():
         rules = run.config.env_config.rules()
         plan: dict[str, Any] = {"episodes": episodes, "seed": seed + SEED, "workers": workers}
         score = evaluate_team(rules, players(run)[0], label=label, progress=progress, **plan)
         scores[label] = score.return_team / len(rules.agents)
-    return f"return, mean over agents, greedy, {episodes} episodes", scores
+    return f"return, mean over agents, {_mode(runs)}, {episodes} episodes", scores
+
+
+def _mode(runs: Mapping[str, Run]) -> str:
+    """Return the mode of all runs, or that each plays in its own."""
+    modes = {players(run)[0].mode for run in runs.values()}
+    return modes.pop() if len(modes) == 1 else "in the mode of each run"
 
 
 def _replayed(

@@ -209,7 +209,7 @@ def _other_contestant(
     if isinstance(player, str | Path):
         return Contestant(name or str(player), _reference(str(player), rules), deterministic)
     if isinstance(player, Player):
-        player, deterministic = player.team, player.deterministic
+        player, deterministic = player.team, player.greedy
     if not isinstance(player, Mapping):
         name = name or getattr(player, "__name__", type(player).__name__)
         player = dict.fromkeys(rules.agents, player)

@@ -135,7 +135,7 @@ def reference_play_of(
         agent: random_policy(rules.action_space(agent)) for agent in run.config.learners
     }
     random_play = validate(run, {**dict(run.policies), **random_policies})
-    greedy, sampled = validate(run), validate(run, deterministic=False)
+    greedy, sampled = (validate(run, deterministic=greedily) for greedily in (True, False))
     better = deterministic and _above(sampled, greedy)
     return ReferencePlay(random_play.value, sampled.value if better else None, greedy.value)
 

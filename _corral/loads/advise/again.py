@@ -62,7 +62,7 @@ class Again:
 
         rules, team = with_team(self.rules, self.player, self.seed)
         windows: Any = Changed(rules, max_cycles=steps, start=start)
-        greedy = dict.fromkeys(rules.agents, team.deterministic)
+        greedy = dict.fromkeys(rules.agents, team.greedy)
         once = np.ones(len(first), dtype=np.int64)
         try:
             with warnings.catch_warnings():  # illegal actions are counted

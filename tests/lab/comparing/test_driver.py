@@ -16,10 +16,11 @@ pytest.importorskip("safetensors", reason="needs the extra mappo")
 import corral
 from corral.errors import RunError
 from corral.lab.comparing import groups as grouping
-from corral.lab.comparing.scores import SEED
+from corral.lab.comparing.scores import SEED, scores_of
 from corral.trainers.evaluation.judge import players
+from corral.trainers.evaluation.players import Player
 from corral.trainers.evaluation.scores import evaluate_team
-from corral.trainers.runs.run import Run
+from corral.trainers.runs.run import ModeRecord, Run
 from support.runs import small_run
 
 Groups = dict[str, list[str]]
@@ -62,6 +63,19 @@ def test_a_score_is_the_greedy_return_on_a_seed_of_its_own(groups: Groups, tmp_p
     returns = corral.load_run(groups["mappo"][0]).progress["return_team"].dropna()
     last = max((key for key in steps if key.startswith("step_")), key=lambda k: int(k[5:]))
     assert steps[last]["return"][0] == pytest.approx(returns.iloc[-1] / 2)  # the mean of two agents
+
+
+def test_a_run_is_scored_in_its_mode(groups: Groups, tmp_path: Path) -> None:
+    folder = shutil.copytree(groups["ippo"][0], tmp_path / "run")
+    ModeRecord("sampled", 0.0, 1.0, 12).write(folder)
+    runs = {"greedy": corral.load_run(groups["ippo"][0]), "sampled": corral.load_run(folder)}
+    rules = runs["greedy"].config.env_config.rules()
+    expected = {}
+    for mode, run in runs.items():
+        player = Player(run.policies, deterministic=mode == "greedy")
+        expected[mode] = evaluate_team(rules, player, episodes=8, seed=SEED).return_team
+    assert scores_of(runs, episodes=8)[1] == expected
+    assert expected["greedy"] != expected["sampled"]
 
 
 def test_files_stand_beside_by_the_mean_over_agents(groups: Groups, tmp_path: Path) -> None:

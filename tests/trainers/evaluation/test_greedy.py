@@ -73,7 +73,7 @@ def run_of(team: Any, rules: Any) -> Any:
     config = SimpleNamespace(
         trainer="mappo", policies=agents, learners=rules.agents, settings={"ent_coef": 0.01}
     )
-    return SimpleNamespace(config=config, policies=team)
+    return SimpleNamespace(config=config, policies=team, deterministic=True)
 
 
 def gaps_of(team: Any, rules: Any, episodes: int = 32) -> Any:
