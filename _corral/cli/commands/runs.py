@@ -77,10 +77,10 @@ def runs(
         show_table(_table(summaries))
     advices = [] if env or trainer else [*advised_in(folders or [Path("runs")])]
     for folder, verdict in advices:
-        text = f"{verdict}"
+        line = f"{verdict}"
         if isinstance(verdict, Advised):
-            text = f"advice on {verdict.trace}: run {verdict.policy}"
-        out.print(one_line(f"{folder}: {text}"), soft_wrap=True)
+            line = f"advice on {verdict.trace}: run {verdict.policy}"
+        out.print(one_line(f"{folder}: {line}"), soft_wrap=True)
     if not summaries and not advices:
         out.print("No runs.")
 

@@ -190,7 +190,7 @@ def _balancer(kept: Mapping[str, Any]) -> str:
     return str(name)
 
 
-def _loss(kept: Kept, verdict: Advised) -> str:
+def _loss(kept: Mapping[str, Any], verdict: Advised) -> str:
     """Return by how much the plan costs more than the rule of today; "" if it does not.
 
     The rehearsal tells, else the replay of a rule. Raises the errors of ``PlainRule.of``.
