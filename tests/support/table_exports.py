@@ -150,6 +150,11 @@ kind(DASHBOARDS, "Datadog, long", "datadog.csv")(
         (f"{at.timestamp() * 1000:.0f},{NODES[n]},{load / 60:.6f}" for at, n, load in x.cells),
     )
 )
+kind(DASHBOARDS, "Datadog, wide", "hosts.csv")(
+    lambda x: wide(
+        x, "timestamp,host:fra-01,host:lon-01\n", lambda at: str(int(at.timestamp()) * 1000)
+    )
+)
 kind(DASHBOARDS, "CloudWatch console", "cloudwatch.csv")(
     lambda x: wide(
         x,
@@ -230,6 +235,12 @@ kind(TABLES, "Excel, decimal commas", "excel.csv", "--scale 60")(
             )
             for at, row in zip(x.minutes, x.arrivals.tolist(), strict=True)
         ),
+    )
+)
+kind(TABLES, "Excel, capacity with a thousands point", "capacity.csv", "--arrivals Last")(
+    lambda x: lines(
+        "Zeit;Knoten;Last;Kapazität\n",
+        (f"{at:%d.%m.%Y %H:%M};{NODES[n]};{load};2.200" for at, n, load in x.cells),
     )
 )
 kind(TABLES, "US dates with AM and PM", "us.csv", "--date-order mdy")(
