@@ -82,10 +82,9 @@ def main() -> None:
             print(table[-1], flush=True)
     listed, unlisted = rows[: len(KINDS)], rows[len(KINDS) :]
     table.insert(len(KINDS), "\nKinds without a reader of their own:\n\n" + "\n".join(head))
-    counts = [
-        f"{sum(row[-1] in READ for row in part)} of {len(part)}" for part in (listed, unlisted)
-    ]
-    table.append(f"\nRightly: {counts[0]}, and {counts[1]} of the kinds without a reader.")
+    num_listed, num_unlisted = (sum(row[-1] in READ for row in part) for part in (listed, unlisted))
+    texts = f"{num_listed} of {len(listed)}", f"{num_unlisted} of {len(unlisted)}"
+    table.append(f"\nRead rightly: {texts[0]}, and {texts[1]} kinds without a reader of their own.")
     print(table[-1])
     save("table_exports", "\n".join([*head, *table]), {"rows": rows}, machine("pandas"))
     if any(row[-1] not in READ for row in listed) or any("WRONG" in row for row in rows):
