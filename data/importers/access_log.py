@@ -147,7 +147,7 @@ def import_access_log(
     return Imported(trace, tuple(notes), tuple(guess_list))
 
 
-_FRACTION = re.compile(r"(?<=:[0-9]{2})[.,][0-9]{1,9}(?![0-9])")
+_SECOND = re.compile(r"(:[0-9]{2}:)([0-5][0-9])(?:[.,][0-9]{1,9})?(?![0-9:.,])")
 
 
 class _Seconds(dict[Any, "int | None"]):
@@ -168,9 +168,11 @@ class _Seconds(dict[Any, "int | None"]):
         if len(self) >= MAX_CACHED:
             self.clear()
         cell = _decoded(text)
-        second = cell if self.time_format else _FRACTION.sub("", cell)
-        if second != cell:
-            self[text] = self[second]
+        second = None if self.time_format else _SECOND.search(cell)
+        minute = second and f"{cell[: second.start(2)]}00{cell[second.end() :]}"
+        if second and minute != cell:
+            begin = self[minute]
+            self[text] = None if begin is None else begin + int(second[2])
             return self[text]
         parsed = self.read(cell)
         if parsed is not None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, Literal
 
 import numpy as np
@@ -323,7 +324,7 @@ def _whole_epochs(cells: Sequence[Any], style: str) -> tuple[Counts, bool] | Non
     return seconds, bool(rest.any())
 
 
-_ISO_COLUMNS = np.array([0, 1, 2, 3, 5, 6, 8, 9, 11, 12, 14, 15, 17, 18])
+_ISO_DIGITS = (0, 1, 2, 3, 5, 6, 8, 9, 11, 12, 14, 15, 17, 18)
 _ISO_MARKS = ((4, b"-"), (7, b"-"), (10, b"T "), (13, b":"), (16, b":"))
 
 
@@ -336,31 +337,31 @@ def _iso_columns(cells: Sequence[Any]) -> tuple[Counts, npt.NDArray[np.bool_], b
     seconds = np.zeros(len(cells), dtype=np.int64)
     zoned = np.zeros(len(cells), dtype=bool)
     cut = False
-    places: dict[int, list[int]] = {}
-    for at, cell in enumerate(cells):
-        if not isinstance(cell, str) or not cell.isascii():
-            return None
-        places.setdefault(len(cell), []).append(at)
-    for length, rows in places.items():
+    if set(map(type, cells)) != {str} or not all(map(str.isascii, cells)):
+        return None
+    lengths = np.fromiter(map(len, cells), np.int64, len(cells))
+    for length in np.unique(lengths).tolist():
         if not 19 <= length <= 30:  # at most nanoseconds
             return None
-        text = "".join([cells[at] for at in rows]).encode()
-        letters = np.frombuffer(text, dtype=np.uint8).reshape(len(rows), length)
-        is_zulu = bool((letters[:, -1] == ord("Z")).all())
+        rows = np.flatnonzero(lengths == length)
+        text = "".join(itemgetter(*rows.tolist())(cells) if len(rows) < len(cells) else cells)
+        letters = np.frombuffer(text.encode(), dtype=np.uint8).reshape(len(rows), length)
+        letters = np.ascontiguousarray(letters.T)  # [length, R]
+        is_zulu = bool((letters[-1] == ord("Z")).all())
         end = length - is_zulu
         if end == 20 or end > 29:
             return None
-        digits = letters[:, _ISO_COLUMNS].astype(np.int64) - ord("0")
-        fraction = letters[:, 20:end]
-        is_number = (digits >= 0).all() and (digits <= 9).all()
-        is_number = is_number and ((fraction >= ord("0")) & (fraction <= ord("9"))).all()
+        digits = letters - np.uint8(ord("0"))  # other letters are above 9
+        fraction = digits[20:end]
         marks = _ISO_MARKS if end == 19 else (*_ISO_MARKS, (19, b".,"))
-        if not is_number or not all(
-            np.isin(letters[:, at], list(mark)).all() for at, mark in marks
+        if not (
+            all((digits[at] <= 9).all() for at in (*_ISO_DIGITS, *range(20, end)))
+            and all(np.isin(letters[at], list(mark)).all() for at, mark in marks)
         ):
             return None
-        year = digits[:, :4] @ [1000, 100, 10, 1]
-        month, day, hour, minute, second = (digits[:, 4:].reshape(-1, 5, 2) @ [10, 1]).T
+        high, low = digits[[0, 2, 5, 8, 11, 14, 17]], digits[[1, 3, 6, 9, 12, 15, 18]]
+        century, year, month, day, hour, minute, second = (10 * high + low).astype(np.int64)
+        year += 100 * century
         if year.min() < 1 or not ((month >= 1) & (month <= 12)).all():
             return None
         months = ((year - 1970) * 12 + month - 1).astype("datetime64[M]")
@@ -370,7 +371,7 @@ def _iso_columns(cells: Sequence[Any]) -> tuple[Counts, npt.NDArray[np.bool_], b
             return None
         seconds[rows] = days * 86_400 + hour * 3600 + minute * 60 + second
         zoned[rows] = is_zulu
-        cut = cut or bool((fraction != ord("0")).any())
+        cut = cut or bool(fraction.any())
     return seconds, zoned, cut
 
 
