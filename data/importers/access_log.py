@@ -161,14 +161,14 @@ class _Seconds(dict[Any, "int | None"]):
         if style is None or style in UNDATED:
             style = "ISO-8601"
         self.read = reader_of(style, time_format)
-        self.path, self.time_format = path, time_format
+        self.path, self.has_clock = path, not time_format and "1970" not in style
         self.zoned: bool | None = None
 
     def __missing__(self, text: Any) -> int | None:
         if len(self) >= MAX_CACHED:
             self.clear()
         cell = _decoded(text)
-        second = None if self.time_format else _SECOND.search(cell)
+        second = _SECOND.search(cell) if self.has_clock else None
         minute = second and f"{cell[: second.start(2)]}00{cell[second.end() :]}"
         if second and minute != cell:
             begin = self[minute]
