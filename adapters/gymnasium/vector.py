@@ -25,6 +25,7 @@ from corral.envs.batch import Batch, BatchStep, make_batch
 from corral.envs.core import Array, Observation
 from corral.envs.masks import MASK, refuse_masked_arrays
 from corral.envs.policy import take_tree
+from corral.envs.registry import env_spec, registered_name
 from corral.errors import ActionError, ResetNeededError
 
 __all__ = ["BatchVectorEnv"]
@@ -46,8 +47,8 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
         env: a name, a function, or an environment, see ``corral.adapters.sources``.
         num_envs: number of columns; without ``seat`` a multiple of the number of agents.
         seat: the learner's agent; None: all agents learn.
-        autoreset_mode: only "same_step". Vector wrappers that refuse it, such as Gymnasium's
-            NormalizeObservation, need ``gymnasium.make_vec`` with vectorization_mode="sync".
+        autoreset_mode: only "same_step". Gymnasium's FlattenObservation, and NormalizeObservation
+            after it, refuse it: use ``gymnasium.make_vec`` with vectorization_mode="sync".
         opponents, deterministic, env_kwargs: see ``SeatEnv``.
 
     Raises:
@@ -77,10 +78,12 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
     ) -> None:
         mode = autoreset_mode.value if isinstance(autoreset_mode, Enum) else autoreset_mode
         if str(mode).lower().replace("_", "") != "samestep":
+            name = registered_name(env) if isinstance(env, str) else None
+            id_text = "ID" if name is None else f'"{env_spec(name).id}"'
             raise ValueError(
                 f"autoreset_mode={str(mode)!r}: a Batch begins new episodes in the same step. Use "
-                "Gymnasium's vector of single environments: gymnasium.make_vec(ID, num_envs, "
-                'vectorization_mode="sync")'
+                f"Gymnasium's vector of single environments: gymnasium.make_vec({id_text}, "
+                f'num_envs={num_envs}, vectorization_mode="sync")'
             )
         rules = rules_with(type(self), env, env_kwargs)
         if not rules.simultaneous:

@@ -157,7 +157,7 @@ ONE_BALANCER = (
     "server than in this log; if that is free, leave out forward_cost="
 )
 
-_FRACTION = re.compile(r"(?<=:[0-9]{2})[.,][0-9]{1,9}(?![0-9])")
+_SECOND = re.compile(r"(:[0-9]{2}:)([0-5][0-9])(?:[.,][0-9]{1,9})?(?![0-9:.,])")
 
 
 class _Seconds(dict[Any, "int | None"]):
@@ -171,16 +171,18 @@ class _Seconds(dict[Any, "int | None"]):
         if style is None or style in UNDATED:
             style = "ISO-8601"
         self.read = reader_of(style, time_format)
-        self.path, self.time_format = path, time_format
+        self.path, self.has_clock = path, not time_format and "1970" not in style
         self.zoned: bool | None = None
 
     def __missing__(self, text: Any) -> int | None:
         if len(self) >= MAX_CACHED:
             self.clear()
         cell = _decoded(text)
-        second = cell if self.time_format else _FRACTION.sub("", cell)
-        if second != cell:
-            self[text] = self[second]
+        second = _SECOND.search(cell) if self.has_clock else None
+        minute = second and f"{cell[: second.start(2)]}00{cell[second.end() :]}"
+        if second and minute != cell:
+            begin = self[minute]
+            self[text] = None if begin is None else begin + int(second[2])
             return self[text]
         parsed = self.read(cell)
         if parsed is not None:

@@ -333,10 +333,14 @@ def _json_lines(
     node = node or next(iter(upstreams), None)
     title = f"JSON lines with the time in {time}" + (f" and the node in {node}" if node else "")
     get_time, get_node = _getter(time), _getter(node or time)
+    decoder = json.JSONDecoder()
 
     def split(line: bytes) -> Fields:
         try:
-            record = json.loads(line.decode())
+            text = line.decode().strip()
+            record, end = decoder.raw_decode(text)  # json.loads looks for spaces twice
+            if end < len(text):
+                return None
             fields = get_time(record), get_node(record)
             hash(fields)  # refuses objects and lists
             return fields

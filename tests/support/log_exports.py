@@ -218,6 +218,9 @@ log(
         f"https://example.com/cart\t{AGENT.replace(' ', '%20')}"
     )
 )
+log("CSV, a row per request", head="time,server,path,status\n", node_column="server")(
+    lambda at, node: f"{ms(at)}Z,{node},/cart/items,200"
+)
 log("own pattern", pattern=r"^(?P<time>\S+ \S+) \w+ backend=(?P<node>\S+)")(
     lambda at, node: f"{at:%Y-%m-%d} {at:%H:%M:%S},123 INFO backend={node} GET /cart/items {AGENT}"
 )

@@ -150,6 +150,12 @@ kind(DASHBOARDS, "Datadog, long", "datadog.csv")(
         (f"{at.timestamp() * 1000:.0f},{NODES[n]},{load / 60:.6f}" for at, n, load in x.cells),
     )
 )
+HOSTS = tuple(f"host:{name}" for name in NODES)
+kind(DASHBOARDS, "Datadog, wide", "hosts.csv", nodes=HOSTS)(
+    lambda x: wide(
+        x, "timestamp,host:fra-01,host:lon-01\n", lambda at: str(int(at.timestamp()) * 1000)
+    )
+)
 kind(DASHBOARDS, "CloudWatch console", "cloudwatch.csv")(
     lambda x: wide(
         x,
@@ -189,7 +195,7 @@ kind(DASHBOARDS, "k6", "k6.csv", "--where metric_name=http_reqs", nodes=("k6",))
         ),
     )
 )
-kind(DASHBOARDS, "Kibana", "kibana.csv", "--time-format '%b %d, %Y @ %H:%M:%S.%f'")(
+kind(DASHBOARDS, "Kibana", "kibana.csv")(
     lambda x: lines(
         '"@timestamp","host.name","Count"\n',
         (
@@ -230,6 +236,12 @@ kind(TABLES, "Excel, decimal commas", "excel.csv", "--scale 60")(
             )
             for at, row in zip(x.minutes, x.arrivals.tolist(), strict=True)
         ),
+    )
+)
+kind(TABLES, "Excel, capacity with a thousands point", "capacity.csv", "--decimal ,")(
+    lambda x: lines(
+        "Zeit;Knoten;Last;Kapazität\n",
+        (f"{at:%d.%m.%Y %H:%M};{NODES[n]};{load};2.200" for at, n, load in x.cells),
     )
 )
 kind(TABLES, "US dates with AM and PM", "us.csv", "--date-order mdy")(

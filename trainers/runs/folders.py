@@ -98,7 +98,7 @@ def begun_folder(out: str | Path | None, name: str, *, overwrite: bool = False) 
     Leftovers of a killed start are removed; with ``overwrite``, also all files of a folder that
     contains a run, unless it is being trained. Raises RunError for a folder in use.
     """
-    require = _require_replaceable if overwrite else require_unused
+    require = require_replaceable if overwrite else require_unused
     if out is None and not overwrite:
         folder, created = new_folder(name)
     else:
@@ -155,7 +155,7 @@ def _claimed(folder: Path, require: Callable[[Path], None]) -> list[Path]:
         return []
 
 
-def _require_replaceable(folder: Path) -> None:
+def require_replaceable(folder: Path) -> None:
     """Raise RunError unless ``folder`` contains a run of corral, or is unused."""
     if (folder / CONFIG).exists():
         config_values(folder)

@@ -95,8 +95,6 @@ def train(
                 )
             _print_config(values)
             return
-        if options["from_rule"] and options["overwrite"]:
-            raise ValueError("--from-rule does not support --overwrite; name a new folder")
         begin = _train_from_rule if options["from_rule"] else _train
         run = interruptible(functools.partial(begin, values))
     _summarize(run)

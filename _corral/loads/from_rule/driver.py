@@ -42,7 +42,7 @@ from corral.loads.from_rule.preset import FROM_RULE, MINUTES, FromRule
 from corral.progress import Progress
 from corral.text import visible
 from corral.trainers.planning import Minutes
-from corral.trainers.runs.folders import new_folder, require_unused
+from corral.trainers.runs.folders import new_folder, require_replaceable, require_unused
 from corral.trainers.runs.run import Run
 
 __all__ = ["from_rule", "resume_from_rule"]
@@ -58,6 +58,7 @@ def from_rule(
     held_out: float | tuple[int, int] | None = None,
     validation: float | tuple[int, int] | None = None,
     out: str | Path | None = None,
+    overwrite: bool = False,
     progress: bool | None = None,
     preset: FromRule = FROM_RULE,
     show: Progress = lambda what, done, total: None,
@@ -72,7 +73,7 @@ def from_rule(
         minutes: longest time of the whole job; default: 5, or no limit with ``steps``. Training
             that this ends before its steps is not enough to reject a team.
         steps: env steps of training; default: by the number of nodes.
-        seed, out, progress: as in ``corral.train``.
+        seed, out, overwrite, progress: as in ``corral.train``.
         env_kwargs: arguments of the environment; default: arrivals unknown until the end of a step.
             A ``route`` restricts the rules to that route.
         held_out: as in ``corral.train``; default: the last 30 % of the days.
@@ -101,8 +102,10 @@ def from_rule(
         and PlainRule.of(rule).route != canonical_route(route)
     ):
         raise ValueError(f"rule={rule!r} has another route than route={route!r}; omit the route")
+    name = f"dfaas_v0-from-rule-seed{seed}"
+    out = Path("runs", name) if out is None and overwrite else out
     if out is not None and Path(out).exists():
-        require_unused(Path(out))
+        (require_replaceable if overwrite else require_unused)(Path(out))
     default = MINUTES if steps is None else None
     limit = Minutes.of(default if minutes is None else minutes, steps=False)
     kwargs = with_past({**preset.env_kwargs, **(env_kwargs or {})})
@@ -127,7 +130,7 @@ def from_rule(
     kept = config.validation.get("rows")
     count = 0 if kept is None else (kept[1] - kept[0]) // window
     say(of_validation(count, days, validation is not None))
-    folder = new_folder(f"dfaas_v0-from-rule-seed{seed}")[0] if out is None else Path(out)
+    folder = new_folder(name)[0] if out is None else Path(out)
     nodes = len(config.rules().agents)
     plan: Plan = {
         "out": str(folder),
@@ -151,7 +154,7 @@ def from_rule(
     began = time.monotonic() if limit is None else limit.began
     arguments = {**residual_arguments(config, start, preset), **kwargs, "max_cycles": window}
     parts = Parts(plan, limit, began, progress)
-    return parts.run({**arguments, "route": start.route})
+    return parts.run({**arguments, "route": start.route}, overwrite=overwrite)
 
 
 def resume_from_rule(folder: str | Path, *, progress: bool | None = None) -> Run:

@@ -31,23 +31,33 @@ class Parts:
         self.out = Path(plan["out"])
         self.preset = plan["preset"]
 
-    def run(self, env_kwargs: dict[str, Any] | None = None) -> Run:
-        """Make the missing parts; return the team's run. A new job needs ``env_kwargs``."""
-        if not (self.out / RECOMMENDATION).is_file():
+    def run(self, env_kwargs: dict[str, Any] | None = None, *, overwrite: bool = False) -> Run:
+        """Make the missing parts; return the team's run. A new job needs ``env_kwargs``.
+
+        With ``overwrite``, a new job replaces a run in its folder.
+        """
+        if env_kwargs is not None or not (self.out / RECOMMENDATION).is_file():
             with one_thread():
-                team = load_run(self.out) if self.plan["trained"] else self._team(env_kwargs)
+                if env_kwargs is not None:
+                    team = self._new_team(env_kwargs, overwrite)
+                else:
+                    team = load_run(self.out) if self.plan["trained"] else self._resumed()
                 self.plan["trained"] = True
                 self.keep(self.out)
                 self._recommend(team)
         return load_run(self.out)
 
-    def _team(self, env_kwargs: dict[str, Any] | None) -> Run:
+    def _watch(self) -> Validated:
         plan = self.plan
-        watch = Validated(plan["rule"], plan["window"], self.keep, self.preset, self.limit)
-        if (self.out / CONFIG).is_file():
-            return driver.resume(self.out, callbacks=[watch], progress=self.progress)
-        if env_kwargs is None:
+        return Validated(plan["rule"], plan["window"], self.keep, self.preset, self.limit)
+
+    def _resumed(self) -> Run:
+        if not (self.out / CONFIG).is_file():
             raise RunError(f"{self.out} is missing: start from_rule again")
+        return driver.resume(self.out, callbacks=[self._watch()], progress=self.progress)
+
+    def _new_team(self, env_kwargs: dict[str, Any], overwrite: bool) -> Run:
+        plan = self.plan
         settings: dict[str, Any] = {**self.preset.team_settings(plan["nodes"]), **plan["settings"]}
         settings = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
         return driver.train(
@@ -59,7 +69,8 @@ class Parts:
             steps=plan["steps"],
             seed=plan["seed"],
             out=self.out,
-            callbacks=[watch],
+            overwrite=overwrite,
+            callbacks=[self._watch()],
             progress=self.progress,
             **settings,
         )

@@ -6,10 +6,9 @@ import csv
 import io
 from array import array
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, count, islice
-from operator import itemgetter
+from itertools import accumulate, chain, count, islice
 from pathlib import Path
 from typing import Any
 
@@ -152,26 +151,33 @@ def read_table(
             raise fault_error(path, rule)
         filled = _Columns(path, names)
         blank = repeated = comments = 0
-        while batch := [(rows.line_num + start.skipped, row) for row in islice(rows, BATCH)]:
-            is_plain = {len(row) for _, row in batch} == {len(names)} and not start.has_comments
-            if is_plain and start.titles not in map(_row, batch):
-                filled.add(batch)
+        line = start.skipped
+        while batch := list(islice(rows, BATCH)):
+            numbers: Sequence[int] = range(line + 1, line + 1 + len(batch))
+            if start.skipped + rows.line_num > line + len(batch):  # cells with line breaks
+                heights = [1 + sum(cell.count("\n") for cell in row) for row in batch]
+                numbers = [line + height for height in accumulate(heights)]
+            line = start.skipped + rows.line_num
+            is_plain = set(map(len, batch)) == {len(names)} and not start.has_comments
+            if is_plain and start.titles not in batch:
+                filled.add(numbers, batch)
                 continue
             good = []
-            for line, row in batch:
+            for number, row in zip(numbers, batch, strict=True):
                 if row == start.titles:
                     repeated += 1
                 elif start.has_comments and row and row[0].startswith("#"):
                     comments += 1
                 elif len(row) == len(names):
-                    good.append((line, row))
+                    good.append((number, row))
                 elif not row:
                     blank += 1
                 else:
                     num_cells = f"{len(row)} {'cell' if len(row) == 1 else 'cells'}"
                     rule = f"the row has {num_cells}, the header has {len(names)}"
-                    faults.add(rule, line, value=mark.join(row[:60]))
-            filled.add(good)
+                    faults.add(rule, number, value=mark.join(row[:60]))
+            if good:
+                filled.add(*zip(*good, strict=True))
         faults.check()
     except UnicodeError:
         raise fault_error(
@@ -200,19 +206,16 @@ class _Raw(io.RawIOBase):
     """A raw stream that reads from an iterator of bytes."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
-        self.pieces, self.rest = pieces, b""
+        self.pieces, self.rest = pieces, memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        self.rest = self.rest or next(self.pieces, b"")
+        self.rest = self.rest or memoryview(next(self.pieces, b""))
         size = min(len(buffer), len(self.rest))
         buffer[:size], self.rest = self.rest[:size], self.rest[size:]
         return size
-
-
-_row = itemgetter(1)
 
 
 class _Columns:
@@ -222,18 +225,15 @@ class _Columns:
         self.path, self.header = path, header
         # A new text gets the next code.
         self.codes_of_texts = [defaultdict[str, int](count().__next__) for _ in header]
-        self.codes = [array("i") for _ in header]
+        self.codes: list[list[npt.NDArray[np.int32]]] = [[] for _ in header]
         self.lines = array("q")
 
-    def add(self, rows: list[tuple[int, list[str]]]) -> None:
-        if not rows:
-            return
-        lines, cells = zip(*rows, strict=True)
+    def add(self, lines: Iterable[int], rows: Sequence[Sequence[str]]) -> None:
         self.lines.extend(lines)
         for code_of_text, codes, column in zip(
-            self.codes_of_texts, self.codes, zip(*cells, strict=True), strict=True
+            self.codes_of_texts, self.codes, zip(*rows, strict=True), strict=True
         ):
-            codes.extend(map(code_of_text.__getitem__, column))
+            codes.append(np.fromiter(map(code_of_text.__getitem__, column), np.int32, len(rows)))
         if sum(map(len, self.codes_of_texts)) > MAX_TEXTS:
             raise fault_error(
                 self.path,
@@ -248,7 +248,7 @@ class _Columns:
         for at, (name, code_of_text, codes) in enumerate(
             zip(self.header, self.codes_of_texts, self.codes, strict=True), 1
         ):
-            cells = [str(cell).strip() for cell in code_of_text]
+            cells = list(map(str.strip, code_of_text))
             if not name and not any(cells):
                 notes.append(f"{self.path.name}: column {at} is empty and was skipped")
                 continue
@@ -258,5 +258,5 @@ class _Columns:
                     f"two columns have the name {name!r}; rename one, or pass columns=, a name for "
                 )
                 raise fault_error(self.path, f"{rule}each column, if the file has no header", 1)
-            columns[name] = Column(name, np.frombuffer(codes, dtype=np.int32), cells)
+            columns[name] = Column(name, np.concatenate(codes), cells)
         return Table(self.path, columns, np.frombuffer(self.lines, dtype=np.int64), delimiter)

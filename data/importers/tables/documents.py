@@ -220,12 +220,14 @@ def _lines(path: Path, notes: list[str], max_bytes: int) -> Iterator[Any]:
 def flat(value: Any, path: str = "", lists: dict[str, list[Any]] | None = None) -> dict[str, Any]:
     """Return path -> value for the values in nested objects. Lists are added to ``lists``.
 
-    A list of values in a list, such as [time, value], has the paths ``[][0]`` and ``[][1]``.
+    A list of values in a list, such as [time, value], has the paths ``[][0]`` and ``[][1]``. An
+    object with times as keys is a list of [time, value].
     """
     if isinstance(value, dict):
         leaves: dict[str, Any] = {}
         for key, item in value.items():
             name = f"{path}.{key}" if path else key
+            item = list(map(list, item.items())) if _has_time_keys(item) else item
             if isinstance(item, dict | list):
                 leaves |= flat(item, name, lists)
             else:
@@ -284,10 +286,22 @@ class _Flatten:
         inner = [key for key, items in lists.items() if isinstance(items[0], dict | list)]
         if not inner or self.time in row:
             return None
-        has_time = is_entry and any(style_of([cell]) not in UNDATED for cell in row.values())
-        if len(inner) > 1 or has_time:
+        if len(inner) > 1:
+            timed = [key for key in inner if _has_time(flat(lists[key][0], key))]
+            inner = timed if len(timed) == 1 else inner
+        if len(inner) > 1 or (is_entry and _has_time(row)):
             raise fault_error(self.file, f"several lists could hold the entries. {PATHS}")
         return inner[0]
+
+
+def _has_time(row: Row) -> bool:
+    return any(style_of([cell]) not in UNDATED for cell in row.values())
+
+
+def _has_time_keys(value: Any) -> bool:
+    if not isinstance(value, dict) or len(value) < 2 or not next(iter(value))[:1].isdigit():
+        return False
+    return style_of([*value][:9]) not in UNDATED
 
 
 def _follow(value: Any, path: str) -> Iterator[Any]:

@@ -29,7 +29,14 @@ from corral.data.importers.tables.columns import (
     stop,
 )
 from corral.data.importers.tables.numbers import looks_numeric, parse_number, per_seconds
-from corral.data.importers.tables.times import PLAIN, has_format, is_clock, is_day, style_of
+from corral.data.importers.tables.times import (
+    PLAIN,
+    has_format,
+    is_clock,
+    is_day,
+    reader_of,
+    style_of,
+)
 from corral.data.source import MAX_NODES
 from corral.data.trace import Counts
 
@@ -51,11 +58,13 @@ def _words(text: str) -> frozenset[str]:
 NODE = _words(
     "node nodes host hostname server instance pod backend upstream machine vm site region location "
     "edge cluster hpa deployment service app namespace knoten rechner standort series name target "
-    "zone az container function"
+    "zone az container function serveur servidor nodo nœud hôte maquina máquina сервер узел хост "
+    "主机 服务器 节点 サーバー ホスト"
 )
 ARRIVALS = _words(
     "arrivals requests request reqs req rps qps rpm hits invocations invoc calls anfragen aufrufe "
-    "throughput"
+    "throughput requêtes requetes solicitudes peticiones richieste requisições verzoeken запросы "
+    "请求数 リクエスト数"
 )
 WEAK_ARRIVALS = _words("load count value rate total n num")
 CAPACITY = _words("capacity cap limit kapazität kapazitaet quota")
@@ -71,6 +80,11 @@ _ID = re.compile(
     r"(?:.*[^a-z])?(?:(?:trace|span|rpc|request|instance|user|session|job|task|client|thread)?ids?"
     r"|uuid|guid|index|idx|row|rownum|pid|seq|column \d+|unnamed: \d+)"
 )
+DETAILS = _words(
+    "method verb path url uri endpoint query referer protocol scheme agent level message msg type "
+    "status code client ip user"
+)
+"""Texts of a request that name no node."""
 QUANTITIES = _words("metric metrics field measurement quantity kpi")
 SUMS = _words("total sum all gesamt summe insgesamt")
 
@@ -155,14 +169,20 @@ def time_columns(
         if len(formed) == 1:
             return formed
     clocks = [n for n, c in table.columns.items() if c.sample() and all(map(is_clock, c.sample()))]
+    hours = [name for name in table.columns if name.lower() in ("hour", "minute")]
     named = [name for name in styles if words_of(name) & TIME_WORDS]
     proper = [n for n in styles if "1970" not in styles[n] and styles[n] not in PLAIN]
-    if (
-        len(proper) == 1
-        and len(clocks) == 1
-        and all(map(is_day, table.columns[proper[0]].sample()))
-    ):
+    is_dated = len(proper) == 1 and all(map(is_day, table.columns[proper[0]].sample()))
+    if is_dated and len(clocks) == 1:
         return [proper[0], clocks[0]]
+    if is_dated and hours:
+        column = quoted("+".join([proper[0], *hours]))
+        time_format = quoted("%Y-%m-%d %H" + " %M" * (len(hours) > 1))
+        stop(
+            table,
+            f"the columns {', '.join(hours)} hold the time of day. Pass time_column={column} and "
+            f"the format of the times, such as time_format={time_format}",
+        )
     epochs = [n for n in styles if "1970" in styles[n] and (n in named or n == next(iter(styles)))]
     exact = [name for name in proper or epochs or named if name.lower().strip("@_") in TIME_WORDS]
     for candidates in (exact, proper, epochs, named):
@@ -178,6 +198,7 @@ def time_columns(
         if not looks_numeric(c.sample()) and any(re.search("[0-9]", str(x)) for x in c.sample())
     ]
     texts.sort(key=lambda name: not words_of(name) & TIME_WORDS)
+    texts = [name for name in styles if "1970" in styles[name]] or texts
     first_row = "; ".join(f"{n}: {c.cells[0]}" for n, c in list(table.columns.items())[:6])
     name = (texts or list(table.columns))[0]
     stop(
@@ -239,7 +260,7 @@ def find_roles(
     if requested.arrivals is None:
         if numeric and all(map(is_no_load, numeric)):
             return _without_loads(table, seconds, texts, numeric, remaining, requested)
-        loads = [name for name in numeric if not is_id(name)]
+        loads = [n for n in numeric if not (is_id(n) or _is_time(table.columns[n], seconds))]
     if nodes and (num_nodes := len(column_of(table, nodes[0], "node_column").cells)) > MAX_NODES:
         stop(
             table,
@@ -323,6 +344,14 @@ def _check_quantities(table: Table, texts: Sequence[str], requested: RequestedCo
                 f"column {name!r} names several quantities; choose one: pass {choices}. If it "
                 f"names the nodes, pass {choose('node_column', [name])}",
             )
+
+
+def _is_time(column: Column, seconds: Counts) -> bool:
+    """Return True if a column of numbers begins at the time of the first row, within a day."""
+    cell = column.cells[column.codes[0]]
+    style = style_of([cell])
+    parsed = reader_of(style, None)(cell) if style is not None and "1970" in style else None
+    return parsed is not None and abs(parsed[0] - int(seconds[0])) <= 86_400
 
 
 def words_of_all(names: Iterable[str]) -> set[str]:
@@ -552,8 +581,11 @@ def _capacity_of(
 
 
 def _log_roles(table: Table, remaining: Mapping[str, Column], requested: RequestedColumns) -> Roles:
-    named = [
-        n for n in remaining if words_of(n) & NODE and 1 < len(remaining[n].cells) <= len(table) / 2
+    few = [name for name, c in remaining.items() if 1 < len(c.cells) <= len(table) / 2]
+    named = [name for name in few if words_of(name) & NODE] or [
+        name
+        for name in few
+        if not (words_of(name) & DETAILS or looks_numeric(remaining[name].sample()))
     ]
     if named:
         examples = "; ".join(f"{n}: {listed(map(str, remaining[n].cells[:4]))}" for n in named[:3])

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, Literal
 
 import numpy as np
@@ -44,9 +45,15 @@ _CLOCK = (
     r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2})(?:[.,]([0-9]{1,9}))?)?\s*([AaPp]\.?[Mm]\.?)?"
     r"\s*(Z|[+-][0-9]{2}(?::?[0-9]{2})?|[A-Z]{3,4})?"
 )
-_ISO = re.compile(rf"([0-9]{{4}})[-/.]([0-9]{{1,2}})[-/.]([0-9]{{1,2}})(?:[T,\s]\s*{_CLOCK})?")
+_ISO = re.compile(
+    rf"([0-9]{{4}})[-/.年]([0-9]{{1,2}})[-/.月]([0-9]{{1,2}})日?(?:[T,\s]\s*{_CLOCK})?"
+)
 _DAY_FIRST = re.compile(rf"([0-9]{{1,2}})([./-])([0-9]{{1,2}})\2([0-9]{{4}})(?:[T,\s]\s*{_CLOCK})?")
-_LOG = re.compile(r"\[?([0-9]{2})/([A-Z][a-z]{2})/([0-9]{4})[: ]([0-9:., +-]{8,24})\]?")
+_NAMED = re.compile(  # 02/Mar/2026:00:00:00 +0000, Mon, 02 Mar 2026, March 2, 2026 12:00 AM
+    r"\[?(?:[A-Z][a-z]+,? )?"
+    r"(?:([0-9]{1,2})[ /-]([A-Z][a-z]{2})[a-z]*|([A-Z][a-z]{2})[a-z]* +([0-9]{1,2})),?[ /-]"
+    r"(?:([0-9]{4})(?:[:, @]+([0-9][0-9:.,+ APMZ-]+))?|([0-9:.]{5,}) ([0-9]{4}))\]?"
+)
 _MONTHS = re.findall("...", "JanFebMarAprMayJunJulAugSepOctNovDec")
 _DIGITS = re.compile(
     r"((?:199|20[0-9])[0-9])(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])"
@@ -95,7 +102,7 @@ class Times:
     is_plain: bool = False
 
 
-LOG_STYLE = "day/month/year:clock of access logs"
+NAMED_STYLE = "dates with the name of the month"
 
 UNDATED = (None, *PLAIN)
 """Styles that no date has."""
@@ -139,8 +146,8 @@ def _style(cell: Any) -> str | None:
         return "ISO-8601"
     if _DAY_FIRST.fullmatch(text):
         return "day.month.year" if "." in text[:3] else "numbers of day, month and year"
-    if _LOG.fullmatch(text):
-        return LOG_STYLE
+    if _NAMED.fullmatch(text):
+        return NAMED_STYLE
     if _DIGITS.fullmatch(text):
         return "digits of a date, such as 20260105 or 2026010500"
     for style, (pattern, _) in _EPOCH.items():
@@ -175,7 +182,10 @@ def times_of(
         return _relative(table, column, unit, epoch)
     style = f"{time_format!r}" if time_format else style_of(column.sample())
     if style == "fractions":  # refused without a unit
-        raise fault_error(table.path, unit_rule(column.name, 0))
+        rule = unit_rule(column.name, 0)
+        if all(_is_serial_day(_text(cell)) for cell in column.sample()):
+            rule += ". For the days of a spreadsheet, pass time_unit=d and epoch=1899-12-30"
+        raise fault_error(table.path, rule)
     if style is None:
         style = "ISO-8601"  # the first fault then quotes the cell
     if style == "numbers of day, month and year":
@@ -224,13 +234,18 @@ def parse_epoch(text: str) -> int:
 
 
 def _relative(table: Table, column: Column, unit: TimeUnit, epoch: int | None) -> Times:
-    """Return the times of numbers since ``epoch``, truncated to whole seconds."""
+    """Return the times of numbers since ``epoch``, in whole seconds.
+
+    Seconds and their parts are truncated. Minutes, hours and days are rounded to seconds, because a
+    fraction such as .000694 of a day has few digits.
+    """
     per_second, length = _PER_SECOND.get(unit, 1), _SECONDS.get(unit, 1)
     seconds = np.zeros(len(column.cells), dtype=np.int64)
     cut = False
     for at, cell in enumerate(column.cells):
         try:
             number = Decimal(_text(cell)[:LONGEST]) * length
+            number = number if length == 1 else number.to_integral_value()
             seconds[at] = int(number // per_second) - (number < 0 and number % per_second != 0)
             cut = cut or number % per_second != 0
         except (ArithmeticError, ValueError):
@@ -245,6 +260,11 @@ def _relative(table: Table, column: Column, unit: TimeUnit, epoch: int | None) -
     zoned = np.ones(len(column.codes), dtype=bool)
     style = f"{_NAMES[unit]} since {start}"
     return Times(seconds[column.codes] + (epoch or 0), zoned, style, cut, is_plain)
+
+
+def _is_serial_day(text: str) -> bool:
+    """Return True for a number of days since 1899-12-30, in the years 2000 to 2099."""
+    return _FRACTION.fullmatch(text) is not None and 36_526 <= float(text) < 73_051
 
 
 def _date(seconds: int) -> str:
@@ -304,7 +324,7 @@ def _whole_epochs(cells: Sequence[Any], style: str) -> tuple[Counts, bool] | Non
     return seconds, bool(rest.any())
 
 
-_ISO_COLUMNS = np.array([0, 1, 2, 3, 5, 6, 8, 9, 11, 12, 14, 15, 17, 18])
+_ISO_DIGITS = (0, 1, 2, 3, 5, 6, 8, 9, 11, 12, 14, 15, 17, 18)
 _ISO_MARKS = ((4, b"-"), (7, b"-"), (10, b"T "), (13, b":"), (16, b":"))
 
 
@@ -317,31 +337,31 @@ def _iso_columns(cells: Sequence[Any]) -> tuple[Counts, npt.NDArray[np.bool_], b
     seconds = np.zeros(len(cells), dtype=np.int64)
     zoned = np.zeros(len(cells), dtype=bool)
     cut = False
-    places: dict[int, list[int]] = {}
-    for at, cell in enumerate(cells):
-        if not isinstance(cell, str) or not cell.isascii():
-            return None
-        places.setdefault(len(cell), []).append(at)
-    for length, rows in places.items():
+    if set(map(type, cells)) != {str} or not all(map(str.isascii, cells)):
+        return None
+    lengths = np.fromiter(map(len, cells), np.int64, len(cells))
+    for length in np.unique(lengths).tolist():
         if not 19 <= length <= 30:  # at most nanoseconds
             return None
-        text = "".join([cells[at] for at in rows]).encode()
-        letters = np.frombuffer(text, dtype=np.uint8).reshape(len(rows), length)
-        is_zulu = bool((letters[:, -1] == ord("Z")).all())
+        rows = np.flatnonzero(lengths == length)
+        text = "".join(itemgetter(*rows.tolist())(cells) if len(rows) < len(cells) else cells)
+        letters = np.frombuffer(text.encode(), dtype=np.uint8).reshape(len(rows), length)
+        letters = np.ascontiguousarray(letters.T)  # [length, R]
+        is_zulu = bool((letters[-1] == ord("Z")).all())
         end = length - is_zulu
         if end == 20 or end > 29:
             return None
-        digits = letters[:, _ISO_COLUMNS].astype(np.int64) - ord("0")
-        fraction = letters[:, 20:end]
-        is_number = (digits >= 0).all() and (digits <= 9).all()
-        is_number = is_number and ((fraction >= ord("0")) & (fraction <= ord("9"))).all()
+        digits = letters - np.uint8(ord("0"))  # other letters are above 9
+        fraction = digits[20:end]
         marks = _ISO_MARKS if end == 19 else (*_ISO_MARKS, (19, b".,"))
-        if not is_number or not all(
-            np.isin(letters[:, at], list(mark)).all() for at, mark in marks
+        if not (
+            all((digits[at] <= 9).all() for at in (*_ISO_DIGITS, *range(20, end)))
+            and all(np.isin(letters[at], list(mark)).all() for at, mark in marks)
         ):
             return None
-        year = digits[:, :4] @ [1000, 100, 10, 1]
-        month, day, hour, minute, second = (digits[:, 4:].reshape(-1, 5, 2) @ [10, 1]).T
+        high, low = digits[[0, 2, 5, 8, 11, 14, 17]], digits[[1, 3, 6, 9, 12, 15, 18]]
+        century, year, month, day, hour, minute, second = (10 * high + low).astype(np.int64)
+        year += 100 * century
         if year.min() < 1 or not ((month >= 1) & (month <= 12)).all():
             return None
         months = ((year - 1970) * 12 + month - 1).astype("datetime64[M]")
@@ -351,7 +371,7 @@ def _iso_columns(cells: Sequence[Any]) -> tuple[Counts, npt.NDArray[np.bool_], b
             return None
         seconds[rows] = days * 86_400 + hour * 3600 + minute * 60 + second
         zoned[rows] = is_zulu
-        cut = cut or bool((fraction != ord("0")).any())
+        cut = cut or bool(fraction.any())
     return seconds, zoned, cut
 
 
@@ -375,8 +395,8 @@ def reader_of(style: str, time_format: str | None) -> Callable[[Any], Parsed | N
         )
     if style == "times of pandas":
         return _stamp
-    if style == LOG_STYLE:
-        return lambda cell: _logged(_text(cell))
+    if style == NAMED_STYLE:
+        return lambda cell: _named(_text(cell))
     if style == "ISO-8601":
         return lambda cell: _iso_in_parts(_text(cell))
     if style.startswith("digits"):
@@ -403,7 +423,7 @@ def has_format(cells: Sequence[Any], time_format: str) -> bool:
 def _strptime(cell: Any, time_format: str) -> Parsed | None:
     try:
         return _stamp(datetime.strptime(str(cell), time_format))
-    except ValueError:
+    except (ValueError, re.error):  # re.error: a directive occurs twice
         return None
 
 
@@ -446,11 +466,14 @@ def _iso_in_parts(text: str) -> Parsed | None:
     return day[0] + clock[0], clock[1], clock[2]
 
 
-def _logged(text: str) -> Parsed | None:
-    match = _LOG.fullmatch(text) if len(text) <= LONGEST else None
-    if match is None or match[2] not in _MONTHS:
+def _named(text: str) -> Parsed | None:
+    match = _NAMED.fullmatch(text) if len(text) <= LONGEST else None
+    month = match and (match[2] or match[3])
+    if match is None or month not in _MONTHS:
         return None
-    return _iso_in_parts(f"{match[3]}-{_MONTHS.index(match[2]) + 1:02d}-{match[1]} {match[4]}")
+    day, year, clock = match[1] or match[4], match[5] or match[8], match[6] or match[7]
+    date = f"{year}-{_MONTHS.index(month) + 1:02d}-{int(day):02d}"
+    return _iso_in_parts(f"{date} {clock}" if clock else date)
 
 
 def _digits(text: str) -> Parsed | None:

@@ -220,14 +220,16 @@ def test_gymnasium_makes_vectors_of_all(name: str, mode: str | None) -> None:
 
 @pytest.mark.parametrize("mode", ["next_step", "NextStep", "disabled"])
 def test_another_autoreset_mode_names_the_call_that_has_it(mode: str) -> None:
-    with refused(ValueError, f"autoreset_mode={mode!r}", 'vectorization_mode="sync"'):
+    form = 'gymnasium.make_vec("corral/two_step-v0", num_envs=2, vectorization_mode="sync")'
+    with refused(ValueError, f"autoreset_mode={mode!r}", form):
         gymnasium.make_vec("corral/two-step-v0", num_envs=2, autoreset_mode=mode)
     gymnasium.make_vec("corral/two-step-v0", num_envs=2, autoreset_mode="same_step").close()
 
 
 def test_wrappers_that_refuse_same_step_take_the_vector_of_seats() -> None:
     vector = gymnasium.make_vec("corral/arena-v0", num_envs=2, vectorization_mode="sync")
-    wrapped = gymnasium.wrappers.vector.FlattenObservation(vector)
+    flat = gymnasium.wrappers.vector.FlattenObservation(vector)
+    wrapped = gymnasium.wrappers.vector.NormalizeObservation(flat)
     observations, _ = wrapped.reset(seed=0)
     assert len(observations) == 2
     wrapped.close()

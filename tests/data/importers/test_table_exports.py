@@ -12,6 +12,7 @@ from corral.data import read_trace
 from support.command import within
 from support.messages import shown
 from support.table_exports import BINARY, KINDS, PUBLIC, Loads, right
+from support.unlisted_exports import REFUSED, UNLISTED
 
 README = (Path(__file__).parents[3] / "data" / "README.md").read_text(encoding="utf-8")
 LINES = dict(re.findall(r"^\| ([^|]+) \| `corral trace import \S+(.*)` \|$", README, re.MULTILINE))
@@ -21,11 +22,11 @@ def test_the_public_traces_are_those_of_the_page() -> None:
     assert set(LINES) == set(PUBLIC)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *(kind for kind in UNLISTED if kind not in REFUSED)])
 def test_a_kind_is_read_cell_by_cell(tmp_path: Path, kind: str) -> None:
     if kind in BINARY:
         pytest.importorskip("openpyxl" if kind == "xlsx" else "pyarrow")
-    export = KINDS[kind](tmp_path, Loads.draw(minutes=15))
+    export = (KINDS | UNLISTED)[kind](tmp_path, Loads.draw(minutes=15))
     out = tmp_path / "trace.csv"
     options = shlex.split(LINES[kind] if kind in PUBLIC else export.options)
     if export.names:  # the message names what is to be passed
@@ -35,3 +36,9 @@ def test_a_kind_is_read_cell_by_cell(tmp_path: Path, kind: str) -> None:
     within("trace", "import", *export.files, *options, "--out", out)
     trace = read_trace(out)
     assert right(export, trace.nodes, trace.arrivals, trace.step), (trace, trace.arrivals)
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_other_kinds_are_refused(tmp_path: Path, kind: str) -> None:
+    files = UNLISTED[kind](tmp_path, Loads.draw(minutes=15)).files
+    assert isinstance(within("trace", "import", *files, code=2), str)

@@ -158,6 +158,17 @@ def test_a_start_that_was_killed_is_repeated_in_its_folder(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_a_run_is_replaced_if_that_is_requested(tmp_path: Path) -> None:
+    folder, small = tmp_path / "run", {"steps": 64, "rule": "overflow/equal"}
+    begun(folder, days(8), **small)
+    (folder / "notes.txt").write_text("old")
+    run = begun(folder, days(8), **{**small, "seed": 4, "overwrite": True})
+    assert (run.folder, run.config.seed) == (folder, 4)
+    assert not (folder / "notes.txt").exists()
+    assert run.recommendation.rule == "overflow/equal"
+
+
 def test_minutes_bound_a_training_and_steps_set_its_length(tmp_path: Path) -> None:
     preset = dataclasses.replace(FROM_RULE, updates=3)
     run = begun(tmp_path / "whole", steps=None, preset=preset)
