@@ -18,7 +18,7 @@ from typing import Any, Literal, ParamSpec
 
 from corral.adapters.sources import EnvLike
 from corral.envs.registry import Api
-from corral.errors import RunError
+from corral.errors import RunError, concise
 from corral.trainers.arguments import (
     Policies,
     check_saving,
@@ -39,6 +39,7 @@ __all__ = ["resume", "resume_session", "session", "train"]
 P = ParamSpec("P")
 
 
+@concise
 def session(
     env: EnvLike,
     *,
@@ -193,6 +194,7 @@ def session(
 def _to_its_end(begin: Callable[P, Session], name: str) -> Callable[P, Run]:
     """Return a function with the parameters of ``begin`` that runs the session to its end."""
 
+    @concise
     @functools.wraps(begin)
     def train(*args: P.args, **kwargs: P.kwargs) -> Run:
         if len(args) > 1:
@@ -219,6 +221,7 @@ def _to_its_end(begin: Callable[P, Session], name: str) -> Callable[P, Run]:
 train = _to_its_end(session, "train")
 
 
+@concise
 def resume_session(
     folder: str | Path,
     *,

@@ -31,7 +31,7 @@ from corral.adapters.sources import EnvLike
 from corral.envs.core import any_number
 from corral.envs.policy import Policy
 from corral.envs.registry import Api
-from corral.errors import CheckpointError, CorralError, RunError
+from corral.errors import CheckpointError, CorralError, RunError, concise
 from corral.extensions import required_extension
 from corral.files import read_text, require_no_links
 from corral.trainers.base import Trainer
@@ -325,6 +325,7 @@ class Run:
             ) from None
 
 
+@concise
 def load_run(
     folder: str | Path,
     env: EnvLike | None = None,
