@@ -21,3 +21,10 @@ def test_a_row_for_each_fault_that_follows_from_no_other() -> None:
 
 def test_no_table_without_faults() -> None:
     assert "<table" not in report()._repr_html_()
+
+
+def test_the_headline_tells_of_findings_below_it() -> None:
+    note = Finding("a", "Slow.", "0 of 9", "above 0", "lr=0.1", 1, "")
+    for findings in ((), (note,), (note, note)):
+        headline = str(report(*findings)).partition("\n\n")[0]
+        assert ("worth a look" in " ".join(headline.split())) == bool(findings)
