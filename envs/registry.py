@@ -218,7 +218,8 @@ def make(name: str | Callable[..., Any], *ids: str, api: Api | None = None, **kw
         ids: not supported. Replace ``pettingzoo.make("parallel", id)`` by ``corral.make(id,
             api="parallel")``.
         api: "parallel" or "aec". Default: parallel if all agents act at once, otherwise aec.
-        kwargs: arguments of the environment.
+        kwargs: arguments of the environment. Type checkers do not know them, because ``name`` may
+            be any text; those of ``corral.envs.arena_v0.parallel_env`` and its like are typed.
 
     Raises UnknownNameError, with the nearest known name. Raises ValueError for an ``api`` that the
     environment does not have.
