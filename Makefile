@@ -45,7 +45,8 @@ lint: $(VENV)/installed
 types: $(VENV)/installed
 	rm -rf build/types build/lib
 	$(BIN)/pip install --quiet --no-deps --target build/types .
-	cd build/types && ../../$(BIN)/mypy --cache-dir ../../.mypy_cache --config-file ../../pyproject.toml -p corral
+	cd build/types && for what in "-p corral" ../../tests/packaging/typed_calls.py; do \
+		../../$(BIN)/mypy --cache-dir ../../.mypy_cache --config-file ../../pyproject.toml $$what || exit 1; done
 
 tests: $(VENV)/installed
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -m "not slow"

@@ -38,8 +38,13 @@ TraceWarning (UserWarning)             a trace file is usable, but not clean
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+import linecache
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import ParamSpec, TypeVar
 
 from corral.hints import hint
 from corral.text import shortened
@@ -80,6 +85,9 @@ __all__ = [
     "UnknownNameError",
     "UnsupportedSpaceError",
     "WorkerError",
+    "concise",
+    "foreign_place",
+    "show_tracebacks",
 ]
 
 
@@ -340,3 +348,68 @@ class IllegalActionWarning(UserWarning):
 
 class TraceWarning(UserWarning):
     """A trace file was read in full, but it has oddities such as unsorted rows."""
+
+
+# --- Tracebacks ----------------------------------------------------------------------------------
+
+show_tracebacks = ContextVar("show_tracebacks", default=False)
+"""Set to True, as by --traceback, it keeps all lines of every traceback."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def concise(function: Callable[P, T]) -> Callable[P, T]:
+    """Return ``function``, whose refusals have a traceback that ends at the user's call.
+
+    A refusal is an error of a ``raise`` statement of corral: its message names the mistake and the
+    remedy. Errors from third-party code on the way, and faults of corral itself, keep all lines.
+    A cause, such as an error in the user's network, is kept.
+    """
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            if show_tracebacks.get() or not _is_refusal(error):
+                raise
+            raise error.with_traceback(None) from error.__cause__
+
+    return call
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Return True if a ``raise`` statement of corral raised ``error`` without third-party code."""
+    *_, (frame, line) = traceback.walk_tb(error.__traceback__)
+    statement = linecache.getline(frame.f_code.co_filename, line).strip()
+    module = str(frame.f_globals.get("__name__", ""))
+    refused = module.startswith("corral.") and statement.startswith("raise ")
+    return refused and foreign_place(error) is None
+
+
+def foreign_place(error: BaseException) -> str | None:
+    """Return file and line of the innermost third-party code in an error's traceback, or None.
+
+    Third-party code is outside corral, Python and the libraries that corral calls. The cause of
+    the error is not examined, because an error that corral raises from it repeats its message.
+    """
+    place = None
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        file = frame.f_code.co_filename
+        module = str(frame.f_globals.get("__name__", ""))
+        typed = module == "__main__"  # in a console or a notebook, also with a file such as <stdin>
+        if not (f"{module}.".startswith(OWN) or file.startswith("<")) or typed:
+            place = f"{file}:{line}"
+    if isinstance(error, SyntaxError) and error.filename:  # no frame: the file was not executed
+        place = f"{error.filename}:{error.lineno}"
+    return place
+
+
+CALLED = (
+    *("PIL", "gymnasium", "imageio_ffmpeg", "numpy", "pandas", "pettingzoo.utils", "pygame"),
+    *("ray", "rich", "safetensors", "sb3_contrib", "scipy", "stable_baselines3", "supersuit"),
+    *("tensorboard", "torch", "typer"),
+)
+OWN = ("corral.", *(f"{name}." for name in (*CALLED, *sys.stdlib_module_names)))
+"""Packages that raise errors for invalid values which a user passed to corral."""

@@ -132,6 +132,7 @@ SPELLINGS: Mapping[str, str] = {
 
 NOTES: Mapping[str, str] = {
     "env_kwargs": "Arguments of an environment are options, such as {queue} 50.",
+    "num_agents": "The environment defines its agents; some environments have an argument for it.",
     "eval_freq": "Evaluation is a separate step: corral evaluate RUN, or corral.evaluate(run).",
     "tensorboard_log": "A run's folder always holds progress.csv, and TensorBoard files if "
     "TensorBoard is installed.",
@@ -163,6 +164,7 @@ NOTES: Mapping[str, str] = {
 
 NOTED: Mapping[str, str] = {
     "env_kwargs": SPELLINGS["env_kwargs"],
+    "num_agents": "n_agents nagents agents num_players n_players",
     "eval_freq": "eval_every eval_interval evaluation_interval eval_envs n_eval_envs "
     "n_eval_episodes eval_episodes evaluate eval_env eval_callback",
     "callback": "callbacks on_step on_rollout_end",

@@ -138,7 +138,8 @@ def source_digest(function: Any) -> str | None:
     """Return the SHA-256 of the source file of a function or class, or None if it has no file."""
     unwrapped = inspect.unwrap(function)
     for candidate in (unwrapped, type(unwrapped)):
-        with contextlib.suppress(TypeError):  # raised for built-in and compiled objects
+        # TypeError: a built-in or compiled object. OSError: a class of a notebook or a console.
+        with contextlib.suppress(TypeError, OSError):
             file = inspect.getsourcefile(candidate)
             if file is not None and Path(file).is_file():
                 return hashlib.sha256(Path(file).read_bytes()).hexdigest()

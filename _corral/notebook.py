@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from corral.text import one_line
+from corral.text import one_line, shortened, visible
 
 __all__ = ["NotebookBar", "as_html"]
 
@@ -35,8 +35,8 @@ def as_html(
     Facts of None are left out. Numbers have four digits and stand on the right.
     """
     parts = [
-        f"<div><strong>{_text(title)}</strong>",
-        *(f"<div>{_text(line)}</div>" for line in lines),
+        f"<div><strong>{_sentence(title)}</strong>",
+        *(f"<div>{_sentence(line)}</div>" for line in lines),
     ]
     present = [(name, value) for name, value in (facts or {}).items() if value is not None]
     if present:
@@ -84,6 +84,10 @@ def _cell(value: Any) -> str:
         value = f"{value:,}"
     align = "right" if number else "left"
     return f'<td style="{CELL}{align}">{_text("" if value is None else value)}</td>'
+
+
+def _sentence(text: str) -> str:
+    return html.escape(shortened(visible(text)))
 
 
 def _text(value: Any) -> str:

@@ -28,7 +28,7 @@ import pettingzoo
 from corral.envs.arguments import known_arguments
 from corral.envs.core import Rules
 from corral.envs.others.single_agent import from_gymnasium, is_gymnasium_id, near_ids
-from corral.errors import MissingExtraError, UnknownNameError
+from corral.errors import MissingExtraError, UnknownNameError, concise
 from corral.named import named_object
 
 __all__ = [
@@ -208,6 +208,7 @@ def make_rules(name: str, **kwargs: Any) -> Rules[Any]:
     return rules
 
 
+@concise
 def make(name: str | Callable[..., Any], *ids: str, api: Api | None = None, **kwargs: Any) -> Any:
     """Make an environment for PettingZoo users: a ParallelEnv or an AECEnv.
 
@@ -217,7 +218,8 @@ def make(name: str | Callable[..., Any], *ids: str, api: Api | None = None, **kw
         ids: not supported. Replace ``pettingzoo.make("parallel", id)`` by ``corral.make(id,
             api="parallel")``.
         api: "parallel" or "aec". Default: parallel if all agents act at once, otherwise aec.
-        kwargs: arguments of the environment.
+        kwargs: arguments of the environment. Type checkers do not know them, because ``name`` may
+            be any text; those of ``corral.envs.arena_v0.parallel_env`` and its like are typed.
 
     Raises UnknownNameError, with the nearest known name. Raises ValueError for an ``api`` that the
     environment does not have.

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any, Literal, ParamSpec
 
 from corral.adapters.sources import EnvLike
-from corral.envs.registry import Api
-from corral.errors import RunError
+from corral.envs.registry import REGISTERED, Api
+from corral.errors import ArgumentError, RunError, concise
+from corral.hints import meant
 from corral.trainers.arguments import (
     Policies,
     check_saving,
@@ -32,13 +33,14 @@ from corral.trainers.planning import Minutes, beyond_the_plan, require_its_plan,
 from corral.trainers.runs.folders import locked
 from corral.trainers.runs.run import CHECKPOINTS, MODE, PROGRESS, Run, load_run
 from corral.trainers.session import Session, say
-from corral.trainers.settings import require_known
+from corral.trainers.settings import require_known, unknown_setting
 
 __all__ = ["resume", "resume_session", "session", "train"]
 
 P = ParamSpec("P")
 
 
+@concise
 def session(
     env: EnvLike,
     *,
@@ -193,6 +195,7 @@ def session(
 def _to_its_end(begin: Callable[P, Session], name: str) -> Callable[P, Run]:
     """Return a function with the parameters of ``begin`` that runs the session to its end."""
 
+    @concise
     @functools.wraps(begin)
     def train(*args: P.args, **kwargs: P.kwargs) -> Run:
         if len(args) > 1:
@@ -219,6 +222,7 @@ def _to_its_end(begin: Callable[P, Session], name: str) -> Callable[P, Run]:
 train = _to_its_end(session, "train")
 
 
+@concise
 def resume_session(
     folder: str | Path,
     *,
@@ -255,8 +259,8 @@ def resume_session(
     A run does not store ``callbacks``, ``metrics``, ``sinks``, ``stop`` and ``evaluate_every``: see
     ``train``.
 
-    A run keeps its ``settings``: they raise TypeError, with the call that starts a new run from the
-    weights of this one.
+    A run keeps its ``settings``: they raise ArgumentError, a TypeError, with the call that starts a
+    new run from the weights of this one.
 
     ``env``, ``env_kwargs``, ``api``, ``trainer`` and ``model``: see ``load_run``. Raises RunError,
     also if another process or thread is training the run, CheckpointError, and KeyboardInterrupt
@@ -265,12 +269,7 @@ def resume_session(
     checkpoint_every, checked_keep = check_saving(checkpoint_every, 1 if keep is None else keep)
     run = load_run(folder, env, env_kwargs=env_kwargs, api=api, trainer=trainer, model=model)
     if settings:
-        name = next(iter(settings))
-        start = run.config.env_config.source or run.config.env_config.env
-        raise TypeError(
-            f"resume keeps the setup of the run; omit {name}=. To start a new run with its weights "
-            f"and another {name}: corral.train({start!r}, init={str(run.folder)!r}, {name}=...)"
-        )
+        raise ArgumentError(_refusal(next(iter(settings)), run))
     if run.at not in (None, "latest"):
         raise RunError(
             f"{run.name}: a run resumes only from its latest checkpoint; pass {run.folder}, or "
@@ -324,6 +323,39 @@ def resume_session(
     resumed = Session(run.config, learner, place(), listeners, checkpoint_every, progress)
     resumed.keep_folder()
     return resumed
+
+
+def _refusal(name: str, run: Run) -> str:
+    """Return the message about an argument that ``resume`` does not have, and a call that works."""
+    kind, env = run.config.trainer_class(), run.config.env_config
+    of_resume, of_train = (
+        [
+            one.name
+            for one in inspect.signature(function).parameters.values()
+            if one.kind is not one.VAR_KEYWORD
+        ]
+        for function in (resume_session, session)
+    )
+    names = [*of_train, *(one.name for one in dataclasses.fields(kind.Settings))]
+    candidates = [name] if name in names else meant(name, [*names, *of_resume])
+    if not candidates:
+        return f"resume: {unknown_setting(name, kind.name, names)}"
+    if candidates[0] in of_resume:
+        return f"resume has no argument named {name!r}; did you mean {candidates[0]!r}?"
+    start = repr(env.source or env.env) if env.source or env.env in REGISTERED else "env"
+    if run.config.own_trainer is not None:
+        start += ", trainer=trainer"
+    elif run.config.trainer != "mappo":
+        start += f", trainer={run.config.trainer!r}"
+    if run.config.own_model is not None:
+        start += ", model=model"
+    weights = ""
+    if kind.capabilities.pool:  # the in-house trainers
+        start, weights = f"{start}, init={str(run.folder)!r}", " its weights and"
+    return (
+        f"resume keeps the setup of the run; omit {name}=. To start a new run with{weights} "
+        f"another {candidates[0]}: corral.train({start}, {candidates[0]}=...)"
+    )
 
 
 resume = _to_its_end(resume_session, "resume")

@@ -102,6 +102,16 @@ class NetworkPolicy(PolicyBase):
         self.unmasked = unmasked is not None
         self._first = int(unmasked.start) if isinstance(unmasked, spaces.Discrete) else 0
 
+    def __repr__(self) -> str:
+        """Return the agent, the shapes of the observation, the action space, and the size."""
+        width, images = self.observations.width, self.observations.images
+        shapes = [*([[width]] if width or not images else []), *map(list, images)]
+        inputs = " and ".join(map(str, shapes))
+        size = sum(parameter.numel() for parameter in self.network.parameters())
+        kind = "recurrent policy" if self.memory else "policy"
+        spaces_shown = f"observation {inputs}, actions {self.actions.space}"
+        return f"<{kind} of {self.agent}: {spaces_shown}, {size:,} parameters>"
+
     def initial_state(self, num_envs: int) -> Array | None:
         """Return the hidden state at the start of an episode: float32 [B, memory], or None."""
         return np.zeros((num_envs, self.memory), dtype=np.float32) if self.memory else None

@@ -30,7 +30,7 @@ from corral.envs.arguments import (
     one_of,
     plain_numbers,
 )
-from corral.errors import ArgumentError, UnknownNameError
+from corral.errors import MANY, ArgumentError, UnknownNameError
 from corral.hints import answer, listed, spelled_otherwise
 from corral.text import shortened
 from corral.trainers import schedules
@@ -278,7 +278,7 @@ def require_known(
     """
     setting_names = [field.name for field in fields(trainer.Settings)]
     of_train = [name for name in inspect.signature(train).parameters if name != "settings"]
-    arguments = set(arguments)
+    arguments = list(arguments)
     for name, value in settings.items():
         if name in setting_names:
             continue
@@ -302,6 +302,9 @@ def require_known(
         if not arguments:
             example = f"{{{name!r}: {shortened(repr(value), 80)}}}"
             message += f" For an argument of the environment, pass env_kwargs={example}."
+        else:
+            more = ", ..." * (len(arguments) > MANY)
+            message += f" Arguments for env_kwargs: {', '.join(arguments[:MANY])}{more}."
         raise TypeError(f"{message} Known: {', '.join(setting_names)}")
     for name in env_kwargs if arguments else ():
         if name not in arguments and name in {*setting_names, *of_train}:

@@ -13,8 +13,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from corral.cli import mistakes
-from corral.cli.output import complain, show_tracebacks
-from corral.errors import CorralError, MissingPartError
+from corral.cli.output import complain
+from corral.errors import CorralError, MissingPartError, show_tracebacks
 from corral.extensions import missing_part
 from corral.progress import without_setup_messages
 

@@ -13,7 +13,6 @@ import traceback
 import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -32,7 +31,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from corral.errors import CorralError, TraceWarning
+from corral.errors import CorralError, TraceWarning, foreign_place, show_tracebacks
 from corral.extensions import missing_part
 from corral.progress import LogLines, is_quiet, progress_to
 from corral.results import json_text
@@ -56,7 +55,6 @@ __all__ = [
     "reported",
     "show_replay",
     "show_table",
-    "show_tracebacks",
     "show_verdicts",
     "written",
 ]
@@ -115,9 +113,6 @@ def _in_ascii(sign: str) -> str:
 
 # --- Error messages ------------------------------------------------------------------------------
 
-show_tracebacks = ContextVar("show_tracebacks", default=False)
-"""Whether the command line has --traceback."""
-
 
 def reported(command: Command) -> Command:
     """Print an error that the user can fix as one message without a traceback, and exit.
@@ -164,32 +159,6 @@ def _complain(text: str) -> None:
         cut = f"... ({len(lines) - LINES:,} more lines) ..."
         lines = [*lines[: LINES // 2], cut, *lines[-LINES // 2 :]]
     err.print("\n".join(lines), soft_wrap=True)
-
-
-def foreign_place(error: BaseException) -> str | None:
-    """Return file and line of the innermost third-party code in an error's traceback, or None.
-
-    Third-party code is outside corral, Python and the libraries that corral calls. The cause of
-    the error is not examined, because an error that corral raises from it repeats its message.
-    """
-    place = None
-    for frame, line in traceback.walk_tb(error.__traceback__):
-        file = frame.f_code.co_filename
-        module = str(frame.f_globals.get("__name__", ""))
-        if not (f"{module}.".startswith(OWN) or file.startswith("<")):
-            place = f"{file}:{line}"
-    if isinstance(error, SyntaxError) and error.filename:  # no frame: the file was not executed
-        place = f"{error.filename}:{error.lineno}"
-    return place
-
-
-CALLED = (
-    *("PIL", "gymnasium", "imageio_ffmpeg", "numpy", "pandas", "pettingzoo.utils", "pygame"),
-    *("ray", "rich", "safetensors", "sb3_contrib", "scipy", "stable_baselines3", "supersuit"),
-    *("tensorboard", "torch", "typer"),
-)
-OWN = ("corral.", *(f"{name}." for name in (*CALLED, *sys.stdlib_module_names)))
-"""Packages that raise errors for invalid values which a user passed to corral."""
 
 
 RULE = r"[\d.]+(?:[+,]margin=[\d.]+)?/[a-z]"

@@ -379,13 +379,13 @@ class Wavering:
 
 def test_a_report_says_where_greedy_play_is_far_below(run: Run, tmp_path: Path) -> None:
     vars(run)["policies"] = dict.fromkeys(run.config.policies, Wavering())
-    options: dict[str, Any] = {"out": tmp_path / "out", "window": 8, "rows": (0, 40)}
+    options: dict[str, Any] = {"out": tmp_path / "out", "window": 5, "rows": (0, 40)}
     result = evaluate(run, references=["random/equal"], **options)
     (gap,) = result.details["greedy_below_sampled"]
     scores = {score.mode: score for score in result if score.mode}
     assert gap["greedy"] == pytest.approx(scores["greedy"].return_team)
     assert gap["sampled"] == pytest.approx(scores["sampled"].return_team)
-    assert gap["episodes"] == 5
+    assert gap["episodes"] == 8
     assert result.details["notes"][-1] == gap["said"]
     page = (tmp_path / "out" / "report.html").read_text()
     assert html.escape(gap["said"]) in page

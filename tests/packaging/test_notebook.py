@@ -14,6 +14,7 @@ from corral.data import load_trace
 from corral.envs.registry import ENVIRONMENTS
 from corral.loads.replay import replay
 from corral.notebook import MAX_ROWS, as_html
+from corral.trainers.evaluation.scores import Evaluation, TeamScore
 
 
 class Cells(HTMLParser):
@@ -102,6 +103,27 @@ def test_a_run_and_its_evaluation(tmp_path: Path) -> None:
     assert {"greedy", "random", f"{result[0].return_team:.4g}"} <= set(texts(result))
     (run.folder / "progress.csv").unlink()
     assert "ippo" in texts(run)
+
+
+@pytest.mark.parametrize(
+    ("returns", "columns"),
+    [
+        ({"a": 3.25, "b": -1.5}, {"a": "3.25", "b": "-1.5"}),
+        ({"a": 3.25, "b": 3.25}, {}),
+        ({f"agent_{i}": i + 0.5 for i in range(9)}, {"min agent": "0.5", "max agent": "8.5"}),
+    ],
+)
+def test_an_evaluation_shows_returns_of_agents_that_differ(
+    returns: dict[str, float], columns: dict[str, str]
+) -> None:
+    row = TeamScore("mine", "greedy", sum(returns.values()), None, None, returns, 9, 1.0, 0, {})
+    evaluation = Evaluation("some_v0", [row])
+    shown = texts(evaluation)
+    assert (
+        columns.items() <= dict(zip(shown[1:], shown[1 + len(shown) // 2 :], strict=False)).items()
+    )
+    assert not {"a", "agent_0"} & (set(shown) - set(columns))
+    assert all(name in str(evaluation) for name in columns)
 
 
 NOTEBOOK: tuple[tuple[str, Callable[[str], bool]], ...] = (

@@ -26,6 +26,7 @@ from corral.errors import (
     RunError,
     UnknownNameError,
     UnsupportedSpaceError,
+    show_tracebacks,
 )
 from corral.trainers import base as registry
 from corral.trainers.base import Episode, Trainer, Update
@@ -318,3 +319,38 @@ def test_a_run_of_a_machine_with_cuda_plays_without_but_does_not_learn(tmp_path:
     assert set(moved.policies) == set(run.policies)
     with pytest.raises(ValueError, match="device='cuda'"):
         resume(run.folder, steps=128)
+
+
+# --- Tracebacks ----------------------------------------------------------------------------------
+
+REFUSED: list[dict[str, Any]] = [
+    {"learning_rat": 1e-3},
+    {"env": "arenav0"},
+    {"settings_of": {"agnt_1": {"learning_rate": 1e-3}}},
+    {"steps": 0},
+    {"out": Path(__file__)},  # exists; raised while another error is handled
+]
+
+
+@pytest.mark.parametrize("mistake", REFUSED, ids=lambda mistake: next(iter(mistake)))
+def test_a_refusal_has_a_traceback_of_the_call_alone(tmp_path: Path, mistake: Any) -> None:
+    with pytest.raises((CorralError, ValueError, TypeError)) as caught:
+        train(**{"env": "arena_v0", "out": tmp_path / "run", **mistake})
+    assert len(caught.traceback) == 2  # this test, and the function that it calls
+    assert caught.value.__suppress_context__
+
+
+def test_errors_in_the_users_code_keep_their_tracebacks() -> None:
+    def maker() -> Any:
+        return corral.make("arenav0")  # the user's mistake is in this line
+
+    with pytest.raises(UnknownNameError) as caught:
+        train(maker)
+    assert "maker" in [entry.name for entry in caught.traceback]
+    show_tracebacks.set(True)
+    try:
+        with pytest.raises(UnknownNameError) as caught:
+            train("arenav0")
+    finally:
+        show_tracebacks.set(False)
+    assert len(caught.traceback) > 2

@@ -28,6 +28,12 @@ def test_resuming_with_another_setting_names_the_call(tmp_path: Path) -> None:
     call = f"corral.train('two_step_v0', init={str(run.folder)!r}, learning_rate="
     with refused(TypeError, "learning_rate", call):
         corral.resume(run.folder, steps=128, learning_rate=1e-4)
+    with refused(TypeError, call):  # named as in other libraries
+        corral.resume(run.folder, lr=1e-4)
+    for name, value in {"total_timesteps": "'steps'", "n_foo_bar": "'n_foo_bar'"}.items():
+        with refused(TypeError, value) as caught:
+            corral.resume(run.folder, **{name: 128})
+        assert "corral.train(" not in str(caught.value)
     words = ("train", "--resume", run.folder, "--learning-rate", "1e-4")
     printed = within(*words, code=2)
     shown(printed, f"--init {run.folder} --learning-rate")

@@ -52,6 +52,12 @@ def test_names_given_to_train(given: dict[str, Any], named: tuple[object, ...]) 
         corral.train("dfaas_v0", **{"trainer": "sb3_ppo", **given})
 
 
+def test_the_number_of_agents_is_no_setting() -> None:
+    with refused(TypeError, "'num_agents'", "env_kwargs", "max_cycles") as caught:
+        corral.train("arena_v0", num_agents=2)
+    assert "'num_envs'" not in str(caught.value)
+
+
 def test_unknown_arguments_of_environments_of_others() -> None:
     with refused(TypeError, "env_kwargs={'size': 6}"):
         corral.train("support.zoo_envs:RingEnv", trainer="mappo", size=6)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -61,6 +62,11 @@ def test_the_digest_is_that_of_the_source(file: Path) -> None:
     file.write_text(file.read_text() + "# changed\n")
     assert source_digest(make) != before
     assert source_digest(len) is None
+
+
+def test_a_class_of_a_notebook_has_no_source_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
+    assert source_digest(type("Net", (), {"__module__": "__main__"})) is None
 
 
 def test_an_unknown_name_lists_what_the_file_defines(tmp_path: Path) -> None:

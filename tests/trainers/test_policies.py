@@ -20,7 +20,7 @@ from corral.envs.masks import MASK
 from corral.envs.policy import take_tree
 from corral.errors import MissingExtraError
 from corral.trainers.base import trainer_class
-from support.messages import refused
+from support.messages import refused, shown
 from support.no_masks import OBSERVATIONS, NoMasks
 
 torch = pytest.importorskip("torch", reason="needs torch")
@@ -58,6 +58,7 @@ def observed(env: str = "dfaas_v0") -> Any:
 @pytest.mark.parametrize("name", TRAINERS)
 def test_the_distribution_is_what_act_draws_from(name: str) -> None:
     for agent, policy in policies(name).items():
+        shown(repr(policy), agent, str(make_rules("dfaas_v0").action_space(agent)))
         obs = observed()[agent]
         found = policy.distribution(obs)
         decision = policy.act(obs, deterministic=True)

@@ -20,7 +20,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from corral.trainers.evaluation.episodes import Interval
+from corral.trainers.evaluation.episodes import FEWEST_EPISODES, Interval
 
 __all__ = [
     "FEWEST_WINDOWS",
@@ -32,7 +32,7 @@ __all__ = [
     "student_quantile",
 ]
 
-FEWEST_WINDOWS = 6
+FEWEST_WINDOWS = FEWEST_EPISODES
 """Minimum number of windows for an interval. With fewer its coverage would be too low."""
 
 

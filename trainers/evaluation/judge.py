@@ -21,6 +21,7 @@ from corral.envs.episode_stats import EndedEpisodes
 from corral.envs.policy import Policy, PolicyLike
 from corral.envs.reference import player_names, teams_of
 from corral.envs.registry import Api, make_rules
+from corral.errors import concise
 from corral.extensions import extension
 from corral.hints import answer
 from corral.progress import Progress
@@ -63,6 +64,7 @@ __all__ = [
 ]
 
 
+@concise
 def evaluate(
     run: str | Path | Run | Mapping[str, PolicyLike | str],
     env: EnvLike | None = None,

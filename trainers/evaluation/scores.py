@@ -20,10 +20,11 @@ from corral.envs.episode_stats import EndedEpisodes
 from corral.envs.policy import PolicyLike
 from corral.progress import Progress
 from corral.results import Result, csv_text, json_text, plain
-from corral.trainers.evaluation.episodes import bootstrap_ratio, play_episodes
+from corral.trainers.evaluation.episodes import FEWEST_EPISODES, bootstrap_ratio, play_episodes
 from corral.trainers.evaluation.players import Player, as_player
 
 __all__ = [
+    "MAX_AGENTS",
     "Evaluation",
     "TeamScore",
     "evaluate_players",
@@ -31,6 +32,10 @@ __all__ = [
     "figures_of",
     "with_ends",
 ]
+
+
+MAX_AGENTS = 6
+"""With more agents, a table summarizes their returns."""
 
 
 # --- An evaluation -------------------------------------------------------------------------------
@@ -60,20 +65,32 @@ class Evaluation(Sequence[Any], Result):
         return f"<Evaluation of {self.env}: {len(self.rows)} rows>"
 
     def __str__(self) -> str:
-        """Return one line per row, with the scalar columns that are not empty in all rows."""
-        data = pd.DataFrame(self._scalars())
+        """Return one line per row with the columns that are not empty, and the notes."""
+        data = pd.DataFrame(self._columns())
         table = data.map(lambda value: f"{value:.4g}" if isinstance(value, float) else value)
-        return f"{self!r}\n{table.to_string(index=False)}"
+        return "\n".join([repr(self), table.to_string(index=False), *self.notes()])
 
     def _repr_html_(self) -> str:
         from corral.notebook import as_html  # late: only for notebooks
 
-        scalars = self._scalars()
-        rows = zip(*scalars.values(), strict=True)
-        return as_html(f"Evaluation of {self.env}", {}, [*scalars], rows)
+        columns = self._columns()
+        rows = zip(*columns.values(), strict=True)
+        return as_html(f"Evaluation of {self.env}", {}, [*columns], rows, lines=self.notes())
 
-    def _scalars(self) -> dict[str, list[Any]]:
-        """Return the scalar columns that are not empty in all rows: name -> values."""
+    def notes(self) -> list[str]:
+        """Return sentences on the rows, for example on greedy play far below sampled play."""
+        details = self.details
+        lines = [*details.get("notes", ())]
+        if self.replay is None and self.rows and self.rows[0].episodes < FEWEST_EPISODES:
+            lines.append(f"No intervals: they need at least {FEWEST_EPISODES} episodes.")
+        lines += [details["judged"]] if details.get("judged") else []
+        for name in ("plays_sampled", "greedy_below_sampled"):
+            lines += [entry["said"] for entry in details.get(name, ())]
+        return list(dict.fromkeys(lines))
+
+    def _columns(self) -> dict[str, list[Any]]:
+        """Return the columns to show: scalars that are not empty in all rows, and the returns of
+        the agents if they differ."""
         names = [one.name for one in dataclasses.fields(self.rows[0])] if self.rows else []
         values = {name: [getattr(row, name) for row in self.rows] for name in names}
         plain = {
@@ -82,7 +99,16 @@ class Evaluation(Sequence[Any], Result):
             if not any(isinstance(value, Mapping) for value in column)
             and not name.endswith(("_low", "_high"))
         }
-        return {name: column for name, column in plain.items() if any(map(_filled, column))}
+        columns = {name: column for name, column in plain.items() if any(map(_filled, column))}
+        returns = values.get("returns", ())
+        if any(len(set(row.values())) > 1 for row in returns):
+            agents = list(dict.fromkeys(agent for row in returns for agent in row))
+            if len(agents) <= MAX_AGENTS:
+                columns |= {agent: [row.get(agent, "") for row in returns] for agent in agents}
+            else:
+                columns["min agent"] = [min(row.values(), default="") for row in returns]
+                columns["max agent"] = [max(row.values(), default="") for row in returns]
+        return columns
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -158,7 +184,7 @@ class TeamScore:
     policy: str
     mode: str  # "greedy", "sampled"; "" for the added row of random play
     return_team: float  # mean of the sum of all agents' rewards
-    low: float | None  # 95 % bootstrap interval of return_team over episodes
+    low: float | None  # 95 % bootstrap interval of return_team; None: too few episodes
     high: float | None
     returns: dict[str, float]  # mean return of each agent; they sum to return_team
     episodes: int

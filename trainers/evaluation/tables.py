@@ -11,10 +11,10 @@ from rich.table import Table
 
 from corral.envs.core import Rules
 from corral.envs.reference import reference_players
-from corral.trainers.evaluation.scores import Evaluation, TeamScore
+from corral.trainers.evaluation.scores import MAX_AGENTS, Evaluation, TeamScore
 from corral.trainers.evaluation.zero_sum import SeatScore
 
-__all__ = ["COLUMNS", "LEARNED", "MAX_AGENTS", "returns_by_agent", "table_of", "tables"]
+__all__ = ["COLUMNS", "LEARNED", "returns_by_agent", "table_of", "tables"]
 
 COLUMNS = 80
 """Maximum width of a table in terminal columns."""
@@ -22,22 +22,13 @@ COLUMNS = 80
 LEARNED = "bold green"
 """Terminal style of the rows of learned policies."""
 
-MAX_AGENTS = 6
-"""With more agents, a table shows the minimum, mean and maximum of their returns."""
-
 
 def tables(evaluation: Evaluation, rules: Rules[Any]) -> Iterator[Table | str]:
     """Yield the tables and notes of ``evaluation``; for zero-sum games, one table per seat."""
-    judged = evaluation.details.get("judged")
-    notes = [
-        entry["said"]
-        for name in ("plays_sampled", "greedy_below_sampled")
-        for entry in evaluation.details.get(name, ())
-    ]
     if not isinstance(evaluation[0], SeatScore):
         yield _team_table(evaluation, team="constant_sum" not in evaluation.details)
         yield _about_episodes(evaluation)
-        yield from [*([judged] if judged else []), *notes]
+        yield from evaluation.notes()
         return
     for seat in dict.fromkeys(score.seat for score in evaluation):
         yield from _seat_tables(seat, [score for score in evaluation if score.seat == seat])
@@ -48,7 +39,7 @@ def tables(evaluation: Evaluation, rules: Rules[Any]) -> Iterator[Table | str]:
         f"Mean return, then episodes won/drawn/lost of {evaluation[0].episodes}. Opponents sample "
         f"their actions. Illegal actions: {illegal}."
     )
-    yield from [*([judged] if judged else []), *notes]
+    yield from evaluation.notes()
 
 
 def _about_episodes(scores: Sequence[TeamScore]) -> str:

@@ -33,7 +33,7 @@ from corral.envs.reference import reference_team, team_arguments
 from corral.envs.registry import Api, registered_name
 from corral.envs.render.video import encoder_of, shrunk, write_video
 from corral.envs.render.window import Window
-from corral.errors import CorralError, MissingExtraError, RunError
+from corral.errors import CorralError, MissingExtraError, RunError, concise
 from corral.trainers.evaluation.episodes import Changed, play
 from corral.trainers.evaluation.players import Player, as_player
 from corral.trainers.runs.run import Run, asked_for, is_run, load_run, models_for
@@ -78,6 +78,7 @@ class Watched:
         return f'{text}<img alt="" src="data:image/gif;base64,{data}">'
 
 
+@concise
 def watch(
     game: EnvLike | Path | Run,
     *,

@@ -34,7 +34,7 @@ from corral.adapters.sources import EnvLike
 from corral.envs.core import any_number
 from corral.envs.policy import Policy
 from corral.envs.registry import Api
-from corral.errors import CheckpointError, CorralError, RunError
+from corral.errors import CheckpointError, CorralError, RunError, concise
 from corral.extensions import required_extension
 from corral.files import read_json, read_text, reason, require_no_links, write_file
 from corral.results import json_text
@@ -383,6 +383,7 @@ class Run:
             ) from None
 
 
+@concise
 def load_run(
     folder: str | Path,
     env: EnvLike | None = None,

@@ -134,7 +134,7 @@ def _print_text(fps: float | None, text: str) -> None:
 
 def _print_summary(shown: Watched) -> None:
     from corral.envs.registry import REGISTERED
-    from corral.trainers.evaluation.tables import MAX_AGENTS
+    from corral.trainers.evaluation.scores import MAX_AGENTS
 
     returns = list(shown.returns.values())
     by_agent = ", ".join(f"{one_line(agent)} {value:.4g}" for agent, value in shown.returns.items())

@@ -12,6 +12,7 @@ from corral.adapters.sources import EnvLike
 from corral.envs.arguments import nonnegative_int
 from corral.envs.core import Array
 from corral.envs.registry import Api
+from corral.errors import concise
 from corral.lab.comparing.comparison import Comparison
 from corral.lab.comparing.groups import (
     Group,
@@ -28,6 +29,7 @@ from corral.trainers.runs.run import Run, without_logs
 __all__ = ["compare"]
 
 
+@concise
 def compare(
     groups: Mapping[str, Sequence[RunLike] | RunLike],
     env: EnvLike | None = None,

@@ -19,6 +19,7 @@ import pandas as pd
 
 from corral.adapters.sources import EnvLike
 from corral.envs.registry import Api
+from corral.errors import concise
 from corral.lab.doctor.audit import Audit
 from corral.lab.doctor.causes import by_cause
 from corral.lab.doctor.facts import Fact, facts_of
@@ -98,6 +99,7 @@ class Diagnosis(Result):
         return {"healthy": self.healthy, "verdict": self.verdict, **super().to_json()}
 
 
+@concise
 def diagnose(
     run: str | Path | Run,
     env: EnvLike | None = None,

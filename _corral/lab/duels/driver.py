@@ -25,7 +25,7 @@ import pandas as pd
 from corral.adapters.sources import EnvLike
 from corral.envs.arguments import nonnegative_int
 from corral.envs.registry import Api
-from corral.errors import UnknownNameError
+from corral.errors import UnknownNameError, concise
 from corral.lab.duels.contestants import Contestant, Contestants, contestants
 from corral.lab.duels.notes import notes_of, outcomes_of
 from corral.lab.duels.ratings import (
@@ -195,6 +195,7 @@ class Duels(Sequence[Duel], Result):
 # --- Playing -------------------------------------------------------------------------------------
 
 
+@concise
 def duel(
     *players: Contestants,
     env: EnvLike | None = None,

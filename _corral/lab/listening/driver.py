@@ -8,11 +8,13 @@ from typing import Any
 
 import torch
 
+from corral.errors import concise
 from corral.lab.listening.ear import Ear
 
 __all__ = ["listen"]
 
 
+@concise
 def listen(
     training: Any = None,
     *,

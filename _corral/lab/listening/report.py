@@ -126,11 +126,15 @@ class Report(Result):
                 yield from wrapped(f"not heard{of}: {', '.join(names)}", width)
 
     def _headline(self) -> str:
-        faults = [item for item in self.findings if item.certainty >= 2 and not item.follows]
+        roots = [item for item in self.findings if not item.follows]
+        faults = [item for item in roots if item.certainty >= 2]
         count = f"{len(faults)} faults" if len(faults) > 1 else "one fault"
+        rest = len(roots) - len(faults)
+        notes = f"{rest} findings are" if rest > 1 else "one finding is"
+        note = f" But {notes} worth a look, see below." if rest else ""
         if self.verdict == "learns":
             text = f"It learns: {self._returns()}."
-            return text if not faults else f"{text} But {count} heard, most certain first."
+            return f"{text} But {count} heard, most certain first." if faults else text + note
         if self.verdict == "fault":
             trend = self._returns()
             return f"{count.capitalize()} heard, most certain first" + f"; {trend}." * bool(trend)
@@ -139,10 +143,10 @@ class Report(Result):
             episodes = sum(self.episodes.values())
             return (
                 f"No fault heard; {updates} updates and {episodes} ended episodes are too few to "
-                "tell if it learns."
+                f"tell if it learns.{note}"
             )
         return (
-            f"It does not learn, and no fault was heard: {self._returns()}. Do this next: test the "
+            f"It does not learn, and no fault was heard: {self._returns()}.{note} Next, test the "
             "environment (corral check ENV --learnable), and the learner on probes with known "
             "answers (corral doctor --learner file.py:learn)."
         )
@@ -154,7 +158,7 @@ class Report(Result):
             if change is not None:
                 of = f" of {policy}" if len(self.returns) > 1 else ""
                 direction = change.direction()
-                how = {"rose": "rises", "fell": "falls"}.get(direction, "does not change")
+                how = {"rose": "rises", "fell": "falls"}.get(direction, "shows no trend")
                 episodes = self.episodes[policy]
                 total = "return" if episodes else "mean reward of minibatches"
                 count = f" of {episodes:,} episodes" if episodes else ""

@@ -27,6 +27,7 @@ __all__ = [
     "same_rewards",
     "short_horizon",
     "tiny_rewards",
+    "unseen_ends",
 ]
 
 
@@ -35,20 +36,18 @@ __all__ = [
 UPDATES, DECISIONS, EPISODES = 8, 2000, 10
 """Minimum numbers before equal rewards are reported."""
 
+SOME_DECISIONS = 256
+"""Minimum number of decisions with equal rewards if gamma is 0."""
+
 MANY_EPISODES = 50
 """Episodes that replace UPDATES."""
 
 
 def same_rewards(heard: Heard) -> Finding | None:
     """Report rewards that are all equal, in episodes of equal lengths."""
-    rewards = [
-        part.rollout.rewards[part.valid]
-        for part in parts_of(heard)
-        if part.rollout.rewards is not None and part.rollout.rewards.shape == part.shape
-    ]
-    if not rewards or (heard.updates < UPDATES and len(heard.returns) < MANY_EPISODES):
+    paid = _recorded(heard)
+    if not len(paid) or (heard.updates < UPDATES and len(heard.returns) < MANY_EPISODES):
         return None
-    paid = np.concatenate(rewards)
     if max(len(paid), sum(heard.lengths)) < DECISIONS or np.ptp(paid) > 0:
         return None
     lengths = heard.lengths[len(heard.lengths) // 10 :]
@@ -63,6 +62,34 @@ def same_rewards(heard: Heard) -> Finding | None:
         measured += f", and {len(returns):,} episodes return {returns[0]:g}"
     certainty = 2 if heard.updates >= 2 * UPDATES else 1  # rare rewards may still come
     return finding_of("same-rewards", measured, certainty, heard.policy)
+
+
+def _recorded(heard: Heard) -> Array:
+    """Return the rewards of all recorded decisions, float [R]."""
+    rewards = [
+        part.rollout.rewards[part.valid]
+        for part in parts_of(heard)
+        if part.rollout.rewards is not None and part.rollout.rewards.shape == part.shape
+    ]
+    return np.concatenate(rewards) if rewards else np.zeros(0)
+
+
+def unseen_ends(heard: Heard) -> Finding | None:
+    """Report gamma 0 with equal rewards: the ends of episodes have no effect on advantages."""
+    paid = _recorded(heard)
+    if heard.gamma != 0 or max(heard.lengths, default=2) < 2:
+        return None
+    if len(paid) < SOME_DECISIONS or np.ptp(paid) > 0:
+        return None
+    return Finding(
+        "myopic",
+        "Gamma is 0 and all rewards are equal: the policy has nothing to learn from.",
+        f"gamma 0; all {len(paid):,} recorded rewards are {paid[0]:g}",
+        "later rewards count too, discounted, so that longer episodes have larger returns",
+        "raise gamma (0.99 looks about 100 decisions ahead)",
+        2,  # rare rewards may still come
+        heard.policy,
+    )
 
 
 def tiny_rewards(heard: Heard) -> Finding | None:

@@ -39,6 +39,7 @@ RULES: tuple[Callable[[Heard], Finding | None], ...] = (
     rules_play.values_flat,
     rules_play.misleading_values,
     rules_rewards.short_horizon,
+    rules_rewards.unseen_ends,
     rules_rewards.few_updates,
     rules_play.idle,
     rules_play.never_allowed,

@@ -18,7 +18,7 @@ from typing import Any
 
 from corral.envs.arguments import nonnegative_int
 from corral.envs.registry import registered_name
-from corral.errors import ArgumentError, StudyError
+from corral.errors import ArgumentError, StudyError, concise
 from corral.lab.jobs import require_room, threads_of_each
 from corral.lab.tuning.judging import measure_of, reference_play_of
 from corral.lab.tuning.plan import STUDY, Plan, optuna
@@ -43,6 +43,7 @@ SOURCE = ("env_kwargs", "api", "model")
 """Options that are needed again to read a run with a third-party environment or custom network."""
 
 
+@concise
 def tune(
     env: str,
     *,

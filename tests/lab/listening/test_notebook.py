@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from corral.lab.doctor.findings.finding import Finding
+from corral.lab.doctor.text import SURE
 from corral.lab.listening.report import Report
 
 
@@ -21,3 +22,10 @@ def test_a_row_for_each_fault_that_follows_from_no_other() -> None:
 
 def test_no_table_without_faults() -> None:
     assert "<table" not in report()._repr_html_()
+
+
+def test_the_headline_tells_of_findings_below_it() -> None:
+    note = Finding("a", "Slow.", "0 of 9", "above 0", "lr=0.1", 1, "")
+    for findings in ((), (note,), (note, note)):
+        headline = str(report(*findings)).partition("\n\n")[0]
+        assert (SURE[1] in " ".join(headline.split())) == bool(findings)

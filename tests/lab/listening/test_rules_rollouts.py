@@ -306,6 +306,11 @@ FAULTS: dict[str, tuple[str, int, Callable[[], Heard]]] = {
             returns=[0.0] * 50,
         ),
     ),
+    "gamma 0 and equal rewards": (
+        "myopic",
+        2,
+        lambda: heard(replace(ROLLOUT, rewards=np.ones(ROLLOUT.rewards.shape)), gamma=0.0),
+    ),
     "falling returns": (
         "returns-fell",
         1,
@@ -410,6 +415,13 @@ def test_large_observations_that_the_network_divides() -> None:
     layers = {"first": Layer("Conv2d", inputs=np.ones(1)), "second": Layer("Linear")}
     of = heard(replace(ROLLOUT, obs=200 * LINE), layers=layers)
     assert "observation-unscaled" not in findings(of)
+
+
+def test_gamma_0_in_episodes_of_one_step() -> None:
+    rewards = np.ones(ROLLOUT.rewards.shape)
+    assert "myopic" not in findings(
+        heard(replace(ROLLOUT, rewards=rewards), gamma=0.0, lengths=[1])
+    )
 
 
 @pytest.mark.parametrize("lengths", [[1] * 800, [20] * 400 + [1] * 400])

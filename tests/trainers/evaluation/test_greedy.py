@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -159,6 +160,8 @@ def test_an_evaluation_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str
     shown(said["said"], "mappo:", *figures, "deterministic=False", "ent_coef")
     assert "separate" not in said["said"]  # separate policies learn from fewer decisions
     assert json.loads((run.folder / "results.json").read_text())["greedy_below_sampled"] == [said]
+    assert said["said"] in str(found)
+    assert html.escape(said["said"]) in found._repr_html_()
     printed = within("evaluate", run.folder, "--episodes", "30")
     assert said["said"] in " ".join(printed.split())
     lines = [line for line in printed.splitlines() if not line.startswith(("Res", "Rep"))]

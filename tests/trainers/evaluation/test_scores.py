@@ -14,6 +14,7 @@ from rich.console import Console
 from corral.data import load_trace
 from corral.loads.replay import replay
 from corral.loads.report import evaluation_of
+from corral.trainers.evaluation.episodes import FEWEST_EPISODES
 from corral.trainers.evaluation.scores import Evaluation, TeamScore, evaluate_players
 from corral.trainers.evaluation.tables import tables
 from support.messages import shown
@@ -116,8 +117,9 @@ def test_one_agent_is_its_team() -> None:
 def test_an_evaluation_prints_as_a_table() -> None:
     found = Evaluation("steady_v0", evaluate_players(SteadyRules(), {}, episodes=1))
     assert repr(found) == "<Evaluation of steady_v0: 1 rows>"
-    title, heading, line = str(found).splitlines()
+    title, heading, line, *notes = str(found).splitlines()
     assert title == repr(found)
     assert heading.split()[:3] == ["policy", "return_team", "episodes"]  # no mode, no interval
     assert line.split()[:3] == ["random", "8", "1"]
+    assert notes == found.notes() == [shown(notes[0], FEWEST_EPISODES)]  # too few for an interval
     assert str(Evaluation("none", [])).startswith("<Evaluation of none: 0 rows>")

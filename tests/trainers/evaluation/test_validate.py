@@ -46,7 +46,7 @@ def test_rows_are_played_in_whole_windows_as_a_replay_plays_them() -> None:
         assert found.figures[name] == pytest.approx(getattr(same, name))
     assert found.value == found.figures["return_learned"] == found.figures["return_team"]
     assert found.figures["returns.node_1"] == pytest.approx(same.returns["node_1"])
-    assert found.figures["return_team.low"] == found.figures["low"] <= found.value
+    assert "return_team.low" not in found.figures  # too few windows
 
 
 def test_the_number_of_windows_may_be_bounded() -> None:
