@@ -62,8 +62,8 @@ def make_zoo_batch(
             process of the copy; or the result of ``zoo_rules``.
         num_envs: number of copies, B.
         seed: seed of all copies; None: unpredictable, and stored as ``seed`` of the ZooBatch.
-        workers: number of processes for the copies; 0: all run in this process. Workers pay off if
-            a step of the environment takes longer than a message, about 0.2 ms.
+        workers: number of processes for the copies; 0: all run in this process. Two save time only
+            if a step of the environment takes more than about 0.6 ms, because of messages.
         deadline: maximum seconds for a reset or step of one copy in a worker.
         max_cycles: time limit in steps, in addition to the environment's own limit.
 
