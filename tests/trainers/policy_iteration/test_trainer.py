@@ -268,7 +268,7 @@ def test_it_compares_actions_in_copies_of_a_class(
     given: dict[str, Any] = {"steps": 256, "num_envs": 16, "n_steps": 4, "lookahead": 4}
     given |= {"trainer": "policy_iteration", "progress": False, "seed": 1}
     run = corral.train(plain, out=tmp_path / "run", **given)
-    shown(capsys.readouterr().err, "deepcopy")
+    shown(capsys.readouterr().err, "pickle")
     with refused(CheckpointError, "arena_plain"):
         SnapshotBatch(snapshot_rules(zoo_rules(plain)), 2, 0).snapshot()
     resumed = corral.resume(run.folder, env=plain, steps=320, progress=False)
