@@ -1,11 +1,12 @@
-"""Running games that can be copied: by ``copy.deepcopy``, or by the same actions again.
+"""Running games that can be copied: by ``pickle``, ``copy.deepcopy``, or the same actions again.
 
-``corral.adapters.snapshots.forks`` has the third way, a fork of the process.
+``corral.adapters.snapshots.forks`` has the last way, a fork of the process.
 """
 
 from __future__ import annotations
 
 import copy
+import copyreg
 import io
 import pickle
 import weakref
@@ -13,6 +14,8 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
+from gymnasium import spaces
+from gymnasium.utils import EzPickle
 
 from corral.adapters.zoo.batch import ZooRules
 from corral.adapters.zoo.copies import Actions, CopyStep, Observed, ZooCopy, make_copy
@@ -64,11 +67,11 @@ class Way(ABC):
         """Close unused environments and end processes."""
 
 
-# --- copy.deepcopy -------------------------------------------------------------------------------
+# --- pickle --------------------------------------------------------------------------------------
 
 
 class LocalGame(Game):
-    """A game in this process, which ``deepcopy`` copies."""
+    """A game in this process."""
 
     def __init__(self, env: ZooCopy) -> None:
         self._env = env
@@ -82,67 +85,123 @@ class LocalGame(Game):
         self.look = moved.look
         return moved
 
+
+class PickledGame(LocalGame):
+    """A game in this process, which is copied by its data."""
+
+    _pickled: tuple[bytes, list[Any]] | None = None  # of the current state
+
+    def begin(self, rng: np.random.Generator) -> Observed:
+        self._pickled = None
+        return super().begin(rng)
+
+    def play(self, actions: Actions) -> CopyStep:
+        self._pickled = None
+        return super().play(actions)
+
     def copy(self) -> Game:
-        spec = self._env.spec
-        twin = type(self)(copy.deepcopy(self._env, {id(spec): spec}))
+        twin = PickledGame(_Unpickler(*self._data()).load())
         twin.look = self.look
         return twin
 
     def data(self) -> bytes:
         """Return the pickled environment, without the sums that do not affect its future."""
-        data = io.BytesIO()
-        _Pickler(data).dump(self._env.without_sums())
-        return data.getvalue()
+        return self._data()[0]
+
+    def _data(self) -> tuple[bytes, list[Any]]:
+        """Return the pickled environment, and the objects that its copies share."""
+        if self._pickled is None:
+            data = io.BytesIO()
+            pickler = _Pickler(data, pickle.HIGHEST_PROTOCOL)
+            pickler.shared = []
+            pickler.dump(self._env.without_sums())
+            self._pickled = data.getvalue(), pickler.shared
+        return self._pickled
 
 
 class _Pickler(pickle.Pickler):
-    """Leaves out the spec, which all copies share."""
+    """Pickles the attributes of EzPickle objects, which else pickle as new environments.
 
-    def persistent_id(self, value: Any) -> str | None:
-        return "spec" if isinstance(value, ZooSpec) else None
+    Copies share the spec and the spaces. They have no surfaces, fonts and clocks of pygame, so an
+    environment that draws its observations raises an error in the proof.
+    """
+
+    shared: list[Any]
+
+    def persistent_id(self, value: Any) -> int | None:
+        if isinstance(value, ZooSpec) or (isinstance(value, spaces.Space) and _is_fixed(value)):
+            self.shared.append(value)
+            return len(self.shared) - 1
+        return None
+
+    def reducer_override(self, value: Any) -> Any:
+        kind = type(value)
+        if isinstance(value, EzPickle) and kind.__getstate__ is EzPickle.__getstate__:
+            return copyreg.__newobj__, (kind,), vars(value), None, None, _set_attributes  # type: ignore[attr-defined]
+        if kind.__name__ in ("Surface", "Font", "Clock") and kind.__module__.startswith("pygame"):
+            return type(None), ()
+        return NotImplemented
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, data: bytes, spec: ZooSpec) -> None:
+    def __init__(self, data: bytes, shared: list[Any]) -> None:
         super().__init__(io.BytesIO(data))
-        self.spec = spec
+        self._shared = shared
 
-    def persistent_load(self, name: str) -> ZooSpec:
-        return self.spec
-
-
-class PickledGame(LocalGame):
-    """A game in this process, which is copied by its data."""
-
-    def copy(self) -> Game:
-        twin = PickledGame(_Unpickler(self.data(), self._env.spec).load())
-        twin.look = self.look
-        return twin
+    def persistent_load(self, number: int) -> Any:
+        return self._shared[number]
 
 
-class Deepcopy(Way):
-    """Copy the environment with ``copy.deepcopy``."""
+def _set_attributes(value: Any, attributes: dict[str, Any]) -> None:
+    """Set the attributes of an EzPickle object, without its ``__setstate__``."""
+    vars(value).update(attributes)
 
-    name = "deepcopy"
+
+def _is_fixed(space: spaces.Space[Any]) -> bool:
+    """Return True if the space, and those in it, have no random generator yet."""
+    parts = list(vars(space).values())
+    parts += [part for group in parts if isinstance(group, dict) for part in group.values()]
+    parts += [part for group in parts if isinstance(group, tuple) for part in group]
+    inner = [part for part in parts if isinstance(part, spaces.Space)]
+    return vars(space).get("_np_random", 0) is None and all(map(_is_fixed, inner))
+
+
+class Pickled(Way):
+    """Copy the environment with ``pickle``. If this is exact, equal data have equal futures."""
+
+    name = "pickle"
     max_games = 1024
 
     def __init__(self, rules: ZooRules) -> None:
         self._rules = rules
 
     def make(self) -> Game:
-        return LocalGame(make_copy(self._rules.make_env(), self._rules))
+        return PickledGame(make_copy(self._rules.make_env(), self._rules))
 
     def close(self) -> None:
         """Do nothing: the games are only memory."""
 
 
-class Pickled(Deepcopy):
-    """Copy the environment with ``pickle``. If this is exact, equal data have equal futures."""
+# --- copy.deepcopy -------------------------------------------------------------------------------
 
-    name = "pickle"
+
+class DeepcopiedGame(LocalGame):
+    """A game in this process, which ``deepcopy`` copies."""
+
+    def copy(self) -> Game:
+        spec = self._env.spec
+        twin = DeepcopiedGame(copy.deepcopy(self._env, {id(spec): spec}))
+        twin.look = self.look
+        return twin
+
+
+class Deepcopy(Pickled):
+    """Copy the environment with ``copy.deepcopy``, which also copies local functions."""
+
+    name = "deepcopy"
 
     def make(self) -> Game:
-        return PickledGame(make_copy(self._rules.make_env(), self._rules))
+        return DeepcopiedGame(make_copy(self._rules.make_env(), self._rules))
 
 
 # --- The same actions again ----------------------------------------------------------------------

@@ -19,8 +19,8 @@ from typing import Any, Literal
 import numpy as np
 from gymnasium import spaces
 
-from corral.adapters.snapshots.games import Deepcopy, Game, LocalGame, SnapshotError, Way
-from corral.adapters.snapshots.proof import Copied, has_chance, pickles, prove
+from corral.adapters.snapshots.games import Game, PickledGame, SnapshotError, Way
+from corral.adapters.snapshots.proof import Copied, has_chance, prove
 from corral.adapters.zoo.batch import ZooRules, stack_rows
 from corral.adapters.zoo.copies import Actions, CopyStep, Observed
 from corral.envs.batch import Batch
@@ -114,7 +114,6 @@ class SnapshotRules:
         self.name, self.agents, self.max_cycles = rules.name, rules.agents, rules.max_cycles
         self.zoo, self.copied, self._way = rules, copied, way
         self.max_rows = way.max_games
-        self._pickles: bool | None = None  # True if equal data have equal futures; None: untested
         self._numbers = itertools.count()
 
     def observation_space(self, agent: str) -> spaces.Dict:
@@ -190,14 +189,12 @@ class SnapshotRules:
 
     def future(self, state: GameState) -> Array:
         """See ``OptionalRules.future``. Only pickled games can show that states are equal."""
-        if self._pickles is None:
-            self._pickles = self.copied.way == Deepcopy.name and pickles(self.zoo)
         keys = b"".join(map(self._key, state.moment))
         return np.frombuffer(keys, dtype=np.uint8).reshape(len(state.moment), KEY)
 
     def _key(self, moment: Moment) -> bytes:
         game = moment.kept or moment.game
-        if self._pickles and isinstance(game, LocalGame):
+        if isinstance(game, PickledGame):
             data = game.data()
         else:
             data = next(self._numbers).to_bytes(KEY, "big")

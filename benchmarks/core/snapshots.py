@@ -3,9 +3,9 @@
     OMP_NUM_THREADS=1 python benchmarks/core/snapshots.py
 
 A plain class of the arena (tests/support), the arena of RLlib's tutorial (docs/environments),
-tic-tac-toe as a class, and Nim over a C library, with a state for each environment or one that all
-share. Each way is proved alone; then copies in mid-episode are counted in five rounds. Ways that
-the proof refuses are named with the reason.
+tic-tac-toe as a class, PettingZoo's connect four, and Nim over a C library, with a state for each
+environment or one that all share. Each way is proved alone; then copies in mid-episode are counted
+in five rounds. Ways that the proof refuses are named with the reason.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from common import machine, save
 
 from corral.adapters.snapshots import SnapshotError, proof
 from corral.adapters.snapshots.forks import Fork
-from corral.adapters.snapshots.games import Deepcopy, Game, Replay, Way
+from corral.adapters.snapshots.games import Deepcopy, Game, Pickled, Replay, Way
 from corral.adapters.sources import rules_of
 from corral.adapters.zoo.batch import ZooRules, zoo_rules
 from corral.envs.core import generator
@@ -45,6 +45,7 @@ def games(folder: Path) -> Iterator[tuple[str, Any]]:
     yield "arena as a plain class", zoo_rules(PlainArena)
     yield "RLlib's tutorial, MultiAgentArena", rules_of(f"{CLASS}:MultiAgentArena")
     yield "tic-tac-toe as a class", zoo_rules(TicTacToe)
+    yield "connect_four_v3 of PettingZoo", rules_of("classic/connect_four-v3")
     library = compiled(folder)
     if library is None:
         print("no C compiler (cc): Nim is left out", file=sys.stderr)
@@ -72,7 +73,7 @@ def main() -> None:
         "|---|---|--:|--:|--:|",
     ]
     data: list[dict[str, Any]] = []
-    every = (Deepcopy, Replay, Fork)
+    every = (Pickled, Deepcopy, Replay, Fork)
     with tempfile.TemporaryDirectory() as folder:
         for label, rules in games(Path(folder)):
             for kind in every:

@@ -42,7 +42,7 @@ def test_arguments_and_json() -> None:
 def test_third_party_environments_by_copies_of_their_states() -> None:
     """Each agent is paid for its own action: always 2 is best."""
     output = run("check", "support.faulty_envs:Walk", "--learnable", folder=TESTS)
-    lines = shown(output, "deepcopy").splitlines()
+    lines = shown(output, "pickle").splitlines()
     assert {line.split()[0] for line in lines if "random  " in line} >= {"early,", "late,"}
     assert lines[-1].startswith("0 faults; ")
 

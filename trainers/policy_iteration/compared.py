@@ -20,6 +20,9 @@ started [R], and the agents that have ended [R, N]."""
 Decide = Callable[[Mapping[str, Observation], Array], Array]
 """Maps observations [R, ...] of all agents and acting agents bool [R, N] to actions [R, N]."""
 
+Value = Callable[[Mapping[str, Observation], Array], Array]
+"""Maps the same arguments to the values of all agents, float [R, N]."""
+
 MAX_DECISIONS = 2**12
 """Maximum number of simultaneous decisions in the simulation, so that they fit into the cache."""
 
@@ -76,6 +79,7 @@ def gains(
     gamma: float,
     horizon: int,
     own: bool = False,
+    value: Value | None = None,
 ) -> list[Array]:
     """Return the gains of the ``tried`` actions over the actions taken: float64 [R, C] each.
 
@@ -85,6 +89,7 @@ def gains(
         moments: returns copies of rows of the environments.
         taken: int64 [B, N] actions of all agents.
         own: count only the rewards of the deciding agent; else the sum over all agents.
+        value: see ``earned``.
     """
     agents = taken.shape[1]
     base = 1 + max(int(trial.actions.max()) for trial in tried)
@@ -102,7 +107,15 @@ def gains(
     parts = -(-len(rows) // max(1, at_once))
     total = np.concatenate(  # [P, N] returns of all simulations
         [
-            earned(rules, moments(rows[part]), first[part], decide, gamma=gamma, horizon=horizon)
+            earned(
+                rules,
+                moments(rows[part]),
+                first[part],
+                decide,
+                gamma=gamma,
+                horizon=horizon,
+                value=value,
+            )
             for part in np.array_split(np.arange(len(rows)), parts)
         ]
     )
@@ -124,6 +137,7 @@ def earned(
     *,
     gamma: float,
     horizon: int,
+    value: Value | None = None,
 ) -> Array:
     """Return the returns of all agents in R states after ``actions``: float64 [R, N].
 
@@ -136,6 +150,7 @@ def earned(
         decide: chooses the later actions.
         gamma: discount per env step.
         horizon: maximum number of steps, including the first.
+        value: values of the states after ``horizon`` steps, which replace later rewards; None: 0.
     """
     state, elapsed, ended = moments
     limit = np.iinfo(np.int64).max if rules.max_cycles is None else rules.max_cycles
@@ -151,7 +166,10 @@ def earned(
         if not on.all():
             remaining = np.flatnonzero(on)
             if not len(remaining):
-                break
+                return total
             state, elapsed = copy_rows(state, remaining), elapsed[remaining]
             ended, rows = ended[remaining], rows[remaining]
+    if value is not None:
+        acting = rules.acting(state) & ~ended
+        total[rows] += gamma**horizon * value(rules.observe(state), acting)
     return total

@@ -98,9 +98,21 @@ class PolicyIterationSettings(IPPOSettings):
         "Error above which the loss is linear (Huber), in multiples of the mean difference.",
         above=0,
     )
+    gain_coef: float = setting(
+        1.0,
+        "Difference of logits for a gain of mean size; below 1, sampled play explores more.",
+        above=0,
+        common=SHARED_COPIES,
+    )
     own_reward: bool = setting(
         False,
         "Count only the deciding agent's rewards, instead of the sum over all agents.",
+        common=SHARED_COPIES,
+    )
+    bootstrap: bool = setting(
+        False,
+        "Replace the rewards after the simulated steps by the critic's value of the last state: "
+        "for zero-sum games of two players in turn.",
         common=SHARED_COPIES,
     )
     futures: str = setting(
@@ -157,9 +169,10 @@ def values_for_others(trajectories: Trajectories, settings: Any) -> Advantages:
 def comparison_loss(minibatch: Minibatch, outputs: Outputs, settings: Any) -> Losses:
     """Return the regression error of logit differences against gains, and the value loss.
 
-    A Huber loss limits the influence of large gains. With ``stay_coef``, the target also contains
-    the logit differences of the initial policy, times ``stay_coef``. This prior prevents changes
-    for small gains.
+    A Huber loss limits the influence of large gains. With ``bootstrap``, the policy learns the
+    softmax of the gains instead, so that sampled play explores without many blunders. With
+    ``stay_coef``, the target also contains the logit differences of the initial policy, times
+    ``stay_coef``. This prior prevents changes for small gains.
     """
     distribution = outputs.distribution
     assert isinstance(distribution, MaskedCategorical)  # guaranteed by ``check``
@@ -167,8 +180,11 @@ def comparison_loss(minibatch: Minibatch, outputs: Outputs, settings: Any) -> Lo
     start = minibatch.extras.get(f"{START}logits")
     if start is not None:
         target = target + minibatch.stay_coef * _differences(start, tried).clamp(-FAR, FAR)
-    expected = _differences(distribution.logits, tried)
-    error = nn.functional.huber_loss(expected, target, delta=settings.gain_delta)
+    if settings.bootstrap:
+        error = _divergence(distribution.logits, tried, target)
+    else:
+        expected = _differences(distribution.logits, tried)
+        error = nn.functional.huber_loss(expected, target, delta=settings.gain_delta)
     terms = {"gain_error": error, **entropy_bonus(minibatch, outputs, settings)}
     return Losses({**terms, "value_loss": value_loss(minibatch, outputs, settings)})
 
@@ -177,6 +193,16 @@ def _differences(logits: torch.Tensor, tried: torch.Tensor) -> torch.Tensor:
     """Return the ``logits`` of the tried actions [R, C], minus that of the first."""
     selected = logits.gather(1, tried)
     return selected - selected[:, :1]
+
+
+def _divergence(logits: torch.Tensor, tried: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Return the mean KL(softmax of the ``target`` [R, C] || policy) over the distinct actions
+    tried."""
+    repeated = (tried[:, :, None] == tried[:, None, :]).sum(dim=2).log()  # [R, C]
+    learned, expected = (
+        (values - repeated).log_softmax(dim=1) for values in (logits.gather(1, tried), target)
+    )
+    return nn.functional.kl_div(learned, expected, log_target=True, reduction="batchmean")
 
 
 def comparison_metrics(

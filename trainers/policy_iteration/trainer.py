@@ -21,15 +21,20 @@ needs an environment with a state that can be copied: rules, or a third-party en
 With a ``teacher``, the teacher's policy is improved first. The teacher plays the first rollouts,
 and it also continues the simulations after each compared action.
 
-The critic is that of ippo. It is trained but not used here: it is for runs that start from this one
-(``--init``).
+In a zero-sum game of two players in turn, ``bootstrap`` adds the critic's value of the last
+simulated state: with ``lookahead`` 1 it is a search of one ply. The policy then learns the softmax
+of the gains, a policy improvement like that of Danihelka et al. (Policy Improvement by Planning
+with Gumbel, 2022) without a prior. Play remains one forward pass of the network.
+
+Otherwise the critic, that of ippo, is trained but not used here: it is for runs that start from
+this one (``--init``).
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -37,6 +42,7 @@ import torch
 from gymnasium import spaces
 
 from corral.adapters.masked_distribution import likeliest
+from corral.adapters.networks import Parts
 from corral.adapters.snapshots import SnapshotBatch, copyable
 from corral.envs.core import (
     Array,
@@ -58,6 +64,7 @@ from corral.trainers.cloning.teachers import Teacher, find_teacher
 from corral.trainers.content import Content
 from corral.trainers.evaluation.zero_sum import is_zero_sum
 from corral.trainers.on_policy.buffer import GroupBuffer, ObservationBuffer
+from corral.trainers.on_policy.learner import Learner
 from corral.trainers.on_policy.players import LearnedPlayer
 from corral.trainers.on_policy.trainer import OnPolicyTrainer
 from corral.trainers.policy_iteration.compared import Copies, Tried, candidates, gains
@@ -75,6 +82,11 @@ OWN_STEPS = "own_steps"
 OWN_REWARD = (
     "{}: the rewards of all agents sum to a constant, so that all actions have equal gains; set "
     "--own-reward (own_reward=True) to count only the rewards of the deciding agent"
+)
+
+NOT_A_DUEL = (
+    "bootstrap=True: {} is not a game of two players in turn, in which the value of one player is "
+    "the negative of the other's; leave bootstrap out"
 )
 
 ONE_DAY = (
@@ -96,11 +108,11 @@ class ComparingPlayer:
         """Store the actions of step ``t``; after the last group, compare actions of all groups."""
         trainer, columns = self.trainer, buffer.group.columns
         self.learned.act(buffer, t, observations)
-        acting = trainer.batch.acting
-        greedy = trainer.play_on(observations, acting)[:, columns]
-        explored = trainer.tried_rng.random(greedy.shape) < trainer.settings.explore
-        buffer.action[t] = np.where(explored, buffer.action[t], greedy)
-        self._store_log_prob(buffer, t)
+        if trainer.settings.explore < 1 or trainer.taught:
+            greedy = trainer.play_on(observations, trainer.batch.acting)[:, columns]
+            explored = trainer.tried_rng.random(greedy.shape) < trainer.settings.explore
+            buffer.action[t] = np.where(explored, buffer.action[t], greedy)
+            self._store_log_prob(buffer, t)
         if self is trainer.players[-1]:
             trainer.compare(t)  # all groups have decided
 
@@ -179,7 +191,10 @@ class PolicyIteration(OnPolicyTrainer):
                     f"{agent} has the action space {space}, but policy_iteration needs Discrete "
                     f"actions; {instead}"
                 )
-        if is_zero_sum(rules) and not self.settings.own_reward:
+        bootstrap = self.settings.bootstrap
+        if bootstrap and (rules.simultaneous or len(rules.agents) != 2):
+            raise ValueError(NOT_A_DUEL.format(rules.name))
+        if is_zero_sum(rules) and not (self.settings.own_reward or bootstrap):
             raise ValueError(OWN_REWARD.format(rules.name))
         super().check()
         self._copy_states()
@@ -268,7 +283,8 @@ class PolicyIteration(OnPolicyTrainer):
             self.play_on,
             gamma=settings.gamma,
             horizon=settings.lookahead,
-            own=settings.own_reward,
+            own=settings.own_reward or settings.bootstrap,
+            value=self.value if settings.bootstrap else None,
         )
         for trial, place, gain in zip(tried, places, results, strict=True):
             place[trial.rows] = gain
@@ -290,7 +306,7 @@ class PolicyIteration(OnPolicyTrainer):
         decay = self.settings.value_decay if self.gain_scale else 0.0
         self.gain_scale = decay * self.gain_scale + (1 - decay) * mean
         for gain in all_gains:
-            gain /= self.gain_scale or 1.0
+            gain *= self.settings.gain_coef / (self.gain_scale or 1.0)
         own_steps = max(0.0, self.env_steps + self.rollout_steps - self.taught_steps)
         metrics = {"gain_scale": self.gain_scale, OWN_STEPS: own_steps}
         return {**super().update(), **metrics}
@@ -317,6 +333,32 @@ class PolicyIteration(OnPolicyTrainer):
     def decide(self, observations: Mapping[str, Observation], acting: Array) -> Array:
         """Return the greedy decisions of the policies: int64 [R, N]; 0 if an agent does not act."""
         actions = np.zeros(acting.shape, dtype=np.int64)
+        for learner, rows, parts, mask in self._inputs(observations, acting):
+            columns = learner.group.columns
+            with torch.inference_mode():
+                logits, _ = learner.actor.step(parts, parts[0].new_zeros(len(mask), 0))
+                best = np.zeros(acting[:, columns].shape, dtype=np.int64)
+                best.reshape(-1)[rows] = likeliest(logits, mask)
+            actions[:, columns] = best
+        return actions
+
+    def value(self, observations: Mapping[str, Observation], acting: Array) -> Array:
+        """Return the values of both players of a zero-sum game in turn: float64 [R, 2], by the
+        critic of the player to move; 0 if none moves."""
+        values = np.zeros(acting.shape)
+        for learner, rows, parts, _ in self._inputs(observations, acting):
+            columns = learner.group.columns
+            with torch.inference_mode():
+                outputs = learner.value_norm.restore(learner.critic(parts)[:, 0])
+            movers = np.zeros(acting[:, columns].shape)
+            movers.reshape(-1)[rows] = outputs.cpu().numpy()
+            values[:, columns] = movers
+        return values - values[:, ::-1]
+
+    def _inputs(
+        self, observations: Mapping[str, Observation], acting: Array
+    ) -> Iterator[tuple[Learner, Any, Parts, torch.Tensor]]:
+        """Yield each learner with acting agents, their rows in [R * P], inputs and masks."""
         for name, learner in self.learners.items():
             group = learner.group
             group_acting = acting[:, group.columns].reshape(-1)
@@ -327,13 +369,8 @@ class PolicyIteration(OnPolicyTrainer):
             if buffer is None or len(buffer.acting) < len(acting):
                 buffer = self._buffers[name] = ObservationBuffer(group, len(acting))
             buffer.store(at, observations)
-            with torch.inference_mode():
-                parts, mask = buffer.tensors(at, rows, learner.device)
-                logits, _ = learner.actor.step(parts, parts[0].new_zeros(len(mask), 0))
-                best = np.zeros(len(group_acting), dtype=np.int64)
-                best[slice(None) if rows is None else rows] = likeliest(logits, mask)
-            actions[:, group.columns] = best.reshape(len(acting), -1)
-        return actions
+            parts, mask = buffer.tensors(at, rows, learner.device)
+            yield learner, slice(None) if rows is None else rows, parts, mask
 
     # --- Saving ----------------------------------------------------------------------------------
 

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gymnasium.spaces import Discrete
+from gymnasium.utils import EzPickle
 
 from corral.adapters.snapshots import forks, proof
 from corral.adapters.snapshots.forks import Fork
-from corral.adapters.snapshots.games import Deepcopy, Replay, SnapshotError
+from corral.adapters.snapshots.games import Deepcopy, Pickled, Replay, SnapshotError
 from corral.adapters.snapshots.proof import prove
 from corral.adapters.sources import rules_of
 from corral.adapters.zoo.batch import zoo_rules
@@ -50,20 +52,83 @@ def small_arena() -> PlainArena:
 # --- The cheapest way that is right --------------------------------------------------------------
 
 
-def test_a_plain_class_is_copied_by_deepcopy() -> None:
+def test_a_plain_class_is_copied_by_pickle() -> None:
     _, copied = prove(zoo_rules(small_arena))
     assert (copied.way, copied.redraws, copied.repeats, copied.refused) == (
-        "deepcopy",
+        "pickle",
         False,
         True,
         (),
     )
     assert copied.per_second > 0
-    shown(copied.text(), "deepcopy")
+    shown(copied.text(), "pickle")
+
+
+class Saved(PlainArena, EzPickle):
+    """Pickles as a new environment. Draws from a space, and may hold what cannot be copied."""
+
+    def __init__(self, held: Any = None) -> None:
+        EzPickle.__init__(self, held)
+        super().__init__(width=4, height=4, max_cycles=12)
+        self.held, self.reward = held, Discrete(9)
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        self.reward.seed(seed)
+        return super().reset(seed, options)
+
+    def step(self, actions: dict[str, int]) -> tuple[dict[str, Any], ...]:
+        shown, rewards, *rest = super().step(actions)
+        return (shown, dict.fromkeys(rewards, float(self.reward.sample())), *rest)
+
+
+def test_an_ezpickle_environment_is_copied_with_its_state() -> None:
+    _, copied = prove(zoo_rules(Saved))
+    assert (copied.way, copied.refused) == ("pickle", ())
+
+
+def test_copies_share_the_spaces_but_not_those_that_were_drawn_from() -> None:
+    game = Pickled(zoo_rules(Saved)).make()
+    game.begin(generator(0, "env"))
+    one, two = (other._env.env for other in (game, game.copy()))  # type: ignore[attr-defined]
+    assert one is not two
+    assert one.reward is not two.reward
+    assert one.action_space("agent_1") is two.action_space("agent_1")
+
+
+class Drawn(Saved):
+    """Observes its surface, which copies lack."""
+
+    def __init__(self) -> None:
+        pygame = pytest.importorskip("pygame")
+        super().__init__(pygame.Surface((4, 4)))
+
+    def step(self, actions: dict[str, int]) -> tuple[dict[str, Any], ...]:
+        self.held.fill((0, 0, 0))
+        return super().step(actions)
+
+
+def test_an_environment_that_draws_is_replayed() -> None:
+    _, copied = prove(zoo_rules(Drawn))
+    assert (copied.way, [way for way, _ in copied.refused]) == ("replay", ["pickle", "deepcopy"])
+
+
+def test_a_surface_that_is_not_used_is_left_out() -> None:
+    pygame = pytest.importorskip("pygame")
+    _, copied = prove(zoo_rules(functools.partial(Saved, pygame.Surface((4, 4)))))
+    assert copied.way == "pickle"
+
+
+def test_local_functions_are_copied_by_deepcopy() -> None:
+    class Local(PlainArena):
+        pass
+
+    _, copied = prove(zoo_rules(functools.partial(Local, width=4, height=4, max_cycles=12)))
+    assert (copied.way, [way for way, _ in copied.refused]) == ("deepcopy", ["pickle"])
 
 
 def test_each_way_copies_games_with_seeded_chance_and_early_ends(only: Any) -> None:
-    for way in (Deepcopy, Replay, Fork) if hasattr(os, "fork") else (Deepcopy, Replay):
+    ways = (Pickled, Deepcopy, Replay, *([Fork] if hasattr(os, "fork") else []))
+    for way in ways:
         only(way)
         for make in (small_arena, RingEnv):
             _, copied = prove(zoo_rules(make))
@@ -73,14 +138,15 @@ def test_each_way_copies_games_with_seeded_chance_and_early_ends(only: Any) -> N
 @forking
 def test_a_state_in_c_memory_is_not_copied_by_deepcopy(library: Path) -> None:
     _, copied = prove(zoo_rules(functools.partial(Nim, library)))
-    assert (copied.way, [way for way, _ in copied.refused]) == ("replay", ["deepcopy"])
+    assert (copied.way, [way for way, _ in copied.refused]) == ("replay", ["pickle", "deepcopy"])
 
 
 @forking
 def test_a_state_that_all_environments_share_needs_a_process(library: Path) -> None:
     way, copied = prove(zoo_rules(functools.partial(Nim, library, shared=True)))
-    assert (copied.way, [name for name, _ in copied.refused]) == ("fork", ["deepcopy", "replay"])
-    shown(copied.text(), "deepcopy", "replay")
+    assert copied.way == "fork"
+    assert [name for name, _ in copied.refused] == ["pickle", "deepcopy", "replay"]
+    shown(copied.text(), "pickle", "deepcopy", "replay")
     way.close()
 
 
@@ -92,7 +158,7 @@ def test_global_generators_are_reported_and_left_unchanged() -> None:
     before = random.getstate()
     _, copied = prove(rules_of(CLASS))  # type: ignore[arg-type]
     assert random.getstate() == before
-    assert (copied.way, copied.redraws) == ("deepcopy", True)
+    assert (copied.way, copied.redraws) == ("pickle", True)
     shown(copied.text(), "random")
 
 
@@ -128,7 +194,7 @@ class Threaded(PlainArena):
 
 def test_an_environment_with_threads_is_replayed() -> None:
     way, copied = prove(zoo_rules(Threaded))
-    assert (copied.way, [name for name, _ in copied.refused]) == ("replay", ["deepcopy"])
+    assert (copied.way, [name for name, _ in copied.refused]) == ("replay", ["pickle", "deepcopy"])
     way.close()
 
 
@@ -149,7 +215,7 @@ class Forgetful(PlainArena):
 
 
 def test_chance_that_nothing_repeats_is_refused_by_all_ways() -> None:
-    with refused(SnapshotError, "deepcopy", "replay", "fork", "reward"):
+    with refused(SnapshotError, "pickle", "deepcopy", "replay", "fork", "reward"):
         prove(zoo_rules(Forgetful))
 
 

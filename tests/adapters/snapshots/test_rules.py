@@ -13,7 +13,7 @@ import pytest
 import corral
 from corral.adapters.snapshots import SnapshotError, SnapshotRules, copyable, proof, snapshot_rules
 from corral.adapters.snapshots.forks import Fork
-from corral.adapters.snapshots.games import Deepcopy, Replay
+from corral.adapters.snapshots.games import Pickled, Replay
 from corral.adapters.zoo.batch import make_zoo_batch, zoo_rules
 from corral.envs.batch import Batch
 from corral.envs.core import Array, copy_rows
@@ -26,7 +26,7 @@ from support.arena_scalar import PlainArena
 from support.messages import refused
 from support.zoo_envs import MixedEnv, RingEnv
 
-WAYS = [Deepcopy, Replay, *([Fork] if hasattr(os, "fork") else [])]
+WAYS = [Pickled, Replay, *([Fork] if hasattr(os, "fork") else [])]
 GAMES: dict[str, dict[str, Any]] = {
     "arena_v0": {"width": 4, "height": 4, "max_cycles": 9},
     "tictactoe_v0": {},
@@ -127,7 +127,7 @@ def test_true_values_are_those_of_exact_copies(way: Any, rules_by: Any) -> None:
 
 
 def test_few_rows_at_a_time_give_the_same_mean(rules_by: Any) -> None:
-    rules = rules_by(functools.partial(corral.make, "tictactoe_v0"), Deepcopy)
+    rules = rules_by(functools.partial(corral.make, "tictactoe_v0"), Pickled)
     batch = Batch(rules, 6, 1)
     batch.reset()
     moments = Moments(rules, 0, *batch.moments(np.arange(6)), dict.fromkeys(rules.agents))
@@ -170,7 +170,7 @@ def test_episodes_end_as_in_a_zoo_batch(make: Any, way: Any, rules_by: Any) -> N
 
 
 def test_the_value_bootstraps_at_the_time_limit_of_the_environment(rules_by: Any) -> None:
-    rules = rules_by(functools.partial(PlainArena, max_cycles=3), Deepcopy)
+    rules = rules_by(functools.partial(PlainArena, max_cycles=3), Pickled)
     batch = Batch(rules, 1, 0)
     batch.reset()
     moments = Moments(rules, 0, *batch.moments(np.arange(1)), dict.fromkeys(rules.agents))
@@ -190,7 +190,7 @@ def test_the_value_bootstraps_at_the_time_limit_of_the_environment(rules_by: Any
 
 
 def test_a_state_can_be_stepped_twice_and_after_others(rules_by: Any) -> None:
-    rules = rules_by(functools.partial(PlainArena, max_cycles=9), Deepcopy)
+    rules = rules_by(functools.partial(PlainArena, max_cycles=9), Pickled)
     state = rules.start([np.random.default_rng(0)])
     played = [state]
     for t in range(4):

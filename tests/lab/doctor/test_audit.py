@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from corral.adapters.snapshots import proof
-from corral.adapters.snapshots.games import Deepcopy, Replay
+from corral.adapters.snapshots.games import Pickled, Replay
 from corral.adapters.sources import rules_of
 from corral.adapters.zoo.batch import zoo_rules
 from corral.algorithms import Advantages, gae, ippo
@@ -282,7 +282,7 @@ def test_what_a_step_brings_is_other_days_where_agents_cannot_know_it(trainer: A
 # --- Third-party environments ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", [Deepcopy, pytest.param(Replay, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("way", [Pickled, pytest.param(Replay, marks=pytest.mark.slow)])
 def test_a_class_has_the_true_values_of_its_array_rules(
     way: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

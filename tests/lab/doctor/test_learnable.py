@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 import corral
 from corral.adapters.snapshots import proof
-from corral.adapters.snapshots.games import Deepcopy, Replay
+from corral.adapters.snapshots.games import Pickled, Replay
 from corral.envs.masks import MASK
 from corral.envs.registry import make, make_rules
 from corral.lab.doctor.choices import Learnable, learnable
@@ -225,7 +225,7 @@ def test_a_third_party_reward_that_no_action_moves() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", [Deepcopy, Replay])
+@pytest.mark.parametrize("way", [Pickled, Replay])
 def test_states_of_a_plain_class_are_forked(way: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proof, "WAYS", (way,))
     plain = functools.partial(PlainArena, width=4, height=4, max_cycles=12)

@@ -103,13 +103,15 @@ def takes_one(observations: Any, acting: Any) -> Any:
     return np.zeros(acting.shape, dtype=np.int64)
 
 
-def of_pile(own: bool = True, lookahead: int = 50, gamma: float = 1.0, **given: Any) -> list[float]:
+def of_pile(
+    own: bool = True, lookahead: int = 50, gamma: float = 1.0, value: Any = None, **given: Any
+) -> list[float]:
     """What agent_0 gains by taking two or three of five stones instead of one, who plays on by
     taking one, as the other does; it then wins, loses, wins after 5, 4, 3 steps in all."""
     batch = Batch(PileRules((5, 6), **given), 2, seed=0)
     batch.reset()
     tried = [Tried(0, np.arange(2), np.tile([0, 1, 2], (2, 1)))]
-    plan: dict[str, Any] = {"gamma": gamma, "horizon": lookahead, "own": own}
+    plan: dict[str, Any] = {"gamma": gamma, "horizon": lookahead, "own": own, "value": value}
     taken = np.zeros((2, 2), dtype=np.int64)
     found = gains(batch.rules, batch.moments, taken, tried, takes_one, **plan)[0]
     assert found[0].tolist() == found[1].tolist()
@@ -132,6 +134,13 @@ def test_play_ends_with_the_lookahead_the_time_limit_and_the_episode() -> None:
     assert of_pile(lookahead=3) == of_pile(max_cycles=3) == [0, 0, 1]
     assert of_pile(lookahead=4) == [0, -1, 1]
     assert of_pile(lookahead=1) == [0, 0, 0]
+
+
+def test_a_value_replaces_the_rewards_after_the_lookahead() -> None:
+    def four(observations: Any, acting: Any) -> Any:
+        return np.full(acting.shape, 4.0)
+
+    assert of_pile(lookahead=3, gamma=0.5, value=four) == [0, 0, 1 / 4 - 4 / 8]
 
 
 def test_who_is_over_earns_no_more_and_the_other_goes_on() -> None:

@@ -106,6 +106,33 @@ def test_it_learns_to_go_through_the_worse_looking_game() -> None:
     assert total == 8  # the safe game pays 7
 
 
+def test_with_values_it_learns_beyond_its_lookahead() -> None:
+    """Of five stones it takes one: whoever leaves four wins."""
+    rules = PileRules((5, 6))
+    given: dict[str, Any] = {"lookahead": 1, "bootstrap": True, "gamma": 0.9, "explore": 1.0}
+    given |= {"num_envs": 32, "n_steps": 8, "n_epochs": 4, "learning_rate": 0.01}
+    given |= {"net_arch": (64,), "gae_lambda": 0.5}
+    trainer = make(rules, PolicyIteration, 25, **given)
+    list(trainer.learn())
+    state = rules.start([generator(0, "eval")])
+    assert trainer.decide(rules.observe(state), rules.acting(state))[0, 0] == 0
+
+
+def test_the_value_is_that_of_the_player_to_move_and_its_negative() -> None:
+    rules = PileRules((5, 6))
+    trainer = make(rules, PolicyIteration, 1, policies=separate(rules), bootstrap=True)
+    state = rules.start([generator(0, "eval")] * 2)
+    for mover in (0, 1):
+        observations = rules.observe(state)
+        value = trainer.value(observations, rules.acting(state))
+        expected = list(trainer.values(observations, rules.global_state(state)).values())[mover]
+        assert expected.all()
+        assert value[:, mover] == pytest.approx(expected)
+        assert (value[:, 1 - mover] == -value[:, mover]).all()
+        state = rules.step(state, np.zeros((2, 2), dtype=np.int64)).state
+    assert not trainer.value(observations, np.zeros((2, 2), dtype=bool)).any()
+
+
 @pytest.mark.slow
 def test_it_serves_as_much_as_the_optimum_of_the_default_day(tmp_path: Path) -> None:
     run = corral.train(
@@ -268,7 +295,7 @@ def test_it_compares_actions_in_copies_of_a_class(
     given: dict[str, Any] = {"steps": 256, "num_envs": 16, "n_steps": 4, "lookahead": 4}
     given |= {"trainer": "policy_iteration", "progress": False, "seed": 1}
     run = corral.train(plain, out=tmp_path / "run", **given)
-    shown(capsys.readouterr().err, "deepcopy")
+    shown(capsys.readouterr().err, "pickle")
     with refused(CheckpointError, "arena_plain"):
         SnapshotBatch(snapshot_rules(zoo_rules(plain)), 2, 0).snapshot()
     resumed = corral.resume(run.folder, env=plain, steps=320, progress=False)
@@ -303,6 +330,7 @@ def test_its_gains_are_those_of_the_array_rules() -> None:
     [
         ("rps_v0", {}, ValueError, ("--own-reward", "own_reward=True")),
         ("tictactoe_v0", {}, ValueError, ("--own-reward", "own_reward=True")),
+        ("rps_v0", {"bootstrap": True}, ValueError, ("bootstrap=True", "rps_v0")),
         ("two_step_v0", {"memory": 8}, ValueError, ("memory=8", "mappo")),
         ("two_step_v0", {"clip_range": 0.3}, ValueError, ("clip_range=0.3",)),
         ("two_step_v0", {"candidates": 1}, ValueError, ("candidates=1",)),
