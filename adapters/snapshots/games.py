@@ -135,7 +135,7 @@ class _Pickler(pickle.Pickler):
         return None
 
     def reducer_override(self, value: Any) -> Any:
-        kind = type(value)
+        kind: Any = type(value)
         if isinstance(value, EzPickle) and kind.__getstate__ is EzPickle.__getstate__:
             return copyreg.__newobj__, (kind,), vars(value), None, None, _set_attributes  # type: ignore[attr-defined]
         if kind.__name__ in ("Surface", "Font", "Clock") and kind.__module__.startswith("pygame"):

@@ -91,6 +91,22 @@ def test_with_stay_coef_the_start_is_a_prior() -> None:
     assert float(errors[1].terms["gain_error"]) > 1
 
 
+def test_with_values_the_policy_learns_the_softmax_of_the_gains() -> None:
+    """Only actions that were tried count, and each of them once."""
+    tried, gain = torch.tensor([[0, 1, 1]]), torch.tensor([[0.0, np.log(3), np.log(3)]])
+    mask, zero = torch.ones(1, 3, dtype=torch.bool), torch.zeros(1)
+    parts: Any = {"action": tried[:, 0], "mask": mask, "log_prob": zero, "advantage": zero}
+    parts |= {"value_target": zero, "old_value": zero, "epoch": 0, "progress": 0.0, "kl_coef": 0.0}
+    minibatch = Minibatch(**parts, extras={TRIED: tried, GAIN: gain})
+    settings = policy_iteration.Settings(bootstrap=True)
+    errors = []
+    for chances in ((0.2, 0.6, 0.2), (0.4, 0.4, 0.2)):
+        outputs = Outputs(MaskedCategorical(torch.tensor([chances]).log(), mask), zero, zero)
+        errors.append(float(comparison_loss(minibatch, outputs, settings).terms["gain_error"]))
+    assert errors[0] == pytest.approx(0, abs=1e-6)
+    assert errors[1] == pytest.approx(0.25 * np.log(0.25 / 0.5) + 0.75 * np.log(0.75 / 0.5))
+
+
 # --- Learning ------------------------------------------------------------------------------------
 
 
