@@ -353,7 +353,7 @@ class TraceWarning(UserWarning):
 # --- Tracebacks ----------------------------------------------------------------------------------
 
 show_tracebacks = ContextVar("show_tracebacks", default=False)
-"""Set to True, as by --traceback, it keeps all lines of every traceback."""
+"""Set to True, as by --traceback, it keeps all lines of every traceback in this thread."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -364,15 +364,17 @@ def concise(function: Callable[P, T]) -> Callable[P, T]:
 
     A refusal is an error of a ``raise`` statement of corral: its message names the mistake and the
     remedy. Errors from third-party code on the way, and faults of corral itself, keep all lines.
-    A cause, such as an error in the user's network, is kept.
+    A cause, such as an error in the user's network, is kept. A call in an ``except`` or ``finally``
+    block keeps all lines too, because a shorter traceback would hide the error before it.
     """
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        handled = sys.exception()
         try:
             return function(*args, **kwargs)
         except Exception as error:
-            if show_tracebacks.get() or not _is_refusal(error):
+            if handled is not None or show_tracebacks.get() or not _is_refusal(error):
                 raise
             raise error.with_traceback(None) from error.__cause__
 

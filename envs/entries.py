@@ -22,8 +22,9 @@ AECShell: TypeAlias = "AECEnv[str, Observation, int]"
 class Entry(Protocol[P, EnvT]):
     """A function that makes an environment from ``render_mode`` and the arguments of its rules.
 
-    Type checkers report wrong arguments, but not next to ``render_mode=``: a ParamSpec cannot be
-    extended by an argument that is passed by name (PEP 612).
+    Type checkers report wrong arguments by name, but not next to ``render_mode=``: a ParamSpec
+    cannot be extended by an argument that is passed by name (PEP 612). They accept arguments by
+    position, which raise an error.
     """
 
     @overload

@@ -31,7 +31,7 @@ from corral.trainers.callbacks.sinks import past_rows
 from corral.trainers.plan import STEPS, Learning, Length, LookingOn, Plan, Task
 from corral.trainers.planning import Minutes, beyond_the_plan, require_its_plan, warn_of_versions
 from corral.trainers.runs.folders import locked
-from corral.trainers.runs.run import CHECKPOINTS, MODE, PROGRESS, Run, load_run
+from corral.trainers.runs.run import CHECKPOINTS, PROGRESS, Run, load_run
 from corral.trainers.session import Session, say
 from corral.trainers.settings import require_known, unknown_setting
 
@@ -313,11 +313,6 @@ def resume_session(
             run.config.write(run.folder)
         if stretch and learner.env_steps:
             run.save_again(learner.env_steps)  # so that the checkpoint has the new plan
-        if (
-            run.config.steps > learner.env_steps
-        ):  # the clone's agreement with its teacher, and the mode of play, are outdated
-            (run.folder / "agreement.json").unlink(missing_ok=True)
-            (run.folder / MODE).unlink(missing_ok=True)
 
     learner = run.begun()
     resumed = Session(run.config, learner, place(), listeners, checkpoint_every, progress)

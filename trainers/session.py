@@ -31,7 +31,7 @@ from corral.trainers.evaluation.validate import Validation, validate
 from corral.trainers.evaluation.zero_sum import is_zero_sum
 from corral.trainers.runs.checkpoint import complete_save
 from corral.trainers.runs.log import Bar, Statistics
-from corral.trainers.runs.run import CHECKPOINTS, PROGRESS, Run
+from corral.trainers.runs.run import CHECKPOINTS, MODE, PROGRESS, Run
 from corral.trainers.runs.run_config import RunConfig
 from corral.trainers.runs.signals import stop_signals
 
@@ -198,6 +198,14 @@ class Session:
         self.listeners.before_save(self)
         content, better = self._content(), self.statistics.improved()
         self.run.save(self.env_steps, content, self.statistics.save(), best=better)
+        self._drop_outdated()
+
+    def _drop_outdated(self) -> None:
+        """Delete the mode of play, and a clone's agreement with its teacher, after a checkpoint of
+        other weights. A resumed run that saves nothing keeps them."""
+        if self.env_steps > self._begun:
+            (self.run.folder / "agreement.json").unlink(missing_ok=True)
+            (self.run.folder / MODE).unlink(missing_ok=True)
 
     def load(self, run: Run, *, stretch: bool = False) -> None:
         """Restore the latest checkpoint; with ``stretch`` its ``horizon`` may differ."""
@@ -380,6 +388,7 @@ class Session:
         elif not self.is_sound and self._stop.is_set() and self._snapshot is not None:
             self._saved, content, statistics = self._snapshot
             self.run.save(self._saved, content, statistics, best=False)
+            self._drop_outdated()
         if error is not None and not self._stop.is_set():
             if isinstance(error, CorralError) and self._saved > self._begun:
                 say(self.run.folder, f"saved at {self._saved:,} env steps")

@@ -122,24 +122,30 @@ class PickledGame(LocalGame):
 class _Pickler(pickle.Pickler):
     """Pickles the attributes of EzPickle objects, which else pickle as new environments.
 
-    Copies share the spec and the spaces. They have no surfaces, fonts and clocks of pygame, so an
-    environment that draws its observations raises an error in the proof.
+    Copies share the spec and the spaces, by their number and text. Surfaces of pygame are blank and
+    clocks new, so an environment that observes what it draws fails the proof.
     """
 
     shared: list[Any]
 
-    def persistent_id(self, value: Any) -> int | None:
-        if isinstance(value, ZooSpec) or (isinstance(value, spaces.Space) and _is_fixed(value)):
+    def persistent_id(self, value: Any) -> tuple[int, str] | None:
+        is_space = isinstance(value, spaces.Space)
+        if not (isinstance(value, ZooSpec) or (is_space and _is_fixed(value))):
+            return None
+        number = next((i for i, one in enumerate(self.shared) if one is value), len(self.shared))
+        if number == len(self.shared):
             self.shared.append(value)
-            return len(self.shared) - 1
-        return None
+        return number, repr(value) if is_space else ""
 
     def reducer_override(self, value: Any) -> Any:
         kind: Any = type(value)
         if isinstance(value, EzPickle) and kind.__getstate__ is EzPickle.__getstate__:
             return copyreg.__newobj__, (kind,), vars(value), None, None, _set_attributes  # type: ignore[attr-defined]
-        if kind.__name__ in ("Surface", "Font", "Clock") and kind.__module__.startswith("pygame"):
-            return type(None), ()
+        if kind.__module__.startswith("pygame"):
+            if kind.__name__ == "Surface":
+                return kind, (value.get_size(),)
+            if kind.__name__ == "Clock":
+                return kind, ()
         return NotImplemented
 
 
@@ -148,8 +154,8 @@ class _Unpickler(pickle.Unpickler):
         super().__init__(io.BytesIO(data))
         self._shared = shared
 
-    def persistent_load(self, number: int) -> Any:
-        return self._shared[number]
+    def persistent_load(self, key: tuple[int, str]) -> Any:
+        return self._shared[key[0]]
 
 
 def _set_attributes(value: Any, attributes: dict[str, Any]) -> None:

@@ -340,6 +340,19 @@ def test_a_refusal_has_a_traceback_of_the_call_alone(tmp_path: Path, mistake: An
     assert caught.value.__suppress_context__
 
 
+def test_an_error_before_a_refusal_is_kept() -> None:
+    def call() -> None:
+        try:
+            raise KeyError("of the user")
+        finally:
+            train("arenav0")
+
+    with pytest.raises(UnknownNameError) as caught:
+        call()
+    assert isinstance(caught.value.__context__, KeyError)
+    assert not caught.value.__suppress_context__
+
+
 def test_errors_in_the_users_code_keep_their_tracebacks() -> None:
     def maker() -> Any:
         return corral.make("arenav0")  # the user's mistake is in this line

@@ -125,7 +125,7 @@ def seat_gaps(
         earned.setdefault((row.seat, row.policy), []).append(own)
     gaps_of_runs = {}
     for label, run in runs.items():
-        if greedy_alone(run):
+        if greedy_alone(run) or not run.deterministic:
             continue
         gaps = []
         for seat in dict.fromkeys(row.seat for row in rows):

@@ -264,7 +264,8 @@ def _scores(
     seats, left_out = _seat_rows(rules, runs, {**plan, "draw": total / 2})
     if not zero_sum and constant_sum(_returns(played)) is None:
         return rows, details  # the constant sum was a coincidence
-    details = describe_gaps(seat_gaps(runs, rules.agents, seats, played[teams:]))
+    gaps = describe_gaps(seat_gaps(runs, rules.agents, seats, played[teams:]))
+    details = {**describe_modes(runs), **gaps}
     text = f"{sum_in_words(_returns(played))} Each seat is evaluated separately.{left_out}"
     return seats, {"judged": text, **details}
 

@@ -104,7 +104,12 @@ class Evaluation(Sequence[Any], Result):
         if any(len(set(row.values())) > 1 for row in returns):
             agents = list(dict.fromkeys(agent for row in returns for agent in row))
             if len(agents) <= MAX_AGENTS:
-                columns |= {agent: [row.get(agent, "") for row in returns] for agent in agents}
+                columns |= {
+                    f"return of {agent}" if agent in values else agent: [
+                        row.get(agent, "") for row in returns
+                    ]
+                    for agent in agents
+                }
             else:
                 columns["min agent"] = [min(row.values(), default="") for row in returns]
                 columns["max agent"] = [max(row.values(), default="") for row in returns]

@@ -23,6 +23,14 @@ Decide = Callable[[Mapping[str, Observation], Array], Array]
 Value = Callable[[Mapping[str, Observation], Array], Array]
 """Maps the same arguments to the values of all agents, float [R, N]."""
 
+TOLERANCE = 1e-4
+"""Maximum sum of the rewards of a step in a zero-sum game."""
+
+NOT_ZERO_SUM = (
+    "bootstrap=True: the rewards of {} do not sum to 0 in each step, so the value of one player is "
+    "not the negative of the other's; leave bootstrap out"
+)
+
 MAX_DECISIONS = 2**12
 """Maximum number of simultaneous decisions in the simulation, so that they fit into the cache."""
 
@@ -151,6 +159,9 @@ def earned(
         gamma: discount per env step.
         horizon: maximum number of steps, including the first.
         value: values of the states after ``horizon`` steps, which replace later rewards; None: 0.
+
+    Raises:
+        ValueError: with ``value``, the rewards of a step do not sum to 0.
     """
     state, elapsed, ended = moments
     limit = np.iinfo(np.int64).max if rules.max_cycles is None else rules.max_cycles
@@ -160,6 +171,8 @@ def earned(
         if step:
             actions = decide(rules.observe(state), rules.acting(state) & ~ended)
         outcome = rules.step(state, actions)
+        if value is not None and np.abs(outcome.reward.sum(axis=1)).max() > TOLERANCE:
+            raise ValueError(NOT_ZERO_SUM.format(rules.name))
         total[rows] += gamma**step * outcome.reward.astype(np.float64)
         state, elapsed, ended = outcome.state, elapsed + 1, ended | outcome.ends
         on = ~ended.all(axis=1) & (elapsed < limit)
@@ -171,5 +184,6 @@ def earned(
             ended, rows = ended[remaining], rows[remaining]
     if value is not None:
         acting = rules.acting(state) & ~ended
-        total[rows] += gamma**horizon * value(rules.observe(state), acting)
+        later = value(rules.observe(state), acting)
+        total[rows] += gamma**horizon * np.where(ended, 0.0, later)
     return total

@@ -120,6 +120,16 @@ class RunPolicies(dict[str, Policy]):
             return self.anybody
         raise KeyError(f"no agent named {name!r}; the agents are {', '.join(self)}")
 
+    def __or__(self, other: Mapping[str, Policy]) -> RunPolicies:  # type: ignore[override]
+        """Return these policies with those of ``other`` in their places; the mode is kept."""
+        joined = RunPolicies({**self, **other})
+        joined.anybody, joined.deterministic = self.anybody, self.deterministic
+        return joined
+
+    def copy(self) -> RunPolicies:
+        """Return the same policies, with the mode."""
+        return self | {}
+
 
 class Run:
     """A run on disk. ``policies`` come from its latest checkpoint, or from the one ``at``."""

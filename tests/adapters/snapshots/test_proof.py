@@ -96,15 +96,21 @@ def test_copies_share_the_spaces_but_not_those_that_were_drawn_from() -> None:
 
 
 class Drawn(Saved):
-    """Observes its surface, which copies lack."""
+    """Pays by the color of its surface, which is blank in copies."""
 
     def __init__(self) -> None:
         pygame = pytest.importorskip("pygame")
         super().__init__(pygame.Surface((4, 4)))
 
     def step(self, actions: dict[str, int]) -> tuple[dict[str, Any], ...]:
+        seen, rewards, *rest = super().step(actions)
+        red = self.held.get_at((0, 0))[0]
+        self.held.set_at((0, 0), (min(red + 9, 255), 0, 0))
+        return (seen, {agent: reward + red for agent, reward in rewards.items()}, *rest)
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
         self.held.fill((0, 0, 0))
-        return super().step(actions)
+        return super().reset(seed, options)
 
 
 def test_an_environment_that_draws_is_replayed() -> None:
@@ -112,10 +118,27 @@ def test_an_environment_that_draws_is_replayed() -> None:
     assert (copied.way, [way for way, _ in copied.refused]) == ("replay", ["pickle", "deepcopy"])
 
 
-def test_a_surface_that_is_not_used_is_left_out() -> None:
+def test_a_surface_that_is_not_observed_is_blank_in_copies() -> None:
     pygame = pytest.importorskip("pygame")
-    _, copied = prove(zoo_rules(functools.partial(Saved, pygame.Surface((4, 4)))))
+    held = (pygame.Surface((4, 3)), pygame.time.Clock())
+    rules = zoo_rules(functools.partial(Saved, held))
+    _, copied = prove(rules)
     assert copied.way == "pickle"
+    game = Pickled(rules).make()
+    game.begin(generator(0, "env"))
+    surface, clock = game.copy()._env.env.held  # type: ignore[attr-defined]
+    assert surface.get_size() == (4, 3)
+    assert type(clock) is type(held[1])
+
+
+def test_states_that_differ_in_a_space_have_different_data() -> None:
+    data = []
+    for size in (2, 2, 3):
+        game = Pickled(zoo_rules(functools.partial(Saved, Discrete(size)))).make()
+        game.begin(generator(0, "env"))
+        data.append(game.data())  # type: ignore[attr-defined]
+    assert data[0] == data[1]
+    assert data[0] != data[2]
 
 
 def test_local_functions_are_copied_by_deepcopy() -> None:

@@ -75,6 +75,8 @@ def test_players_of_the_run_use_the_mode(run: Run) -> None:
     assert validate(run, deterministic=True).value == 0
     assert not find_teacher(run, rules).deterministic
     assert corral.evaluate(run.policies, Differ(), episodes=20)[0].mode == "sampled"
+    for team in (run.policies | {}, run.policies.copy()):
+        assert Player(team).mode == "sampled"
 
 
 def test_an_evaluation_begins_with_the_mode_and_does_not_warn(run: Run, tmp_path: Path) -> None:
@@ -112,9 +114,14 @@ def test_a_resumed_run_compares_again(run: Run, tmp_path: Path) -> None:
     whole = corral.train(Differ(), steps=2 * STEPS, out=tmp_path / "whole", **PLAN)
     parts = corral.train(Differ(), steps=STEPS, horizon=2 * STEPS, out=tmp_path / "parts", **PLAN)
     assert parts.mode_record is not None
-    with corral.resume_session(parts.folder, env=Differ(), steps=2 * STEPS) as session:
+    resumed = corral.resume_session(
+        parts.folder, env=Differ(), steps=2 * STEPS, checkpoint_every=10 * STEPS
+    )
+    with resumed as session:
         next(session)
-        assert parts.mode_record is None  # the record was of other weights
+        assert parts.mode_record is not None  # the latest checkpoint is still that of the record
+        session.save()
+        assert parts.mode_record is None
         session.finish()
     assert parts.mode_record == whole.mode_record
     assert whole.mode_record != run.mode_record

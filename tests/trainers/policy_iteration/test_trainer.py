@@ -341,6 +341,16 @@ def test_its_gains_are_those_of_the_array_rules() -> None:
 # --- What it refuses -----------------------------------------------------------------------------
 
 
+def test_values_need_rewards_that_sum_to_zero() -> None:
+    """tiles_v0 is a game of two in turn, who earn together."""
+    small = {"num_envs": 2, "n_steps": 4, "lookahead": 1}
+    rules: Any = make_rules("tiles_v0")
+    policies = separate(rules)
+    trainer = make(rules, PolicyIteration, 8, policies=policies, bootstrap=True, **small)
+    with refused(ValueError, "bootstrap=True", "tiles_v0"):
+        list(trainer.learn())
+
+
 @pytest.mark.parametrize(
     ("env", "given", "kind", "named"),
     [

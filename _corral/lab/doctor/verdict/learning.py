@@ -273,7 +273,7 @@ def _judge(
             optimum[data] = float(best.mean())
         if (exact := table.responses()) is not None:
             responses[data] = exact
-        if len(modes) > 1:
+        if len(modes) > 1 and run.deterministic:
             greedy, sampled = (played[THIS, mode].team for mode in modes)
             gap = gap_of(greedy, sampled, played[RANDOM, "sampled"].team)
             gaps += [] if gap is None else [gap]
