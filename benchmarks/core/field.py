@@ -183,10 +183,12 @@ VARIANTS = {
     "default": Variant(),
     "no preset": Variant({"preset": "none"}),
     "team": Variant({"preset": "team"}),
+    "self-play": Variant({"preset": "self-play"}),
     "team, falling": Variant({"preset": "team", "anneal": True, "ent_coef_end": 0.0}),
     **REMEDIES,
     **{
-        f"no preset, {name}": Variant({"preset": "none", **variant.settings}, variant.trainer)
+        f"{prefix}, {name}": Variant({"preset": preset, **variant.settings}, variant.trainer)
+        for prefix, preset in (("no preset", "none"), ("self-play", "self-play"))
         for name, variant in REMEDIES.items()
     },
 }
