@@ -87,9 +87,9 @@ def split(observation: Any) -> tuple[Any, Array | None]:
     """
     if not isinstance(observation, Mapping) or MASK not in observation:
         return observation, None
-    rest = {key: part for key, part in observation.items() if key != MASK}
-    inner = rest[OBSERVATION] if set(rest) == {OBSERVATION} else rest
-    return inner, observation[MASK]
+    if len(observation) == 2 and OBSERVATION in observation:
+        return observation[OBSERVATION], observation[MASK]
+    return {key: part for key, part in observation.items() if key != MASK}, observation[MASK]
 
 
 # --- Checks --------------------------------------------------------------------------------------

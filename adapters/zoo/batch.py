@@ -103,7 +103,8 @@ def zoo_rules(make_env: Callable[[], Any], *, max_cycles: int | None = None) -> 
             example.close()
     if spec.name in REGISTERED:  # a wrapped environment of corral differs from corral's
         spec = dataclasses.replace(spec, name=f"wrapped_{spec.name}")
-    return ZooRules(**vars(spec), make_env=make_env)
+    values = {field.name: vars(spec)[field.name] for field in dataclasses.fields(spec)}
+    return ZooRules(**values, make_env=make_env)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -393,4 +394,7 @@ def stack_rows(trees: Sequence[Any]) -> Any:
     """Return trees of arrays [...] as one tree of arrays [R, ...]."""
     if isinstance(trees[0], dict):
         return {key: stack_rows([tree[key] for tree in trees]) for key in trees[0]}
-    return np.stack(trees)
+    shape = trees[0].shape
+    if not shape:
+        return np.stack(trees)
+    return np.concatenate(trees).reshape(len(trees), *shape)  # np.stack takes twice the time

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 import numpy as np
 from gymnasium import spaces
 
+from corral.adapters.zoo.bare import bare
 from corral.adapters.zoo.spec import ZooSpec, leaves
 from corral.envs.core import Array, Observation
 from corral.envs.masks import MASK, OBSERVATION
@@ -62,19 +63,30 @@ class CopyStep:
     final: Final | None
 
 
-def make_copy(env: Any, spec: ZooSpec) -> ZooCopy:
-    return TurnCopy(env, spec) if spec.turns else ParallelCopy(env, spec)
+def make_copy(env: Any, spec: ZooSpec, *, checked: bool = False) -> ZooCopy:
+    """Return ``env`` as a copy. ``checked``: the caller checks all actions by ``spec.checked``."""
+    stepped = env
+    if checked:
+        stepped = bare(env, masked=all(map(spec.masked, range(len(spec.agents)))))
+    return TurnCopy(env, spec, stepped) if spec.turns else ParallelCopy(env, spec, stepped)
 
 
 # --- Copies --------------------------------------------------------------------------------------
 
 
 class ZooCopy(ABC):
-    """An environment with time limit, autoreset and returns."""
+    """An environment with time limit, autoreset and returns.
 
-    def __init__(self, env: Any, spec: ZooSpec) -> None:
-        self.env, self.spec = env, spec
+    ``stepped`` is ``bare(env)``, or ``env`` itself. Only ``reset`` and ``close`` use ``env``.
+    """
+
+    def __init__(self, env: Any, spec: ZooSpec, stepped: Any) -> None:
+        self.env, self.spec, self._stepped = env, spec, stepped
         self._index = {agent: i for i, agent in enumerate(spec.agents)}
+        self._starts = [  # of Discrete actions
+            int(space.start) if isinstance(space, spaces.Discrete) else None
+            for space in spec.own_actions
+        ]
 
     def reset(self, rng: np.random.Generator | None) -> Observed:
         """Begin an episode. ``rng`` seeds the environment; None continues its random stream.
@@ -115,7 +127,6 @@ class ZooCopy(ABC):
         if not over and limit is not None and self._elapsed >= limit:
             self._cut(moved)
             over = True
-        moved.truncated &= ~moved.terminated
         if over:
             moved.final = Final(moved.look, self._returns, self._elapsed)
         return moved
@@ -171,10 +182,12 @@ class ZooCopy(ABC):
                 encoded.append(spec.blank(i))
                 continue
             encoded_one = spec.encode(i, observations[agent], infos.get(agent) or {})
-            acting[i] = acts(agent) and (MASK not in encoded_one or encoded_one[MASK].any())
-            if MASK in encoded_one and not acting[i] and not over:
-                encoded_one[MASK][...] = 0
             encoded.append(encoded_one)
+            mask = encoded_one.get(MASK)
+            if acts(agent) and (mask is None or mask.any()):
+                acting[i] = True
+            elif mask is not None and not over:
+                mask[...] = 0
         if spec.state_size is None:
             parts = [leaf for encoded_one in encoded for leaf in leaves(encoded_one[OBSERVATION])]
             state = np.concatenate([part.ravel().astype(np.float32) for part in parts])
@@ -187,7 +200,7 @@ class ZooCopy(ABC):
         if self.spec.state_size == 0:
             return np.zeros(0, dtype=np.float32)
         try:
-            state = np.array(self.env.state(), dtype=np.float32).ravel()
+            state = np.array(self._stepped.state(), dtype=np.float32).ravel()
         except Exception:  # for example if a simulated body no longer exists
             if not self._some_ended():
                 raise
@@ -220,14 +233,16 @@ class ZooCopy(ABC):
 
     def _action(self, index: int, action: Any) -> Any:
         """Return an action in the form of the environment."""
-        space = self.spec.own_actions[index]
-        return int(action) + int(space.start) if isinstance(space, spaces.Discrete) else action
+        start = self._starts[index]
+        return action if start is None else int(action) + start
 
     def _fault(self, what: str) -> NoReturn:
         raise EnvironmentFault(f"{self.spec.name}: {what}")
 
     def _number(self, agent: str, value: Any) -> float:
         """Return a reward as a float, also from an array with one element."""
+        if isinstance(value, float | int):
+            return float(value)
         try:
             return float(np.asarray(value).item())
         except (TypeError, ValueError):
@@ -248,7 +263,7 @@ class ParallelCopy(ZooCopy):
 
     def _play(self, actions: Mapping[str, Any]) -> tuple[CopyStep, bool]:
         played = {a: self._action(self._find(a), actions.get(a, 0)) for a in self._live}
-        observations, rewards, terminations, truncations, infos = self.env.step(played)
+        observations, rewards, terminations, truncations, infos = self._stepped.step(played)
         for answers, what in (
             (observations, "observation"),
             (rewards, "reward"),
@@ -264,21 +279,23 @@ class ParallelCopy(ZooCopy):
             if self._ended[i] and value:
                 self._fault(f"a reward of {value} for {agent} after its episode ended")
             reward[i] = self._number(agent, value)
-        for agent in self._live:
-            i = self._find(agent)
-            terminated[i], truncated[i] = bool(terminations[agent]), bool(truncations[agent])
         self._returns = self._returns + reward
-        ends = terminated | truncated
 
-        before, listed = self._live, list(self.env.agents)
-        self._live = [agent for agent in listed if not ends[self._find(agent)]]
+        before, listed = self._live, list(self._stepped.agents)
+        ends = [agent for agent in before if terminations[agent] or truncations[agent]]
+        self._live = [agent for agent in listed if agent not in ends]
         for agent in self._live:
             if self._ended[self._find(agent)]:
                 self._fault(f"{agent} is in agents again after its episode ended")
         for agent in before:
-            if agent not in listed and not ends[self._find(agent)]:
+            if agent not in listed and agent not in ends:
                 self._fault(f"{agent} left without termination or truncation")
-        self._ended = self._ended | ends
+        for agent in ends:
+            i = self._find(agent)
+            terminated[i] = bool(terminations[agent])
+            truncated[i] = not terminated[i]
+        if ends:
+            self._ended = self._ended | terminated | truncated
         self._require(observations, self._live, "observation")
         present = {agent: observations[agent] for agent in dict.fromkeys([*before, *self._live])}
         over = not self._live
@@ -288,7 +305,7 @@ class ParallelCopy(ZooCopy):
 
     def _acts(self) -> Callable[[str], bool]:
         """Return a test for acting agents: all live agents except the environment's ``waiting``."""
-        acting = set(self._live) - set(getattr(self.env.unwrapped, "waiting", ()))
+        acting = set(self._live) - set(getattr(self._stepped.unwrapped, "waiting", ()))
         return lambda agent: agent in acting
 
     def _cut(self, moved: CopyStep) -> None:
@@ -314,17 +331,17 @@ class TurnCopy(ZooCopy):
         self.env.reset(seed=seed)
         self._rewards = np.zeros(len(self._index))  # sums since each agent's last turn
         self._corrections = np.zeros(len(self._index))  # to add to the next step's rewards
-        if not (agents := self.env.agents):
+        if not (agents := self._stepped.agents):
             self._fault("no agents after reset()")
         self._turn(agents)
-        return self._observe_all(agents, {}, dict(self.env.infos), None, first=True)
+        return self._observe_all(agents, {}, dict(self._stepped.infos), None, first=True)
 
     def take_early(self) -> Array:
         early, self._corrections = self._corrections, np.zeros(len(self._index))
         return early
 
     def _play(self, actions: Mapping[str, Any]) -> tuple[CopyStep, bool]:
-        env, count = self.env, len(self._index)
+        env, count = self._stepped, len(self._index)
         env.step(self._action(self._find(self._mover), actions[self._mover]))
         reward = np.zeros(count)
         for agent, value in env.rewards.items():
@@ -347,7 +364,7 @@ class TurnCopy(ZooCopy):
             if self._ended[i]:
                 self._fault(f"{agent} has a turn after its episode ended")
             last[agent] = env.observe(agent)
-            terminated[i], truncated[i] = ended, env.truncations[agent]
+            terminated[i], truncated[i] = ended, not ended
             self._correct(agent)
             self._ended[i] = True
             env.step(None)
@@ -358,19 +375,19 @@ class TurnCopy(ZooCopy):
         return CopyStep(look, reward, terminated, truncated, self._info(infos), None), not agents
 
     def _cut(self, moved: CopyStep) -> None:
-        for agent in self.env.agents:
+        for agent in self._stepped.agents:
             i = self._find(agent)
             self._returns[i] += self._rewards[i]
             # The agent may have ended without a turn since then.
-            ended = bool(self.env.terminations[agent])
+            ended = bool(self._stepped.terminations[agent])
             moved.terminated[i], moved.truncated[i] = ended, not ended
 
     def _some_ended(self) -> bool:
-        ends = [*self.env.terminations.values(), *self.env.truncations.values()]
+        ends = [*self._stepped.terminations.values(), *self._stepped.truncations.values()]
         return super()._some_ended() or any(ends)
 
     def _turn(self, agents: Sequence[str]) -> None:
-        self._mover = self.env.agent_selection
+        self._mover = self._stepped.agent_selection
         if self._mover not in agents:
             self._fault(f"agent_selection is {self._mover!r}, which is not in agents")
         self._correct(self._mover)
@@ -378,7 +395,7 @@ class TurnCopy(ZooCopy):
     def _correct(self, agent: str) -> None:
         """Correct the rewards since the agent's last turn to the value of ``last()``."""
         i = self._find(agent)
-        earned = self._number(agent, self.env.last(observe=False)[1])
+        earned = self._number(agent, self._stepped.last(observe=False)[1])
         if not math.isclose(earned, self._rewards[i], rel_tol=1e-9, abs_tol=1e-12):
             self._corrections[i] += earned - self._rewards[i]
         self._returns[i] += earned
@@ -396,8 +413,8 @@ class TurnCopy(ZooCopy):
         observations = dict(last)
         for agent in agents:
             self._find(agent)
-            observations[agent] = self.env.observe(agent)
-        now = self.env.infos if agents else {}
+            observations[agent] = self._stepped.observe(agent)
+        now = self._stepped.infos if agents else {}
         infos = {**infos, **{agent: now.get(agent) for agent in agents}}
         mover = self._mover if agents else None
         look = self._look(

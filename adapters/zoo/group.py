@@ -26,7 +26,7 @@ class LocalCopies:
         """Begin an episode in every copy. ``seed`` seeds all; None continues their streams."""
         self._seed = self._seed if seed is None else seed
         while len(self._copies) < self._num_envs:
-            self._copies.append(make_copy(self._make_env(), self._spec))
+            self._copies.append(make_copy(self._make_env(), self._spec, checked=True))
         pairs = zip(self._copies, generators(seed, self._num_envs), strict=True)
         return [self._named(i, None, copy.reset, rng) for i, (copy, rng) in enumerate(pairs)]
 

@@ -30,7 +30,7 @@ class ZooTurns:
         self.max_cycles = spec.max_cycles
         self.sums: dict[str, Any] = {}
         self.agent_selection = spec.agents[0]
-        self._env, self._copy = env, make_copy(env, spec)
+        self._env, self._copy = env, make_copy(env, spec, checked=True)
         self._index = {name: i for i, name in enumerate(spec.agents)}
         self._look: Observed | None = None
 

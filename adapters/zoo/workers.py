@@ -314,7 +314,7 @@ def _run_worker(pipe: Connection, payload: Any) -> None:
         for number, part in enumerate(parts):
             try:
                 if order == "make":
-                    copies.append(make_copy(make_env(), spec))
+                    copies.append(make_copy(make_env(), spec, checked=True))
                     answer: Any = None
                 else:
                     copy = copies[number]

@@ -1,12 +1,14 @@
-"""How fast Batch steps dfaas_v0 and arena_v0 in this version of corral and in another.
+"""How fast environments are stepped in this version of corral and in another.
 
     OMP_NUM_THREADS=1 python benchmarks/core/stepping_versions.py --against OTHER/.venv/bin/python
+        [--third-party] [--rounds N]
 
-64 and 1024 environments, observations built; one env step moves all agents of one environment. The
-random legal actions of 100 steps are drawn beforehand, and then replayed from the same seed, so
-that nothing but stepping is timed. The versions take turns in every round, each in a process of
-its own; ratios are taken within a round. Seconds are those of the process on its core, so that
-waiting for a busy machine does not count.
+64 and 1024 environments of dfaas_v0 and arena_v0, observations built; one env step moves all agents
+of one environment. With --third-party 16 environments of PettingZoo's and MPE2's games, and whole
+trainings of some by mappo. The random legal actions of 100 steps are drawn beforehand, and then
+replayed from the same seed, so that nothing but stepping is timed. The versions take turns in every
+round, each in a process of its own; ratios are taken within a round. Seconds are those of the
+process on its core, so that waiting for a busy machine does not count.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,11 +28,18 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from alternating import alternate, quotients, serve, spread
 from common import machine, save
 
+import corral
 from corral.adapters import make_batch
 
-ROUNDS, STEPS, SEED = 5, 100, 0
+STEPS, SEED = 100, 0
 SECONDS = 1.0  # per measurement
-TASKS = {f"{game}, {n}": (game, n) for game in ("dfaas_v0", "arena_v0") for n in (64, 1024)}
+OWN = ("dfaas_v0", "arena_v0")
+THIRD_PARTY = (
+    *("classic/connect_four-v3", "classic/tictactoe-v3", "classic/rps-v2"),
+    *("mpe2.simple_speaker_listener_v4", "mpe2.simple_spread_v3"),
+)
+TRAINED = ("mpe2.simple_speaker_listener_v4", "mpe2.simple_spread_v3")
+STEPS_OF_TRAINING = 8_192
 OURS, OTHER = "this version", "other version"
 
 
@@ -59,18 +69,50 @@ def stepping(game: str, num_envs: int) -> Callable[[], float]:
     return run
 
 
+def training(game: str) -> Callable[[], float]:
+    """Env steps per second of a whole training by mappo, with evaluation of the kind of game."""
+
+    def run() -> float:
+        with tempfile.TemporaryDirectory() as folder:
+            began = time.process_time()
+            corral.train(
+                game,
+                trainer="mappo",
+                steps=STEPS_OF_TRAINING,
+                seed=SEED,
+                out=f"{folder}/run",
+                progress=False,
+            )
+            return STEPS_OF_TRAINING / (time.process_time() - began)
+
+    return run
+
+
+def tasks_of(worker: str) -> dict[str, Callable[[], float]]:
+    if worker == "own":
+        return {f"{game}, {n}": stepping(game, n) for game in OWN for n in (64, 1024)}
+    return {
+        **{f"{game}, 16": stepping(game, 16) for game in THIRD_PARTY},
+        **{f"{game}, mappo": training(game) for game in TRAINED},
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--against", metavar="PYTHON", help="interpreter of another version")
+    parser.add_argument("--third-party", action="store_true", help="games of PettingZoo and MPE2")
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.worker:
-        serve({task: stepping(*given) for task, given in TASKS.items()})
+        serve(tasks_of(asked.worker))
         return
     if asked.against is None:
         parser.error("--against: give the interpreter that the other version is installed for")
-    workers = {OURS: (sys.executable, "stepping"), OTHER: (asked.against, "stepping")}
-    speeds, checkouts = alternate(workers, __file__, list(TASKS), ROUNDS)
+    worker = "third_party" if asked.third_party else "own"
+    workers = {OURS: (sys.executable, worker), OTHER: (asked.against, worker)}
+    tasks = list(tasks_of(worker))
+    speeds, checkouts = alternate(workers, __file__, tasks, asked.rounds)
     lines = [
         "# Stepping, this version and another",
         "",
@@ -79,10 +121,10 @@ def main() -> None:
     ]
     lines += [
         f"| {task} | {name} | {spread(speeds[name][task], ',.0f')} |"
-        for task in TASKS
+        for task in tasks
         for name in workers
     ]
-    ratios = {task: quotients(speeds[OURS][task], speeds[OTHER][task]) for task in TASKS}
+    ratios = {task: quotients(speeds[OURS][task], speeds[OTHER][task]) for task in tasks}
     lines += [
         "",
         "| this / other version | median of the rounds | min | max |",
@@ -93,11 +135,16 @@ def main() -> None:
         **machine(),
         "OMP_NUM_THREADS": "1",  # of each contender
         "seed": SEED,
-        "rounds": ROUNDS,
+        "rounds": asked.rounds,
         **{name: checkouts[name] for name in workers},
     }
     data = {"env_steps_per_s": speeds, "ratios": ratios}
-    save("stepping_versions", "\n".join(lines), data, about)
+    save(
+        "stepping_third_party" if asked.third_party else "stepping_versions",
+        "\n".join(lines),
+        data,
+        about,
+    )
 
 
 if __name__ == "__main__":
