@@ -42,6 +42,9 @@ SEED = 10_000
 
 MODES = ("greedy", "sampled")
 
+LADDER_STEPS = 700_000
+"""Env steps of connect four in 300 CPU seconds."""
+
 
 # --- Games ---------------------------------------------------------------------------------------
 
@@ -149,6 +152,15 @@ GAMES = {
     "speaker_listener": Game(lambda: zoo_rules(speaker_listener), 100_000, -79.4, -20.0, 55),
     "connect_four": Game(
         lambda: "classic/connect_four-v3", 150_000, 0.0, 100.0, 65, episodes=200, ladder=True
+    ),
+    "connect_four_long": Game(
+        lambda: "classic/connect_four-v3",
+        LADDER_STEPS,
+        0.0,
+        100.0,
+        400,
+        episodes=1_000,
+        ladder=True,
     ),
 }
 
