@@ -43,6 +43,9 @@ SEED = 10_000
 
 MODES = ("greedy", "sampled")
 
+LADDER_STEPS = 700_000
+"""Env steps of connect four in 300 CPU seconds."""
+
 
 # --- Games ---------------------------------------------------------------------------------------
 
@@ -162,6 +165,15 @@ GAMES = {
         ladder=True,
         measured=False,
     ),
+    "connect_four_long": Game(
+        lambda: "classic/connect_four-v3",
+        LADDER_STEPS,
+        0.0,
+        100.0,
+        400,
+        episodes=1_000,
+        ladder=True,
+    ),
 }
 
 
@@ -195,10 +207,12 @@ VARIANTS = {
     "default": Variant(),
     "no preset": Variant({"preset": "none"}),
     "team": Variant({"preset": "team"}),
+    "self-play": Variant({"preset": "self-play"}),
     "team, falling": Variant({"preset": "team", "anneal": True, "ent_coef_end": 0.0}),
     **REMEDIES,
     **{
-        f"no preset, {name}": Variant({"preset": "none", **variant.settings}, variant.trainer)
+        f"{prefix}, {name}": Variant({"preset": preset, **variant.settings}, variant.trainer)
+        for prefix, preset in (("no preset", "none"), ("self-play", "self-play"))
         for name, variant in REMEDIES.items()
     },
 }

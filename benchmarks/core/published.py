@@ -30,11 +30,20 @@ from common import RESULTS, append_row, kept_rows, machine
 
 FILE = RESULTS / "published.jsonl"
 SEEDS = range(5)
+LIKE_BENCHMARL = (
+    "mappo_constant_rate",
+    "mappo_raw_values",
+    "mappo_squared_loss",
+    "mappo_no_ids",
+    "mappo_all_four",
+)
+"""mappo with one difference from BenchMARL's MAPPO taken away, or four; not in the report."""
 NEEDS = {
     "mappo": "safetensors",
     "ippo": "safetensors",
     "sb3_ppo": "stable_baselines3",
     "mappo_like_sb3": "safetensors",
+    **dict.fromkeys(LIKE_BENCHMARL, "safetensors"),
     "cleanrl": "torch",
     "benchmarl_mappo_alike": "benchmarl",
     "benchmarl_mappo": "benchmarl",
@@ -50,6 +59,8 @@ PACKAGES = {
 FEWER = {
     "rllib_ppo": (("dfaas_default", "arena"), range(2)),
     "mappo_like_sb3": (("simple_spread",), SEEDS),
+    **dict.fromkeys(LIKE_BENCHMARL, (("dfaas_hard",), range(3))),
+    "mappo_no_ids": (("dfaas_hard", "dfaas_default"), SEEDS),
 }
 """Algorithms that play only some games, with fewer seeds."""
 REFERENCES = "references"
@@ -64,7 +75,7 @@ def planned() -> Iterator[Key]:
 
     yield from ((name, REFERENCES, 0) for name in GAMES)
     shared = [name for name, game in GAMES.items() if not game.only]
-    own = ("mappo", "ippo", "sb3_ppo", "mappo_like_sb3", "cleanrl")
+    own = ("mappo", "ippo", "sb3_ppo", "mappo_like_sb3", "cleanrl", *LIKE_BENCHMARL)
     yield from _by_seed(own, shared)
     for name, game in GAMES.items():
         yield from ((name, algorithm, seed) for algorithm in game.only for seed in game.seeds)

@@ -34,6 +34,14 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         {"num_envs": 16, "n_minibatches": 6, "n_epochs": 6, "learning_rate": 2e-3}
         | {"activation": "tanh"},
     ),
+    "mappo_constant_rate": ("mappo", {"anneal": False}),
+    "mappo_raw_values": ("mappo", {"normalize_values": False}),
+    "mappo_squared_loss": ("mappo", {"huber_delta": None}),
+    "mappo_no_ids": ("mappo", {"agent_id": False}),
+    "mappo_all_four": (
+        "mappo",
+        {"anneal": False, "normalize_values": False, "huber_delta": None, "agent_id": False},
+    ),
 }
 """Trainers with settings that are not what a user gets: they say where a difference comes from."""
 CORRAL = ("mappo", "ippo", "sb3_ppo", "rllib_ppo", *VARIANTS)
