@@ -33,7 +33,7 @@ from remedies import HAPPO, Leaning, Sharpening, entropy_cost
 from corral import algorithms
 from corral.adapters import zoo_rules
 from corral.envs.policy import RandomPolicy
-from corral.trainers.evaluation.greedy import LEARNED
+from corral.trainers.evaluation.greedy import CHOSEN
 from corral.trainers.evaluation.players import Player
 from corral.trainers.evaluation.scores import evaluate_team
 from corral.trainers.evaluation.zero_sum import evaluate_seat
@@ -306,7 +306,7 @@ def as_it_plays(row: Mapping[str, Any]) -> float:
     game = GAMES[row["game"]]
     greedy, sampled = (result(row, mode) for mode in MODES)
     gain = abs(sampled - game.random)
-    far = game.measured and sampled > greedy and sampled - greedy >= LEARNED * gain
+    far = game.measured and sampled > greedy and sampled - greedy >= CHOSEN * gain
     return result(row, row.get("plays", "sampled" if far else "greedy"))
 
 
@@ -323,7 +323,7 @@ def report(rows: list[dict[str, Any]]) -> str:
         "training. `default` has the preset of the kind of game. `b` is the preset `team` with "
         "rollouts of 64 x 25 steps; `b ...` changes one thing in it. LOG.md describes the others. "
         "`plays`: the result in the mode that the run records at its end; in older rows, greedy "
-        "play unless it is half of the gain over random play below sampled play.",
+        "play unless it is a tenth of the gain over random play below sampled play.",
         "",
         "| game | settings | seeds | greedy | sampled | plays | random | gap % | entropy | CPU s |",
         "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|",

@@ -42,6 +42,9 @@ __all__ = [
 LEARNED = 0.5
 """Minimum gap, as a share of the difference between sampled and random play."""
 
+CHOSEN = 0.1
+"""The same share, from which a run plays with sampled actions."""
+
 SPREAD = 0.5
 """Minimum gap, as a share of the standard deviation of sampled play between episodes."""
 
@@ -66,16 +69,19 @@ def greedy_alone(run: Run) -> bool:
     return run.config.trainer == "policy_iteration"
 
 
-def gap_of(greedy: Array, sampled: Array, chance: Array, seat: str = "") -> Gap | None:
+def gap_of(
+    greedy: Array, sampled: Array, chance: Array, seat: str = "", share: float = LEARNED
+) -> Gap | None:
     """Return the gap of greedy below sampled play; None if it is small or not significant.
 
     ``greedy``, ``sampled`` and ``chance`` (random play) are returns [E] of the same episodes.
+    ``share`` is the minimum gap, as a share of the difference between sampled and random play.
     """
     difference = np.asarray(sampled, dtype=np.float64) - greedy
     low, high = bootstrap_ratio(difference, np.ones(len(difference)))
     if low is None or high is None or low <= 0:
         return None
-    large = max(LEARNED * abs(np.mean(sampled) - np.mean(chance)), SPREAD * np.std(sampled))
+    large = max(share * abs(np.mean(sampled) - np.mean(chance)), SPREAD * np.std(sampled))
     if difference.mean() < large:
         return None
     return Gap(float(np.mean(greedy)), float(np.mean(sampled)), low, high, len(difference), seat)
@@ -173,7 +179,9 @@ def measured_mode(
     learners = [rules.agents.index(agent) for agent in config.learners]
     greedy, sampled = (one[:, learners].sum(axis=1) for one in both)
     far = gap_of(greedy, sampled, sampled) is not None
-    far = far and gap_of(greedy, sampled, returns(players[2])[:, learners].sum(axis=1)) is not None
+    if far:
+        random_play = returns(players[2])[:, learners].sum(axis=1)
+        far = gap_of(greedy, sampled, random_play, share=CHOSEN) is not None
     mode = "sampled" if far else "greedy"
     return ModeRecord(mode, float(greedy.mean()), float(sampled.mean()), episodes)
 
