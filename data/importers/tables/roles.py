@@ -169,19 +169,24 @@ def time_columns(
         if len(formed) == 1:
             return formed
     clocks = [n for n, c in table.columns.items() if c.sample() and all(map(is_clock, c.sample()))]
-    hours = [name for name in table.columns if name.lower() in ("hour", "minute")]
+    parts = {name.lower(): name for name in table.columns}
+    hours = [parts[part] for part in ("hour", "minute") if part in parts]
     named = [name for name in styles if words_of(name) & TIME_WORDS]
     proper = [n for n in styles if "1970" not in styles[n] and styles[n] not in PLAIN]
     is_dated = len(proper) == 1 and all(map(is_day, table.columns[proper[0]].sample()))
     if is_dated and len(clocks) == 1:
         return [proper[0], clocks[0]]
-    if is_dated and hours:
+    if is_dated and "hour" in parts:
         column = quoted("+".join([proper[0], *hours]))
-        time_format = quoted("%Y-%m-%d %H" + " %M" * (len(hours) > 1))
+        clock = " %H" + " %M" * (len(hours) > 1)
+        cells = table.columns[proper[0]].sample()
+        day = next((f for f in ("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y") if has_format(cells, f)), None)
+        example = f", such as time_format={quoted(day + clock)}" if day is not None else ""
+        verb = "hold" if len(hours) > 1 else "holds"
         stop(
             table,
-            f"the columns {', '.join(hours)} hold the time of day. Pass time_column={column} and "
-            f"the format of the times, such as time_format={time_format}",
+            f"column{'s' * (len(hours) > 1)} {' and '.join(hours)} {verb} the time of day. Pass "
+            f"time_column={column} and time_format=, the format of the times{example}",
         )
     epochs = [n for n in styles if "1970" in styles[n] and (n in named or n == next(iter(styles)))]
     exact = [name for name in proper or epochs or named if name.lower().strip("@_") in TIME_WORDS]

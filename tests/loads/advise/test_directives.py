@@ -37,13 +37,24 @@ def test_a_balancer_has_its_directive_or_the_cheapest_one() -> None:
     assert not any(directives in dear for directives in EXACT.values())
 
 
+def test_a_balancer_that_counts_shares_the_counts_of_workers() -> None:
+    for name in {*EXACT} - {"round-robin"}:
+        shown(EXACT[name], "zone", "LEAST_REQUEST", "equal weights")
+
+
 @pytest.mark.parametrize(
     ("rule", "values"),
     [
-        ("backlog=0.7/least", ("11", "least_conn", "leastconn")),
+        ("backlog=0.7/least", ("11", "least_conn", "zone", "leastconn")),
         ("patient/equal", ("16", "max_conns=S", "roundrobin")),
         ("overflow/weighted", ("max_conns=S", "in proportion to capacity")),
-        ("share=0.8333/equal", ("0.833 to 0.833", "load_balancing_weight")),
+        ("share=0.8333/equal", ("1 to 1", "load_balancing_weight")),
+        ("share=0.1/equal", ("45 to 1",)),
+        ("share=0.35/equal", ("65 to 7",)),
+        ("share=0.999/equal", ("1 to 200", "HAProxy: weight")),
+        ("share=0.01/equal", ("495 to 1", "HAProxy: none", "256")),
+        ("share=1/equal", (EXACT["round-robin"],)),
+        ("overflow/fill", ("NGINX: none", "first", "maxconn=S")),
         ("capacity=0.5/equal", ("50 %", "max_conns=S")),
         ("backlog=0.5+margin=1/least", (NONE,)),
         ("patient-margin/equal", (NONE,)),
@@ -57,6 +68,7 @@ def test_a_rule_has_the_nearest_directives(rule: str, values: tuple[str, ...]) -
 
 def test_local_play_needs_no_directive() -> None:
     assert directive_of_rule("local/equal", {}, 3) == ""
+    assert directive_of_rule("share=0/equal", {}, 3) == ""
 
 
 def test_the_page_has_the_same_directives() -> None:

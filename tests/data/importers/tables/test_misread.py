@@ -109,6 +109,23 @@ def test_the_column_named_after_time_is_offered_first(tmp_path: Path) -> None:
     assert result.trace.arrivals[:, 0].tolist() == LOADS
 
 
+@pytest.mark.parametrize(
+    ("day", "time_format"),
+    [("2026-03-02", "%Y-%m-%d %H %M"), ("02.03.2026", "%d.%m.%Y %H %M"), ("02/03/2026", None)],
+)
+def test_the_hour_comes_before_the_minute(
+    tmp_path: Path, day: str, time_format: str | None
+) -> None:
+    text = "date,minute,hour,requests\n" + rows([day] * 20, range(20), [9] * 20, LOADS)
+    said = refusal(tmp_path, text)
+    shown(said, "time_column=date+hour+minute", "time_format=")
+    assert ("%" in said) == (time_format is not None)
+    if time_format is not None:
+        shown(said, time_format)
+        result = imported(tmp_path, text, time_column="date+hour+minute", time_format=time_format)
+        assert result.trace.arrivals[:, 0].tolist() == LOADS
+
+
 # --- Units ---------------------------------------------------------------------------------------
 
 

@@ -82,3 +82,36 @@ def test_epochs_that_are_not_plain_are_left_to_the_slow_way():
     for cells in (["1767571200", "1767571200.5"], ["1767571200", ""], ["²767571200"], ["9" * 19]):
         for style in times._EPOCH:
             assert times._whole_epochs(cells, style) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "hour"),
+    [
+        ("Mon, 02 Mar 2026 10:00:00 GMT", 10),
+        ("02-Mar-2026 10:00:00 UTC", 10),
+        ("March 2, 2026 10:00 PM EST", 27),
+        ("Mon Mar 02 10:00:00 CET 2026", 9),
+    ],
+)
+def test_a_date_with_the_name_of_the_month_has_a_zone(text, hour):
+    assert times.style_of([text]) == times.NAMED_STYLE
+    midnight = 1_772_409_600  # 2026-03-02T00:00Z
+    assert times.reader_of(times.NAMED_STYLE, None)(text) == (midnight + hour * 3600, True, False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "02 Mar 2026 GET",
+        "02 Mar 2026 5 ERRORS",
+        "02 Mar 2026 10:00 Utc",
+        "02 Mar 2026 10:00 UTC GET",
+        "02-Mar-2026 10:00:00 web-1",
+    ],
+)
+def test_words_after_a_date_are_no_zone(text):
+    assert times.style_of([text]) is None
+
+
+def test_a_month_with_an_unknown_zone_is_no_time():
+    assert times.reader_of(times.NAMED_STYLE, None)("02 Mar 2026 10:00 XYZ") is None
