@@ -114,8 +114,8 @@ def test_classes_that_corral_has_never_seen(name: str, tmp_path: Path) -> None:
     for command, shown in screens:
         (text,) = chunks(printed[command])
         verdict, *rest = chunks(shown)
-        if command == "check":  # a faster machine tells more
-            verdict = verdict.partition(" matter")[0]
+        if command == "check":  # a faster machine tells more; a slow one may be inconclusive
+            verdict = verdict.partition(" ")[0]
         assert [part for part in (verdict, *rest) if part not in text] == []
 
 

@@ -31,8 +31,8 @@ __all__ = [
 STILL = 1e-7
 """Largest change of a weight that counts as none: the rounding of a weight of 1."""
 
-NOTHING = 1e-8
-"""Gradients up to this size may move no weight: the optimizer's epsilon is larger."""
+NOTHING = 1e-6
+"""Gradients up to this size may move no weight, because the epsilon of an optimizer may be larger."""
 
 FAR = 5.0
 """KL divergence of one update, in nats, above which the update is too large.
