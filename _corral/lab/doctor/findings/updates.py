@@ -32,7 +32,7 @@ STILL = 1e-7
 """Largest change of a weight that counts as none: the rounding of a weight of 1."""
 
 NOTHING = 1e-6
-"""Gradients up to this size may move no weight, because the epsilon of an optimizer may be larger."""
+"""Gradients up to this size may move no weight: the epsilon of an optimizer may be larger."""
 
 FAR = 5.0
 """KL divergence of one update, in nats, above which the update is too large.
