@@ -270,7 +270,7 @@ def advise(
 
 @contextlib.contextmanager
 def _resumable(folder: Path) -> Iterator[None]:
-    """Let a KeyboardInterrupt in this block state what is kept, and how to continue."""
+    """Let a KeyboardInterrupt in this block name the kept results and the way to resume."""
     try:
         yield
     except KeyboardInterrupt:
