@@ -58,7 +58,7 @@ def remaining_time(seconds: float, done: int, total: int) -> str:
 
 
 class LogLines:
-    """Progress in a log: a line every ``INTERVAL_S`` seconds, with the remaining time.
+    """Progress in a log: a line every ``INTERVAL_S`` seconds of a task, with the remaining time.
 
     An instance is a ``Progress`` function."""
 
@@ -72,7 +72,7 @@ class LogLines:
         task, first, began = self._first
         if total != task or done < first:
             self._first = (total, done, now)
-        elif now - self._printed >= INTERVAL_S:
+        elif now - max(self._printed, began) >= INTERVAL_S:
             self._printed = now
             remaining = remaining_time(now - began, done - first, total - first)
             self._write(f"{label}: {done:,} of {total:,}{remaining}")

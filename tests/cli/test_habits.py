@@ -89,6 +89,21 @@ def test_a_log_gets_a_line_with_the_remaining_time(monkeypatch: pytest.MonkeyPat
     ]
 
 
+def test_a_log_has_no_line_for_a_task_that_has_just_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(corral.progress, "INTERVAL_S", 30.0)
+    monkeypatch.setattr(corral.progress.time, "monotonic", lambda: clock[0])
+    lines: list[str] = []
+    report = LogLines(lines.append)
+    clock[0] = 100.0
+    for done in (0, 28, 500):
+        report("reading", done, 555)
+    assert lines == []
+    clock[0] = 131.0
+    report("reading", 510, 555)
+    assert lines == ["reading: 510 of 555, about 3 s left"]
+
+
 def test_a_log_of_training_gets_lines_between_the_tenths(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -453,7 +453,8 @@ def _rehearsed(
         return dataclasses.replace(results, no_rehearsal=stage)
     chosen = results.chosen
     days = counted(stage.windows, results.question.unit)
-    begins(f"rehearsal of plans and balancers, request by request, for {days}")
+    compiling = ", after compiling it, which takes about half a minute" * stage.compiled
+    begins(f"rehearsal of plans and balancers, request by request, for {days}{compiling}")
     labels = dict.fromkeys([chosen.today, chosen.rule, LOCAL, *BALANCERS])
     try:
         played = stage.play({label: label for label in labels})

@@ -492,8 +492,10 @@ class Stage:
         )
 
     def _counting(self, name: str, passes: int) -> Progress:
-        """Return a progress that counts the windows of all ``passes`` of the part ``name``."""
+        """Show the beginning of the part ``name``; return a progress that counts the windows of
+        all its ``passes``."""
         done, total = 0, passes * self.windows
+        self.show(name, done, total)
 
         def show(label: str, of_policy: int, windows: int) -> None:
             nonlocal done

@@ -127,7 +127,7 @@ def trained(
 
     with without_setup_messages():
         if plan_of(folder) is not None:
-            return resume_from_rule(folder, progress=progress)
+            return resume_from_rule(folder, progress=progress, show=show)
         return from_rule(
             env_kwargs={"trace": load, **settings},
             held_out=division.held_out,

@@ -80,7 +80,8 @@ def from_rule(
         validation: as in ``corral.train``; default: 30 % of the days that are not held out, at
             least 6.
         preset: default settings.
-        show: called with the progress of the rules that are played.
+        show: called with the progress of the rules that are played; if ``quiet``, also with that of
+            the training.
         quiet: do not print the best rule and the division of days.
         rule: the rule to start from, if already fitted; default: fitted here.
         settings: settings of policy_iteration.
@@ -153,12 +154,16 @@ def from_rule(
     }
     began = time.monotonic() if limit is None else limit.began
     arguments = {**residual_arguments(config, start, preset), **kwargs, "max_cycles": window}
-    parts = Parts(plan, limit, began, progress)
+    parts = Parts(plan, limit, began, progress, show if quiet else None)
     return parts.run({**arguments, "route": start.route}, overwrite=overwrite)
 
 
-def resume_from_rule(folder: str | Path, *, progress: bool | None = None) -> Run:
+def resume_from_rule(
+    folder: str | Path, *, progress: bool | None = None, show: Progress | None = None
+) -> Run:
     """Resume a job of ``from_rule`` in ``folder``; return the run.
+
+    ``progress``: as in ``corral.train``. ``show``: called with the env steps of the training.
 
     The team continues as if it had never stopped, to the planned steps. Raises RunError if
     ``from_rule`` did not start in this folder, and the errors of ``corral.resume``.
@@ -169,7 +174,7 @@ def resume_from_rule(folder: str | Path, *, progress: bool | None = None) -> Run
     plan = read_plan(path)
     began = time.monotonic() - plan["spent"]
     limit = None if plan["minutes"] is None else Minutes(plan["minutes"], began)
-    return Parts(plan, limit, began, progress).run()
+    return Parts(plan, limit, began, progress, show).run()
 
 
 def _say(message: str) -> None:

@@ -12,6 +12,7 @@ from corral.errors import RunError
 from corral.loads.from_rule.plan import Plan, write_plan
 from corral.loads.from_rule.recommend import RECOMMENDATION, recommend
 from corral.loads.from_rule.validation import History, Validated
+from corral.progress import Progress
 from corral.trainers import driver
 from corral.trainers.planning import Minutes, one_thread
 from corral.trainers.runs.run import Run, load_run
@@ -24,10 +25,17 @@ class Parts:
     """Makes the missing parts of a plan (from_rule.json): team and recommendation."""
 
     def __init__(
-        self, plan: Plan, limit: Minutes | None, began: float, progress: bool | None
+        self,
+        plan: Plan,
+        limit: Minutes | None,
+        began: float,
+        progress: bool | None,
+        show: Progress | None = None,
     ) -> None:
-        """``began``: ``time.monotonic()`` at the start of the job."""
+        """``began``: ``time.monotonic()`` at the start of the job; ``show``: called with the env
+        steps of the training."""
         self.plan, self.limit, self.progress, self.began = plan, limit, progress, began
+        self.show = show
         self.out = Path(plan["out"])
         self.preset = plan["preset"]
 
@@ -49,7 +57,8 @@ class Parts:
 
     def _watch(self) -> Validated:
         plan = self.plan
-        return Validated(plan["rule"], plan["window"], self.keep, self.preset, self.limit)
+        window, preset = plan["window"], self.preset
+        return Validated(plan["rule"], window, self.keep, preset, self.limit, self.show)
 
     def _resumed(self) -> Run:
         if not (self.out / CONFIG).is_file():

@@ -15,6 +15,7 @@ from corral.loads.from_rule.days import played
 from corral.loads.from_rule.preset import FromRule
 from corral.loads.replay import play_windows
 from corral.loads.scores import WindowSums
+from corral.progress import Progress
 from corral.trainers.callbacks.protocol import Callback
 from corral.trainers.file_fields import read_fields
 from corral.trainers.planning import Minutes
@@ -72,10 +73,12 @@ class Validated(Callback):
         keep: Callable[[Path], None],
         preset: FromRule,
         limit: Minutes | None,
+        show: Progress | None = None,
     ) -> None:
-        """``keep`` is called with the run's folder at its start and end."""
+        """``keep`` is called with the run's folder at its start and end, ``show`` with the env
+        steps at the start and after each update."""
         self.rule, self.window, self.keep = rule, window, keep
-        self.preset, self.limit = preset, limit
+        self.preset, self.limit, self.show = preset, limit, show
         self.history = History()
         self.rules: Any = None  # for validation; None: no validation
 
@@ -100,15 +103,21 @@ class Validated(Callback):
                 self._play(session)
                 session.save()
         history.write(folder)
+        self._report(session)
 
     def on_update(self, session: Any, row: dict[str, Any]) -> None:
         row |= dict.fromkeys(self.columns)
+        self._report(session)
         before, self.before = self.before, session.env_steps
         if self.rules is not None and session.env_steps // self.every != before // self.every:
             row[self.columns[0]] = self._play(session)
             self.history.write(session.run.folder)
         if self.limit is not None and not self.limit.left and not session.over:
             session.stop(f"{self.limit.minutes:.3g} minutes are over")
+
+    def _report(self, session: Any) -> None:
+        if self.show is not None:
+            self.show("training, env steps", session.env_steps, session.steps)
 
     def _play(self, session: Any) -> float:
         """Play the validation windows; return the cost above that of the rule, in points."""

@@ -65,7 +65,16 @@ def rules(tmp_path_factory: pytest.TempPathFactory) -> Advice:
 @pytest.fixture(scope="module")
 def team(tmp_path_factory: pytest.TempPathFactory) -> Advice:
     pytest.importorskip("torch", reason="needs the extra mappo")
-    return corral.advise(days(12), out=tmp_path_factory.mktemp("advice"), **GAME, **REHEARSED)
+    folder = tmp_path_factory.mktemp("advice")
+
+    def show(part: str, done: int, total: int) -> None:
+        PARTS.append((part, done, total))
+
+    return corral.advise(days(12), out=folder, show=show, **GAME, **REHEARSED)
+
+
+PARTS: list[tuple[str, int, int]] = []
+"""The progress of the advice with a team."""
 
 
 # --- Rules ---------------------------------------------------------------------------------------
@@ -366,6 +375,15 @@ def test_a_team_is_judged_on_the_days_held_out_alone(team: Advice) -> None:
     assert it.beside_today.requests == pytest.approx(today)
     steps = int(it.run.progress.env_steps.max())
     assert (it.training.env_steps, it.training.updates) == (steps, len(it.run.progress))
+
+
+def test_each_part_shows_its_progress_from_its_start_to_its_end(team: Advice) -> None:
+    for part in ("rehearsal", "training, env steps"):
+        first, *_, last = (told for told in PARTS if told[0] == part)
+        assert first[1] == 0
+        assert last[1] == last[2]
+    steps = int(team.team.run.progress.env_steps.max()) if team.team else 0
+    assert ("training, env steps", steps, steps) in PARTS
 
 
 def test_a_short_training_is_not_held_against_a_team(team: Advice) -> None:
