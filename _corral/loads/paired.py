@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from corral.loads.best_rule import correlated
 from corral.loads.replay import Replay
 from corral.loads.scores import Score, ordered
@@ -14,6 +17,7 @@ __all__ = [
     "has_costs",
     "paired_headings",
     "paired_lines",
+    "parts_of_cost",
     "per_day",
     "rule_in_words",
     "verdicts",
@@ -27,6 +31,12 @@ COSTS = {"forward_cost": "forwarded", "wait_cost": "waiting"}
 def has_costs(replay: Replay) -> bool:
     """Whether forwarding or waiting has a cost, besides lost requests."""
     return any(replay.settings.get(name) for name in COSTS)
+
+
+def parts_of_cost(settings: Mapping[str, Any]) -> str:
+    """Return "cost = lost + 0.2 x forwarded"; "" if only lost requests have a cost."""
+    prices = [f"{settings[name]:g} x {what}" for name, what in COSTS.items() if settings.get(name)]
+    return f"cost = {' + '.join(['lost', *prices])}" if prices else ""
 
 
 def without_intervals(replay: Replay) -> str:

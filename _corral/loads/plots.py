@@ -198,7 +198,7 @@ def node_chart(
 
 
 def _strip_frame(shapes: Sequence[str], axis: TimeAxis, top: float, kind: str, label: str) -> str:
-    ends = [(0.0, "0"), (1.0, f"{top:g}")]
+    ends = [(0.0, "0"), (1.0, f"{top:,.10g}")]
     base = f'<path class="base" d="M0 100H{axis.points}"/>'
     return frame([*shapes, base], width=axis.points, y=ends, kind=kind, label=label)
 

@@ -293,7 +293,7 @@ def course(replay: Replay) -> str:
     capacity = binned(replay.trace.capacity[slice(*replay.rows)], first.width)
     counts = {policy: replay.series[policy].counts for policy in drawn}
     team = [policy for policy in drawn if policy in replay.teams][:1]
-    losses = f"Losses are shown for {' and for '.join(drawn)}"
+    losses = f"Losses are shown for {', '.join(drawn)}"
     text = f"{losses}; forwarded requests for {team[0]}." if team else f"{losses}."
     more = len(_drawn_teams(replay)) - MAX_RUNS
     text += f" {more} more expensive teams are not drawn." if more > 0 else ""

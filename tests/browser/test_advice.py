@@ -10,6 +10,7 @@ from browser.conftest import Opened
 from browser.test_report import OVERLAPS
 
 import corral
+from corral.data import write_trace
 from support.loads import days
 
 HEIGHTS = {1280: 2_600, 390: 3_600}
@@ -19,7 +20,9 @@ HEIGHTS = {1280: 2_600, 390: 3_600}
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("advice")
-    corral.advise(days(8), train=False, out=folder, queue=5, forward_cost=0.1, route="equal")
+    load = folder / "loads.csv"
+    write_trace(days(8), load)
+    corral.advise(load, train=False, out=folder, queue=5, forward_cost=0.1, route="equal")
     return folder / "report.html"
 
 
@@ -45,6 +48,23 @@ def test_verdict_and_picture_are_seen_without_scrolling(report: Path, open_page:
     box = page.locator("figure.node").first.bounding_box()
     assert box["y"] + box["height"] < 900
     assert page.locator(".verdict").bounding_box()["y"] < box["y"]
+
+
+def test_no_option_of_a_command_is_broken_on_a_phone(report: Path, open_page: Opened) -> None:
+    lines = """[...document.querySelectorAll('.commands')].flatMap(block => {
+      const words = document.createTreeWalker(block, NodeFilter.SHOW_TEXT);
+      const broken = [];
+      for (let node; (node = words.nextNode());)
+        for (const option of node.data.matchAll(/--[a-z-]+/g)) {
+          const range = document.createRange();
+          range.setStart(node, option.index);
+          range.setEnd(node, option.index + option[0].length);
+          if (range.getClientRects().length > 1) broken.push(option[0]);
+        }
+      return broken;
+    })"""
+    for width in range(300, 480, 12):
+        assert open_page(report, width).evaluate(lines) == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

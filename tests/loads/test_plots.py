@@ -56,6 +56,14 @@ def test_words_of_a_long_axis_do_not_crowd() -> None:
         assert 2 <= len(axis.marks) <= 9, days
 
 
+@pytest.mark.parametrize(("largest", "end"), [(7, "8"), (1_500, "1,500"), (1_600_000, "2,000,000")])
+def test_an_axis_of_loads_ends_at_a_plain_number(largest: int, end: str) -> None:
+    axis = TimeAxis.of(load(1000, 4, 10), (0, 4), 1, 4)
+    ones = np.ones(4)
+    chart = node_chart("web", axis, arrivals=largest * ones, capacity=ones, losses={"lost": ones})
+    assert f">{end}</span>" in chart
+
+
 def test_a_clock_of_integers_has_windows() -> None:
     axis = TimeAxis.of(load(1000, 25, 10), (0, 25), 1, 10)
     assert axis.zone is None

@@ -40,6 +40,7 @@ WHERE = {"shortest-queue": " in one balancer in front of all servers, which need
 """Balancer -> the only place where its directives do the same."""
 
 NONE = "No directive of NGINX, HAProxy or Envoy does this"
+CODE = "Its pseudo-code is in report.html."
 
 METHODS = {
     "equal": ("", "roundrobin"),
@@ -66,9 +67,10 @@ def directive_of_balancer(rehearsed: Rehearsed) -> str:
     costs = {label: played.daily(costs.cost) for label, costs in played.deterministic.items()}
     cheapest = min(EXACT, key=costs.__getitem__)
     if costs[cheapest] >= costs[rehearsed.today]:
-        return f"{NONE}. The balancers that have a directive cost no less than today's rule here."
+        dear = "The balancers that have a directive cost no less than today's rule here."
+        return f"{NONE}. {CODE} {dear}"
     least = f"{cheapest} costs least here, {requests(costs[cheapest])} {played.a_day}"
-    return f"{NONE}. With one, {least}{WHERE.get(cheapest, '')}: {EXACT[cheapest]}."
+    return f"{NONE}. {CODE} With one, {least}{WHERE.get(cheapest, '')}: {EXACT[cheapest]}."
 
 
 def directive_of_rule(label: str, settings: Mapping[str, Any], nodes: int) -> str:

@@ -69,9 +69,9 @@ def _page(advice: Advice) -> str:
     body = f"""<h2>Load and loss over time</h2>
 {_picture(advice, screen)}<div class='cards'>{boxes}</div>
 <h2>Policies</h2>
-{note(f"On {screen.days}.")}{_policies(screen)}{"".join(map(note, screen.notes))}
+{note(f"{screen.about_rows()}.")}{_policies(screen)}{"".join(map(note, screen.notes))}
 <h2>Next</h2>
-{_code(commands, "commands")}
+{_commands(commands)}
 {"".join(folded(heading, content) for heading, content in _more(advice))}"""
     name = advice.replay.trace.name
     notes = [*describe(advice.replay, agents=False), *advice.notes]
@@ -133,9 +133,15 @@ def _together(nodes: Sequence[str]) -> str:
     return names if len(nodes) == 1 else f"All {len(nodes)} servers: {names}"
 
 
-def _code(lines: Sequence[str], kind: str = "") -> str:
+def _code(lines: Sequence[str]) -> str:
     text = html.escape("\n".join(lines))
-    return f"<div class='wide'><pre class='{kind}'>{text}</pre></div>"
+    return f"<div class='wide'><pre>{text}</pre></div>"
+
+
+def _commands(lines: Sequence[str]) -> str:
+    """Return commands as HTML that wraps between words, and never inside an option."""
+    text = OPTION.sub(r"<span>\g<0></span>", html.escape("\n".join(lines)))
+    return f"<div class='wide'><pre class='commands'>{text}</pre></div>"
 
 
 def _text(sentences: str) -> str:

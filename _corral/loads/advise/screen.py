@@ -29,7 +29,7 @@ from corral.loads.advise.sentences import (
 from corral.loads.advise.verdict import LOCAL, Saving, both, saving
 from corral.loads.advise.what_ifs import capacity_saving
 from corral.loads.advise.words import WIDTH, columns, percent, requests
-from corral.loads.paired import a_day, has_costs
+from corral.loads.paired import a_day, has_costs, parts_of_cost
 from corral.loads.replay import SERIES_POINTS, Replay, binned
 from corral.loads.text import counted
 from corral.loads.textbook.words import short_of
@@ -62,7 +62,7 @@ class Screen:
     rows: tuple[Row, ...]  # the policies that matter, the cheapest first
     days: str  # "10 held-out days, request by request"
     unit: str  # "a day" or "a window"
-    costs: bool  # whether anything except lost requests has a cost
+    costs: str  # "cost = lost + 0.2 x forwarded"; "": only lost requests have a cost
     saves: str
     asks: str
     directive: str  # the policy as configuration of a proxy, or that there is none; "": a team
@@ -80,8 +80,12 @@ class Screen:
 
     def headings(self) -> list[str]:
         """Return the headings of ``cells``."""
-        costs = [f"cost\n{self.unit}"] * self.costs
+        costs = [f"cost\n{self.unit}"] * bool(self.costs)
         return ["policy", "", *costs, f"lost\n{self.unit}", "saves over\ntoday's", "95 %\ninterval"]
+
+    def about_rows(self) -> str:
+        """Return the days of the figures, and the parts of a cost."""
+        return f"On {self.days}" + f"; {self.costs}" * bool(self.costs)
 
     def cells(self) -> list[list[str]]:
         """Return a line for each policy: its name, its role, and its figures."""
@@ -106,7 +110,7 @@ class Screen:
     def _lines(self, notes: Sequence[str]) -> Iterator[str]:
         yield from wrapped(self.run)
         yield ""
-        yield from wrapped(f"On {self.days}:")
+        yield from wrapped(f"{self.about_rows()}:")
         head, cells = self.headings(), self.cells()
         filled = [k for k in range(len(head)) if any(line[k] for line in cells)]
         yield from columns([head[k] for k in filled], [[c[k] for k in filled] for c in cells], 2)
@@ -155,7 +159,7 @@ def screen_of(advice: Advice) -> Screen:
         rows=tuple(rows),
         days=days,
         unit=a_day(advice.replay),
-        costs=has_costs(advice.replay),
+        costs=parts_of_cost(advice.replay.settings),
         saves=_saves(advice, rows),
         asks=_asks(advice),
         directive=_directive(advice),
@@ -246,30 +250,40 @@ def _saves(advice: Advice, rows: Sequence[Row]) -> str:
     name = f"{short_of(PlainRule.of(today.policy))} ({today.policy})"
     gain, level = advised.saving, percent(advised.lost_share)
     if gain is None:
-        return f"It runs today already: {name}; --today sets another rule. It loses {level}."
-    ends = f" (95 %: {interval_of(gain)})" if interval_of(gain) else ""
-    change = f"saves {requests(gain.requests)}"
-    if gain.share < 0:
-        change = f"costs {requests(-gain.requests)} more"
-    text = (
-        f"It {change} requests {gain.unit}{ends} and loses {level} instead of "
-        f"{percent(today.lost_share)}, compared with today: {name}; --today sets another rule."
-    )
+        return f"It already runs today: {name}; --today sets another rule. It loses {level}."
+    ends = interval_of(gain, _count)
+    ends = f" ({'' if gain.constant else '95 %: '}{ends})" if ends else ""
+    costs, before = has_costs(advice.replay), percent(today.lost_share)
+    loss = level if level == before else f"{level} instead of {before}"
+    sentences = [
+        f"It {'costs' if costs else 'loses'} {_fewer(gain)} requests {gain.unit} than today{ends}"
+        f"{', and loses' if costs else ','} {loss}."
+    ]
     if gain.open_ended and not gain.same:
-        text += " The difference may be chance."
+        sentences.append("The difference may be chance.")
+    sentences += _rehearsed_savings(advice)
+    return " ".join([*sentences, f"Today: {name}; --today sets another rule."])
+
+
+def _rehearsed_savings(advice: Advice) -> Iterator[str]:
+    """Yield the saving with requests of unequal work, and that of the replay."""
     rehearsed = advice.rehearsed
     if rehearsed is None:
-        return text
+        return
+    promise = rehearsed.promise
     if rehearsed.better is not None:
         exponential = rehearsed.better.over_today[1]
-        return f"{text} With exponential work of requests, {requests(exponential.requests)}."
-    if rehearsed.promise is None:
-        return text
-    return (
-        f"{text} With exponential work of requests, "
-        f"{requests(rehearsed.promise.exponential.requests)}; the replay promises "
-        f"{requests(rehearsed.promise.promised.requests)}."
-    )
+        yield f"If requests differ in work (exponentially), {_fewer(exponential)}."
+    elif promise is not None:
+        yield (
+            f"If requests differ in work (exponentially), {_fewer(promise.exponential)}; the "
+            f"replay promises {_fewer(promise.promised)}."
+        )
+
+
+def _fewer(saving: Saving) -> str:
+    """Return "937 fewer" or "3.2 more"."""
+    return f"{_count(abs(saving.requests))} {'more' if saving.share < 0 else 'fewer'}"
 
 
 def _asks(advice: Advice) -> str:

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from corral.envs.dfaas_v0.plain_rules import PlainRule
@@ -27,7 +27,7 @@ from corral.loads.advise.rehearsed import (
 from corral.loads.advise.trend import Trend
 from corral.loads.advise.verdict import LOCAL, PLENTY, Decision, Saving, Worth, between
 from corral.loads.advise.words import percent, requests
-from corral.loads.paired import COSTS
+from corral.loads.paired import parts_of_cost
 from corral.loads.textbook import sentence_of
 from corral.loads.textbook.words import short_of
 from corral.trainers.evaluation.intervals import FEWEST_WINDOWS
@@ -197,9 +197,9 @@ def balancer_sentences(better: Better, rehearsed: Rehearsed, *, costs: bool) -> 
         text += f", and {_more_or_fewer(over_today[0])} than {_today(today)}"
         text += _interval(over_today[0])
         numbers += f" and {requests(over_today[1].requests)}"
-    saves = f"{text}. With exponential work of requests, {numbers}."
+    saves = f"{text}. If requests differ in work (exponentially), {numbers}."
     return [
-        f"Run {better.name}: a node {better.balancer.meaning}.",
+        f"Run the balancer {better.name}: a node {better.balancer.meaning}.",
         saves,
         needs_sentence(better, played),
     ]
@@ -316,7 +316,10 @@ def team_sentences(
     """
     days = saving.unit.removeprefix("a ")
     on = f"on {saving.windows} held-out {days}{'s' * (saving.windows != 1)}"
-    on += ", in the replay" * (rehearsal is not None)
+    if rehearsal is not None:
+        on += ", in the replay"
+        if decision.reason != "rehearsal":  # else the figures of both rehearsals follow
+            on += f", and {_more_or_fewer(rehearsal[0])} request by request"
     if saving.same:
         text = f"A learned team costs the same as {rule} {on}"
     else:
@@ -399,11 +402,13 @@ def _more_or_fewer(saving: Saving) -> str:
     return f"{requests(abs(saving.requests))} {'fewer' if saving.share > 0 else 'more'}"
 
 
-def interval_of(saving: Saving) -> str:
-    """Return the interval of a saving: "38,000 to 44,100", "the same every day", or ""."""
+def interval_of(saving: Saving, text: Callable[[float], str] = requests) -> str:
+    """Return the interval of a saving: "38,000 to 44,100", "the same every day", or "".
+
+    ``text`` formats a number of requests."""
     if saving.constant:
         return f"the same every {saving.unit.removeprefix('a ')}"
-    return "" if saving.low is None else between(saving)
+    return "" if saving.low is None else between(saving, text)
 
 
 def _interval(saving: Saving) -> str:
@@ -414,5 +419,5 @@ def _interval(saving: Saving) -> str:
 
 def about_costs(settings: Mapping[str, Any]) -> str:
     """Return the parts of a cost if forwarding or waiting has a cost, else ""."""
-    prices = [f"{settings[name]:g} x {what}" for name, what in COSTS.items() if settings.get(name)]
-    return f"Cost, in lost requests: {' + '.join(['lost', *prices])}." if prices else ""
+    parts = parts_of_cost(settings).removeprefix("cost = ")
+    return f"Cost, in lost requests: {parts}." if parts else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -143,15 +144,15 @@ def both(sums: WindowSums) -> tuple[Array, Array]:
     return sums.cost, sums.lost
 
 
-def between(saving: Saving) -> str:
+def between(saving: Saving, text: Callable[[float], str] = requests) -> str:
     """Return the interval in requests, "38,000 to 44,100". Its sign is that of the mean: an end on
-    the other side of 0 has a minus."""
+    the other side of 0 has a minus. ``text`` formats a number."""
     assert saving.low is not None
     assert saving.high is not None
     ends = [saving.low * saving.arrivals, saving.high * saving.arrivals]
     if saving.share < 0:
         ends = [-ends[1], -ends[0]]
-    return " to ".join(map(requests, ends))
+    return " to ".join(map(text, ends))
 
 
 # --- Worth it ------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from corral.loads.advise.rehearsed import DEPENDS, HOLDS, Better, Promised, age_
 from corral.loads.advise.screen import LINES, Screen, _commands, _rows, losses_of, screen_of
 from corral.loads.advise.trend import Trend
 from corral.loads.advise.verdict import Saving
-from corral.loads.advise.words import WIDTH, requests
+from corral.loads.advise.words import WIDTH, percent, requests
 from corral.loads.rehearsal.balancers import balancer_of
 from corral.trainers.evaluation.intervals import FEWEST_WINDOWS
 from support.loads import DAY, days
@@ -167,6 +167,50 @@ def test_a_policy_that_costs_more_has_negative_savings(replayed: Advice) -> None
 )
 def test_times_of_reports_are_plain_numbers(period: float, step: float, text: str) -> None:
     assert age_of(period, step) == text
+
+
+def test_the_sentence_of_the_saving_has_the_figures_of_the_table(
+    replayed: Advice, rehearsed: Advice
+) -> None:
+    for advice in (replayed, rehearsed):
+        screen = screen_of(advice)
+        cells = {line[0]: line for line in screen.cells()}[screen.advised.policy]
+        assert cells[-2]
+        shown(screen.saves, cells[-2], cells[-1])
+
+
+def test_thousands_are_not_rounded_in_the_sentence(rehearsed: Advice) -> None:
+    it = rehearsed.rehearsed
+    assert it is not None
+    today = it.played.deterministic[it.today]
+    dear = dataclasses.replace(today, cost=today.cost + 12_345.6)
+    played = dataclasses.replace(
+        it.played, deterministic={**it.played.deterministic, it.today: dear}
+    )
+    changed = dataclasses.replace(rehearsed, rehearsed=dataclasses.replace(it, played=played))
+    screen = screen_of(changed)
+    cells = {line[0]: line for line in screen.cells()}[screen.advised.policy]
+    assert cells[-2].startswith("12,")
+    shown(screen.saves, cells[-2])
+
+
+def test_the_screen_names_the_parts_of_a_cost(rehearsed: Advice, tmp_path: Path) -> None:
+    parts = "cost = lost + 0.1 x forwarded"
+    assert parts in " ".join(screen_of(rehearsed).lines())
+    assert parts in page_of(rehearsed).partition("<details")[0]
+    free = advised(tmp_path, forward_cost=0.0, rehearse=False)
+    assert "cost =" not in " ".join(screen_of(free).lines())
+
+
+def test_an_equal_loss_is_stated_once(rehearsed: Advice) -> None:
+    it = rehearsed.rehearsed
+    assert it is not None
+    lost = it.played.deterministic[it.today].lost
+    costs = {k: dataclasses.replace(v, lost=lost) for k, v in it.played.deterministic.items()}
+    played = dataclasses.replace(it.played, deterministic=costs)
+    changed = dataclasses.replace(rehearsed, rehearsed=dataclasses.replace(it, played=played))
+    screen = screen_of(changed)
+    assert screen.saves.count(percent(screen.advised.lost_share)) == 1
 
 
 # --- Commands ------------------------------------------------------------------------------------

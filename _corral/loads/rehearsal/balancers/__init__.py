@@ -63,24 +63,24 @@ BALANCERS = {
     balancer.name: balancer
     for balancer in (
         Balancer("local", local, "serves its own requests", NOTHING),
-        Balancer("random", uniform, "draws a server", NOTHING, draws=1),
-        Balancer("round-robin", round_robin, "takes the servers in turn", NOTHING),
+        Balancer("random", uniform, "sends each request to a random server", NOTHING, draws=1),
+        Balancer("round-robin", round_robin, "sends requests to the servers in turn", NOTHING),
         Balancer(
             "weighted-round-robin",
             weighted,
-            "takes the servers in turn, in proportion to their capacity",
+            "sends requests to the servers in turn, in proportion to their capacity",
             "the capacities of the others",
         ),
         Balancer(
             "least-requests",
             least_requests,
-            "takes the server with the fewest of its requests in flight",
+            "sends each request to the server with the fewest of its requests in flight",
             COUNTS,
         ),
         Balancer(
             "choices",
             choices,
-            "takes the better of some random servers, by its requests in flight",
+            "sends each request to the better of some random servers, by its requests in flight",
             COUNTS,
             draws=1,
             number=2,
@@ -88,19 +88,20 @@ BALANCERS = {
         Balancer(
             "shortest-queue",
             shortest_queue,
-            "takes the server that holds the fewest requests",
+            "sends each request to the server that holds the fewest requests",
             REPORTS,
         ),
         Balancer(
             "shortest-delay",
             shortest_delay,
-            "takes the server that holds the fewest requests relative to its capacity",
+            "sends each request to the server that holds the fewest requests relative to its "
+            "capacity",
             REPORTS,
         ),
         Balancer(
             "shortest-of",
             shortest_of,
-            "takes the random server that holds the fewest requests",
+            "sends each request to the one of some random servers that holds the fewest requests",
             REPORTS,
             draws=1,
             number=2,
@@ -108,14 +109,15 @@ BALANCERS = {
         Balancer(
             "idle-queue",
             idle_queue,
-            "takes an idle server that has reported to it, or else draws one",
+            "sends each request to an idle server that has reported to it, else to a random one",
             "messages of servers that become idle",
             draws=1,
         ),
         Balancer(
             "peak-ewma",
             peak_ewma,
-            "takes the better of two random servers, by their times and its requests in flight",
+            "sends each request to the better of two random servers, by their times and its "
+            "requests in flight",
             TIMES,
             draws=2,
             peaks=True,
@@ -123,7 +125,7 @@ BALANCERS = {
         Balancer(
             "prequal",
             prequal,
-            "probes random servers and takes the quickest that is not busy",
+            "probes random servers and sends each request to the quickest that is not busy",
             f"{REPORTS}, and the times of its responses",
             draws=1,
             number=3,
@@ -133,27 +135,27 @@ BALANCERS = {
         Balancer(
             "overflow",
             overflow,
-            "serves its own requests while its queue has room, then takes the first neighbor with "
-            "spare capacity",
+            "serves its own requests while its queue has room, then sends them to the first "
+            "neighbor with spare capacity",
             REPORTS,
         ),
         Balancer(
             "room",
             largest_room,
-            "serves its own requests while it can in this step, then takes the neighbor with the "
-            "most spare capacity, then its own queue",
+            "serves its own requests while it can in this step, then sends them to the neighbor "
+            "with the most spare capacity, then queues them",
             REPORTS,
         ),
         Balancer(
             "least-work",
             least_work,
-            "takes the server with the least of its work in flight",
+            "sends each request to the server with the least of its work in flight",
             WORK,
         ),
         Balancer(
             "work-of",
             work_of,
-            "takes the better of some random servers, by its work in flight",
+            "sends each request to the better of some random servers, by its work in flight",
             WORK,
             draws=1,
             number=2,
