@@ -66,11 +66,13 @@ class LogLines:
         """``write`` prints a line."""
         self._write, self._printed = write, time.monotonic()
         self._first = (0, 0, 0.0)  # total, amount done, and time at the first report of a task
+        self._done = 0  # at the latest report
 
     def __call__(self, label: str, done: int, total: int) -> None:
         now = time.monotonic()
         task, first, began = self._first
-        if total != task or done < first:
+        before, self._done = self._done, done
+        if total != task or done < before:
             self._first = (total, done, now)
         elif now - max(self._printed, began) >= INTERVAL_S:
             self._printed = now
