@@ -74,3 +74,15 @@ def test_the_command_filters_and_sorts(folder: Path) -> None:
     table = within("runs", folder)
     assert shown(table, both[0]["env"], both[0]["trainer"], str(folder / "a"))
     assert shown(within("runs", folder / "nothing", code=2), str(folder / "nothing"))
+
+
+def test_runs_of_one_environment_and_trainer_fit_a_narrow_terminal(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = folder.with_name("experiments")
+    long.symlink_to(folder)
+    monkeypatch.chdir(folder.parent)
+    first = list_runs([folder])[0]
+    lines = within("runs", long.name).splitlines()
+    assert max(map(len, lines)) <= 80
+    shown("\n".join(lines), str(first.env), str(first.trainer), f"{first.steps:,}", "experiments/a")

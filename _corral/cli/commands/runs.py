@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -74,7 +75,7 @@ def runs(
         print_json([run.to_json() for run in summaries])
         return
     if summaries:
-        show_table(_table(summaries))
+        _show(summaries)
     advices = [] if env or trainer else [*advised_in(folders or [Path("runs")])]
     for folder, verdict in advices:
         line = f"{verdict}"
@@ -89,18 +90,35 @@ def _key(run: RunSummary, column: str) -> Any:
     return getattr(run, KEYS[column])
 
 
-def _table(summaries: list[RunSummary]) -> Table:
-    table = Table("run", "environment", "trainer", box=box.SIMPLE_HEAD, pad_edge=False)
+def _show(summaries: list[RunSummary]) -> None:
+    """Print the table. If it is too wide, a line states what all runs have in common."""
+    texts = {
+        "environment": [run.fault or run.env or "" for run in summaries],
+        "trainer": [run.trainer or "" for run in summaries],
+    }
+    table = _table(summaries, texts)
+    if out.measure(table, options=out.options.update(width=10_000)).maximum > out.width:
+        common = {name: cells[0] for name, cells in texts.items() if len({*cells}) == 1}
+        if common:
+            out.print(one_line(", ".join(f"{k} {v}" for k, v in common.items())), soft_wrap=True)
+        table = _table(summaries, {k: v for k, v in texts.items() if k not in common})
+    show_table(table)
+
+
+def _table(summaries: list[RunSummary], texts: Mapping[str, list[str]]) -> Table:
+    """Return the table of runs; ``texts``: further columns."""
+    table = Table("run", *texts, box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("seed", "env steps", "return", "best", "updated"):
         table.add_column(heading, justify="right", no_wrap=True)
     now = datetime.now(UTC)
-    for run in summaries:
+    for run, *cells in zip(summaries, *texts.values(), strict=True):
         steps = "" if run.steps is None else f"{run.env_steps or 0:,} of {run.steps:,}"
+        if run.env_steps == run.steps and run.steps is not None:
+            steps = f"{run.steps:,}"
         age = "training" if run.training else _age((now - run.modified).total_seconds())
         table.add_row(
             one_line(run.folder),
-            one_line(run.fault or run.env or ""),
-            one_line(run.trainer or ""),
+            *map(one_line, cells),
             _text(run.seed),
             steps,
             _text(run.return_team),

@@ -340,9 +340,11 @@ class Rehearsed:
         if self.better is not None:
             notes.append(
                 "What-ifs, explanations and the charts of single nodes are about the second "
-                f"choice, {self.plan}. In {self.better.name}, the time left counts to the end of a "
-                "step of this load."
+                f"choice, {self.plan}."
             )
+            if any("left" in line for line in self.better.pseudo_code):
+                name = self.better.name
+                notes.append(f"In {name}, the time left counts to the end of a step of this load.")
         return notes
 
     def stale_sentences(self) -> list[str]:

@@ -249,6 +249,15 @@ def test_a_balancer_that_needs_the_state_of_the_moment_is_not_recommended() -> N
     shown(" ".join(it.notes()), "room", "1 s")
 
 
+@pytest.mark.parametrize("name", ["room", "shortest-queue"])
+def test_a_note_about_the_time_left_is_for_balancers_that_use_it(name: str) -> None:
+    base = played({LOCAL: 300, RULE: 200}, {LOCAL: 320, RULE: 250, name: 150})
+    it = judged(base, again=lambda balancer, period: (costs(155.0), costs(155.0)))
+    assert it.better is not None
+    assert it.better.name == name
+    assert ("the time left counts" in " ".join(it.notes())) == (name == "room")
+
+
 # --- A load --------------------------------------------------------------------------------------
 
 GAME: dict[str, Any] = {"queue": 5, "forward_cost": 0.1}
