@@ -303,8 +303,8 @@ def optimum_part(replay: Replay) -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """Return "1 window", "2 windows", ..."""
-    return f"{number} {what}" + ("" if number == 1 else "s")
+    """Return "1 window", "2,000 windows", ..."""
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
 # --- The terminal --------------------------------------------------------------------------------

@@ -161,7 +161,7 @@ def evaluate(
         if episodes is not None:
             raise ValueError(
                 f"episodes={episodes}: a load is replayed in all its windows. Leave it out, and "
-                "pass window (steps per window) or rows (low, high) instead"
+                "pass window= (steps per window) or rows= (first and last row) instead"
             )
         if zero_sum is not None:
             raise ValueError(f"zero_sum={zero_sum}: {env_config.env} is judged as a team")

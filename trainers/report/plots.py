@@ -111,6 +111,7 @@ def bar_chart(bars: Sequence[Bar], title: str) -> str:
     largest = max([bar.high or bar.value for bar in bars] + [1e-9])
     rows = []
     for bar in bars:
+        digits = 0 if abs(bar.value) >= 100 else 1 if abs(bar.value) >= 10 else 2
         kind = "optimum" if bar.name == "optimum" else "team" if bar.marked else ""
         marks = f"<i style='width:{100 * max(0.0, bar.value) / largest:.2f}%'></i>"
         if bar.low is not None and bar.high is not None:
@@ -119,7 +120,7 @@ def bar_chart(bars: Sequence[Bar], title: str) -> str:
         rows.append(
             f"<div class='bar {kind}'{data(policy=bar.policy or bar.name)}>"
             f"<span class='name'>{html.escape(bar.name)}</span><span class='track'>{marks}</span>"
-            f"<span class='value'>{bar.value:.2f}</span></div>"
+            f"<span class='value'>{bar.value:,.{digits}f}</span></div>"
         )
     return f"<div class='bars'><p>{html.escape(title)}</p>{''.join(rows)}</div>\n"
 

@@ -22,6 +22,7 @@ from corral.loads.from_rule.validation import Validated
 from corral.loads.replay import replay
 from corral.loads.textbook import TODAY, fit
 from corral.trainers.evaluation.judge import run_players
+from support.command import within
 from support.loads import DAY, days
 from support.messages import refused, shown
 from support.runs import everything
@@ -139,6 +140,12 @@ def test_a_stopped_run_is_resumed_as_if_it_had_not_stopped(
     assert (folder / "validation.json").read_text() == (run.folder / "validation.json").read_text()
     assert everything(folder) == everything(run.folder)
     assert corral.resume_from_rule(folder).recommendation == run.recommendation
+
+
+def test_the_export_names_what_it_recommends(run: corral.trainers.Run, tmp_path: Path) -> None:
+    printed = within("export", run.folder, "--recommended", "--out", tmp_path / "gateway")
+    it = run.recommendation
+    shown(printed, it.rule if it.play == "rule" else "team", str(tmp_path / "gateway"))
 
 
 def test_a_start_that_was_killed_is_repeated_in_its_folder(tmp_path: Path) -> None:

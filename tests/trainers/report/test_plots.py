@@ -21,6 +21,13 @@ def test_an_interval_lies_where_its_numbers_are() -> None:
     shown(drawn, "left:40.00%;width:40.00%")
 
 
+def test_values_of_bars_are_rounded_as_in_tables() -> None:
+    drawn = bar_chart(
+        [Bar("a", 3772.67), Bar("b", 150.4), Bar("c", 63.74), Bar("d", 0.256)], "title"
+    )
+    assert re.findall(r"class='value'>([^<]*)<", drawn) == ["3,773", "150", "63.7", "0.26"]
+
+
 def test_teams_stand_out_among_the_bars() -> None:
     drawn = bar_chart([Bar("a", 1.0, marked=True), Bar("b", 1.0), Bar("optimum", 1.0)], "title")
     assert re.findall(r"class='bar (\w*)'", drawn) == ["team", "", "optimum"]

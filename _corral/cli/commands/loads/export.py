@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from corral.cli.mistakes import expect
-from corral.cli.output import out, reported
+from corral.cli.output import complain, out, reported
 from corral.cli.run_options import RunModel
 from corral.text import pasted
 
@@ -60,6 +60,9 @@ def export(
         raise RunError(f"{run} has no recommendation; leave out --recommended")
     for path in policies.export(format, out_dir, overwrite=overwrite):
         out.print(str(path), soft_wrap=True, markup=False, highlight=False)
+    if recommended:
+        what = f"rule {policies.rule}" if policies.play == "rule" else "team"
+        complain(f"these files hold the {what}, the recommendation of {run}")
 
 
 def _require_no_advice(folder: Path) -> None:
