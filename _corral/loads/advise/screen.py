@@ -255,9 +255,11 @@ def _saves(advice: Advice, rows: Sequence[Row]) -> str:
     ends = f" ({'' if gain.constant else '95 %: '}{ends})" if ends else ""
     costs, before = has_costs(advice.replay), percent(today.lost_share)
     loss = level if level == before else f"{level} instead of {before}"
+    change = f"{_fewer(gain)} requests {gain.unit} than today{ends}"
+    if gain.same:
+        change = "the same as today"
     sentences = [
-        f"It {'costs' if costs else 'loses'} {_fewer(gain)} requests {gain.unit} than today{ends}"
-        f"{', and loses' if costs else ','} {loss}."
+        f"It {'costs' if costs else 'loses'} {change}{', and loses' if costs else ','} {loss}."
     ]
     if gain.open_ended and not gain.same:
         sentences.append("The difference may be chance.")

@@ -213,6 +213,19 @@ def test_an_equal_loss_is_stated_once(rehearsed: Advice) -> None:
     assert screen.saves.count(percent(screen.advised.lost_share)) == 1
 
 
+def test_an_advised_rule_that_costs_as_much_as_todays_says_so(rehearsed: Advice) -> None:
+    it = rehearsed.rehearsed
+    assert it is not None
+    same = it.played.deterministic[it.today]
+    played = dataclasses.replace(
+        it.played, deterministic=dict.fromkeys(it.played.deterministic, same)
+    )
+    changed = dataclasses.replace(rehearsed, rehearsed=dataclasses.replace(it, played=played))
+    first, _, _ = screen_of(changed).saves.partition(".")
+    assert not re.search(r"\b0\b.*fewer", first)
+    shown(first, "same")
+
+
 # --- Commands ------------------------------------------------------------------------------------
 
 
