@@ -127,6 +127,10 @@ def test_what_comes_next_is_printed(tmp_path: Path) -> None:
     out.unlink()
     seen = within("trace", "import", path, "--out", out, "--capacity", "100").splitlines()
     assert f"Next: corral advise {out}" in seen
+    assert not any("placeholder" in line for line in seen)
+    out.unlink()
+    seen = within("trace", "import", path, "--out", out, "--capacity", "1.25x").splitlines()
+    assert any(line.startswith("capacity ") and "placeholder" in line for line in seen)
 
 
 def test_a_bundled_trace_needs_no_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

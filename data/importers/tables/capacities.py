@@ -62,7 +62,8 @@ def set_capacities(
     assert trace.capacity is not None
     text = capacity if isinstance(capacity, int | str) else _joined(capacity)
     if re.fullmatch(r"[0-9.]+x", str(text)):
-        guesses.append(Guess("capacity", f"{text} of the mean load", "capacity=N"))
+        placeholder = f"{text} of the mean load, a placeholder on which all losses depend"
+        guesses.append(Guess("capacity", placeholder, "capacity=N"))
         return trace
     is_single = isinstance(text, int) or text.isdigit()
     per = f"step of {trace.step} s" if trace.clock == "utc" else "step"

@@ -54,7 +54,8 @@ class Import(Group):
 app = App(
     cls=Import,
     help="Convert files to a trace. corral trace import FILE detects the format of a file and "
-    "prints its interpretation; --out writes the trace. ./series means a file with that name.",
+    "prints its interpretation; --out writes the trace. corral trace import file --help lists "
+    "its options. ./series means a file with that name.",
 )
 
 Out = Annotated[Path, typer.Option("--out", help="File to write: .csv or .csv.gz.")]
