@@ -55,13 +55,13 @@ def export(
     expect("export", run)
     _require_no_advice(Path(run))
     loaded = load_run(run, model=model)
-    policies = loaded.recommendation if recommended else loaded
-    if policies is None:
+    recommendation = loaded.recommendation if recommended else None
+    if recommended and recommendation is None:
         raise RunError(f"{run} has no recommendation; leave out --recommended")
-    for path in policies.export(format, out_dir, overwrite=overwrite):
+    for path in (recommendation or loaded).export(format, out_dir, overwrite=overwrite):
         out.print(str(path), soft_wrap=True, markup=False, highlight=False)
-    if recommended:
-        what = f"rule {policies.rule}" if policies.play == "rule" else "team"
+    if recommendation is not None:
+        what = f"rule {recommendation.rule}" if recommendation.play == "rule" else "team"
         complain(f"these files hold the {what}, the recommendation of {run}")
 
 
