@@ -207,7 +207,10 @@ def test_worth_in_two_step_is_known() -> None:
 # --- Environments of others ----------------------------------------------------------------------
 
 
-def test_actions_that_are_not_discrete_are_tried_by_scripts_alone() -> None:
+def test_actions_that_are_not_discrete_are_tried_by_scripts_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("corral.lab.doctor.choices.scripts.EPISODES", 16)  # which ones is tested
     found = learnable(MixedEnv, seconds=30)  # MultiDiscrete and Box actions, Dict observations
     assert found.forked == ()
     shown(" ".join(found.not_asked), "walker", "Discrete")
