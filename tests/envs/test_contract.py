@@ -49,8 +49,8 @@ REGISTERED = [
     pytest.param(
         name,
         make,
+        not place,  # in other processes further forms play the same rules
         id=f"{name}-{kind}",
-        # Each starts other processes, where a second form plays the same rules.
         marks=[pytest.mark.slow] if place and name != "dfaas_v0" else [],
     )
     for name in ENVIRONMENTS
@@ -58,9 +58,11 @@ REGISTERED = [
 ]
 
 
-@pytest.mark.parametrize(("name", "make"), REGISTERED)
-def test_registered_environments_keep_the_contract(name: str, make: Any) -> None:
-    steps = check_contract(make, chance=name not in SURE, other_process=True)
+@pytest.mark.parametrize(("name", "make", "other_process"), REGISTERED)
+def test_registered_environments_keep_the_contract(
+    name: str, make: Any, other_process: bool
+) -> None:
+    steps = check_contract(make, chance=name not in SURE, other_process=other_process)
     assert steps > 50
 
 
