@@ -128,9 +128,10 @@ def test_an_agent_whose_actions_are_wired_to_nothing() -> None:
 @pytest.mark.parametrize(
     ("probe", "expected", "verdict"),
     [
-        (1, "no-choice", "No choice matters"),
+        # A command is asked about it in tests/cli/test_check_learnable.py.
+        pytest.param(1, "no-choice", "No choice matters", marks=pytest.mark.slow),
         (5, None, "the observation shows which"),
-        pytest.param(6, None, "the same action is best nearly always", marks=pytest.mark.slow),
+        (6, None, "the same action is best nearly always"),
         # agent_1's actions change nothing there.
         pytest.param(7, "idle", "those of an agent do not", marks=pytest.mark.slow),
         (14, None, "earlier observations show which"),
