@@ -11,6 +11,7 @@ import os
 import pickle
 import signal
 from collections.abc import Iterator
+from importlib import metadata
 from typing import Any
 
 import pytest
@@ -97,6 +98,15 @@ def _one_look_at_a_game() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kinds, "kind_of", kind_of)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_look_at_versions() -> Iterator[None]:
+    """Read the versions of installed packages once: each run records a dozen, which takes a tenth
+    of a small training."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(metadata, "version", functools.cache(metadata.version))
         yield
 
 

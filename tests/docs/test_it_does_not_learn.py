@@ -105,7 +105,9 @@ def test_classes_that_corral_has_never_seen(name: str, tmp_path: Path) -> None:
     forwarding(tmp_path)
     for folder in ("docs", "tests"):
         (tmp_path / folder).symlink_to(Path(__file__).parents[2] / folder)
-    lines = re.findall(rf"^\$ (corral .*runs/{name}\b.*)$", PAGE, flags=re.MULTILINE)
+    lines = []
+    if name != "forwarding":  # its run is that of the test above
+        lines = re.findall(rf"^\$ (corral .*runs/{name}\b.*)$", PAGE, flags=re.MULTILINE)
     kinds = {"forwarding": "forwarding", "tutorial": "MultiAgentArena", "nim": "Nim"}
     lines += re.findall(rf"^\$ (corral check \S*{kinds[name]}\b.*--learnable)$", PAGE, re.MULTILINE)
     printed = {line.split()[1]: corral(shlex.split(line), tmp_path).stdout for line in lines}

@@ -49,8 +49,8 @@ REGISTERED = [
     pytest.param(
         name,
         make,
+        not place,  # in other processes further forms play the same rules
         id=f"{name}-{kind}",
-        # Each starts other processes, where a second form plays the same rules.
         marks=[pytest.mark.slow] if place and name != "dfaas_v0" else [],
     )
     for name in ENVIRONMENTS
@@ -58,9 +58,11 @@ REGISTERED = [
 ]
 
 
-@pytest.mark.parametrize(("name", "make"), REGISTERED)
-def test_registered_environments_keep_the_contract(name: str, make: Any) -> None:
-    steps = check_contract(make, chance=name not in SURE, other_process=True)
+@pytest.mark.parametrize(("name", "make", "other_process"), REGISTERED)
+def test_registered_environments_keep_the_contract(
+    name: str, make: Any, other_process: bool
+) -> None:
+    steps = check_contract(make, chance=name not in SURE, other_process=other_process)
     assert steps > 50
 
 
@@ -95,7 +97,7 @@ def check_variant(kwargs: dict[str, Any]) -> None:
     assert check_rules(functools.partial(DfaasRules, **kwargs)) == 5
 
 
-@pytest.mark.parametrize("route", fast_every(2, ROUTES))
+@pytest.mark.parametrize("route", fast_every(3, ROUTES))
 def test_variants_of_dfaas_keep_the_contract(route: str) -> None:
     check_variant(variant_of_dfaas(route))
 
@@ -133,7 +135,7 @@ TOGETHER: dict[str, dict[str, Any]] = {
 """Arguments of dfaas_v0 that meet: what an action means, what it is told, whose days are played."""
 
 
-@pytest.mark.parametrize("case", fast_every(2, TOGETHER))
+@pytest.mark.parametrize("case", fast_every(5, TOGETHER))
 def test_arguments_of_dfaas_together_keep_the_contract(case: str) -> None:
     base = variant_of_dfaas("equal") | {"augment": None}
     if "residual" in TOGETHER[case]:
@@ -197,7 +199,13 @@ def test_without_a_fault_the_faulty_environment_would_pass() -> None:
     assert check_rules(functools.partial(faulty_rules, DfaasRules)) == 6
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+OF_CHECK_ENV = [fault for fault, text in FAULTS.items() if text.startswith(("ERROR", "WARNING"))]
+"""Faults that ``check_env`` names: others of their kinds are in conformance/test_conformance.py."""
+
+
+@pytest.mark.parametrize(
+    "fault", [*fast_every(4, OF_CHECK_ENV), *(each for each in FAULTS if each not in OF_CHECK_ENV)]
+)
 def test_the_contract_catches(fault: str) -> None:
     make = functools.partial(faulty, getattr(faulty_dfaas, fault))
     with pytest.raises(ContractViolation, match=f"(?s){FAULTS[fault]}"):

@@ -1,6 +1,6 @@
 """Programs in processes of their own, without the seconds that their imports take.
 
-One process for each PYTHONPATH has imported what corral stands on, and forks for each program:
+One process for each PYTHONPATH has imported packages that corral needs, and forks for each program:
 ``python -m corral ...`` or ``python -c ...``. The command line of corral it has not imported:
 consoles read the environment when they are made. Where imports or a start are what is tested,
 start Python.
@@ -52,10 +52,11 @@ def run(
     env: Mapping[str, str] = ENVIRONMENT,
     timeout: float = 600,
     path: str = TESTS,
+    imports: tuple[str, ...] = IMPORTED,
 ) -> subprocess.CompletedProcess[str]:
     """What ``python WORDS`` does in ``folder``; ``words`` begin with -m and a module, or -c.
 
-    ``path`` is the PYTHONPATH of the process that forks: what it has imported comes from there.
+    ``path`` is the PYTHONPATH of the process that forks, and ``imports`` are its modules.
     """
     with tempfile.TemporaryDirectory() as place:
         paths = [Path(place, name) for name in ("out", "err")]
@@ -66,7 +67,7 @@ def run(
             "timeout": timeout,
             "paths": [*map(str, paths)],
         }
-        server = _server(path)
+        server = _server(path, imports)
         assert server.stdin is not None
         assert server.stdout is not None
         server.stdin.write(json.dumps(order) + "\n")
@@ -79,9 +80,10 @@ def run(
 
 
 @functools.cache
-def _server(path: str) -> subprocess.Popen[str]:
+def _server(path: str, imports: tuple[str, ...]) -> subprocess.Popen[str]:
+    code = "import sys; from support.forked import serve; serve(sys.argv[1:])"
     server = subprocess.Popen(
-        [sys.executable, "-c", "from support.forked import serve; serve()"],
+        [sys.executable, "-c", code, *imports],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -106,9 +108,9 @@ def _end(server: subprocess.Popen[str]) -> None:
 # --- In the process that forks -------------------------------------------------------------------
 
 
-def serve() -> None:
+def serve(imports: Sequence[str]) -> None:
     """Fork for each order of stdin, and write how it ended."""
-    for name in IMPORTED:
+    for name in imports:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     progress.INTERVAL_S = log.INTERVAL_S = math.inf  # a slow machine prints what a fast one prints

@@ -1,9 +1,7 @@
 """Files that a stranger hands in as a trace: to hang, to fill the memory, to burn the processor.
 
 Each case is a function (folder) that makes the file and returns its path. ``meet`` lets every
-reader of traces open it in a process of its own, with a limit on memory and on time:
-
-    python tests/support/hostile_traces.py PATH READER...
+reader of traces open it in a process of its own, with a limit on memory and on time.
 """
 
 from __future__ import annotations
@@ -22,8 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from support import forked
+
 SECONDS = 5.0
 """CPU seconds that one reader may take for one file."""
+
+IMPORTS = ("pandas", "corral.data", "corral.envs.registry")
+"""Modules of all readers, which are no part of their seconds."""
 
 MEGABYTES = 1000
 """Resident memory that a process may take for one file, with all its readers."""
@@ -469,16 +472,12 @@ def meet(path: Path, names: tuple[str, ...], *, wall: float = 300) -> tuple[list
 
     The meetings end with one that went wrong where the process dies or hangs.
     """
-    command = [sys.executable, __file__, str(path), *names]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    call = "import sys; from support.hostile_traces import main; main(*sys.argv[1:])"
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=wall, env=environment
-        )
+        done = forked.run(["-c", call, path, *names], timeout=wall, imports=IMPORTS)
         text, code = done.stdout, f"exit status {done.returncode}: {done.stderr[-300:]}"
     except subprocess.TimeoutExpired as error:
-        text = (error.stdout or b"").decode() if error.stdout else ""
-        code = f"nothing within {wall} s"
+        text, code = error.stdout, f"nothing within {wall} s"  # type: ignore[assignment]  # text
     met = [json.loads(line) for line in text.splitlines()]
     meetings = [Meeting(**each) for each in met if "reader" in each]
     peak = max([each["peak"] for each in met if "peak" in each], default=0.0)
@@ -543,6 +542,6 @@ def worker(path: str, names: list[str]) -> Iterator[dict[str, Any]]:
         yield {"peak": peak_memory()}
 
 
-if __name__ == "__main__":
-    for answer in worker(sys.argv[1], sys.argv[2:]):
+def main(path: str, *names: str) -> None:
+    for answer in worker(path, [*names]):
         print(json.dumps(answer), flush=True)

@@ -83,6 +83,7 @@ class Swapped(BitOrOpposite):
     """Each agent gets the other's reward."""
 
     name = "swapped"
+    max_cycles = 2
 
     def rewards(self, state: ProbeState, action: Array) -> Array:
         return super().rewards(state, action)[:, ::-1]
@@ -93,6 +94,7 @@ class OneCounts(Probe):
 
     name = "one-counts"
     lengths = (3, 3)
+    max_cycles = 4
 
     def rewards(self, state: ProbeState, action: Array) -> Array:
         return np.repeat(action[:, :1] + state.t[:, None], 2, axis=1)

@@ -63,10 +63,28 @@ def make_trainer(
     )
 
 
-def learn(rules: Probe, trainer: type[OnPolicyTrainer] = IPPO, **given: Any) -> Learned:
-    """Train for the probe's budget, or ``steps``; see ``make_trainer``."""
+LOOKS = 20
+"""How often ``learn`` looks if the answer has come out."""
+
+
+def learn(
+    rules: Probe, trainer: type[OnPolicyTrainer] = IPPO, *, to_the_end: bool = True, **given: Any
+) -> Learned:
+    """Train for the probe's budget, or ``steps``; see ``make_trainer``.
+
+    Unless ``to_the_end``, stop early if nothing is missed at two looks in a row, so that values
+    on their way through the answer do not count.
+    """
     learner = make_trainer(rules, trainer, **{"steps": rules.budget, **given})
-    updates = list(learner.learn())
+    updates: list[Update] = []
+    right, next_look = 0, 0.0
+    for update in learner.learn():
+        updates.append(update)
+        if not to_the_end and update.env_steps >= next_look:
+            next_look = update.env_steps + learner.steps / LOOKS
+            right = 0 if misses(learner, rules) else right + 1
+            if right == 2:
+                break
     assert updates[-1].env_steps <= rules.budget
     return Learned(learner, updates)
 

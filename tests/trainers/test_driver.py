@@ -41,6 +41,7 @@ from support.runs import (
     wait_for_rows,
     weights,
 )
+from support.thinned import fast_every
 
 TRAINERS = ("sb3_ppo", "sb3_maskable_ppo")
 POLICIES = {
@@ -53,7 +54,7 @@ POLICIES = {
 # --- Seeds ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("policies", POLICIES)
+@pytest.mark.parametrize("policies", fast_every(3, POLICIES))
 @pytest.mark.parametrize("trainer", TRAINERS)
 def test_a_seed_decides_the_weights(tmp_path: Path, trainer: str, policies: str) -> None:
     given: dict[str, Any] = {"trainer": trainer, "updates": 2, "policies": POLICIES[policies]}

@@ -59,7 +59,10 @@ def test_nothing_is_found_in_ours(make: Any) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "illegal", "observation"),
-    [("parallel_env", "raise", "every"), ("env", "penalise", "neighborhood")],
+    [
+        ("parallel_env", "raise", "every"),
+        pytest.param("env", "penalise", "neighborhood", marks=pytest.mark.slow),
+    ],
 )
 def test_nothing_is_found_in_dfaas_in_other_processes(
     kind: str, illegal: str, observation: str

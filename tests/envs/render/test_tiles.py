@@ -13,6 +13,7 @@ import pytest
 from corral.envs import tiles_v0
 from corral.envs.tiles_v0 import TilesRules
 from corral.envs.tiles_v0.render import Frame, ansi, draw
+from support.thinned import fast_every
 
 PICTURES = Path(__file__).parent / "pictures"
 TOLERANCE = 0.05  # mean absolute difference, of 255; see test_render.py
@@ -59,7 +60,7 @@ def difference(first: np.ndarray, second: np.ndarray) -> float:
 
 
 @pytest.mark.usefixtures("pillow")
-@pytest.mark.parametrize("name", FRAMES)
+@pytest.mark.parametrize("name", fast_every(3, FRAMES))
 def test_a_picture_has_its_size_and_clear_borders(name: str) -> None:
     image = draw(FRAMES[name])
     assert image.shape == (640, 960, 3)

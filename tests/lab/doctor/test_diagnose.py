@@ -191,7 +191,7 @@ def test_runs_of_every_kind_are_looked_at(kind: str, tmp_path: Path) -> None:
 )
 def test_runs_of_other_libraries_are_played_and_read(trainer: str, tmp_path: Path) -> None:
     pytest.importorskip("stable_baselines3", reason="needs the extra sb3")
-    found = corral.diagnose(small_run(tmp_path / "run", trainer))
+    found = corral.diagnose(small_run(tmp_path / "run", trainer), checked=False)
     assert not found.faulty
     assert found.learning is not None
     assert any("progress.csv" in what for what in found.looked_at)

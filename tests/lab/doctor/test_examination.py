@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 import time
@@ -297,9 +298,14 @@ def test_what_is_no_learner_is_refused(tmp_path: Path) -> None:
 # --- Text ----------------------------------------------------------------------------------------
 
 
+@functools.cache
+def worst_of_all() -> Examination:
+    return examination(knows(worst), WITHOUT_MEMORY)
+
+
 @pytest.mark.parametrize("width", [80, 120])
 def test_the_text_begins_with_the_verdict_and_keeps_its_width(width: int) -> None:
-    found = examination(knows(worst), WITHOUT_MEMORY)
+    found = worst_of_all()
     text = examination_text(found, "my_file.py:learn", width)
     labels = "P4, P5, P6, P7, P11, P12"
     shown(text.partition("\n\n")[0], "my_file.py:learn", 6, 13)

@@ -128,9 +128,10 @@ def test_an_agent_whose_actions_are_wired_to_nothing() -> None:
 @pytest.mark.parametrize(
     ("probe", "expected", "verdict"),
     [
-        (1, "no-choice", "No choice matters"),
+        # A command is asked about it in tests/cli/test_check_learnable.py.
+        pytest.param(1, "no-choice", "No choice matters", marks=pytest.mark.slow),
         (5, None, "the observation shows which"),
-        pytest.param(6, None, "the same action is best nearly always", marks=pytest.mark.slow),
+        (6, None, "the same action is best nearly always"),
         # agent_1's actions change nothing there.
         pytest.param(7, "idle", "those of an agent do not", marks=pytest.mark.slow),
         (14, None, "earlier observations show which"),
@@ -207,7 +208,10 @@ def test_worth_in_two_step_is_known() -> None:
 # --- Environments of others ----------------------------------------------------------------------
 
 
-def test_actions_that_are_not_discrete_are_tried_by_scripts_alone() -> None:
+def test_actions_that_are_not_discrete_are_tried_by_scripts_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("corral.lab.doctor.choices.scripts.EPISODES", 16)  # which ones is tested
     found = learnable(MixedEnv, seconds=30)  # MultiDiscrete and Box actions, Dict observations
     assert found.forked == ()
     shown(" ".join(found.not_asked), "walker", "Discrete")

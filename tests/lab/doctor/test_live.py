@@ -115,7 +115,7 @@ def test_training_stops_at_a_warning_where_that_is_asked_for(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "trainer", fast_every(3, ["mappo", "ippo", "ppo_kl", "a2c", "pg", "pg_episode"])
+    "trainer", fast_every(6, ["mappo", "ippo", "ppo_kl", "a2c", "pg", "pg_episode"])
 )
 def test_numbers_do_not_depend_on_it_and_sound_trainers_hear_nothing(
     trainer: str,

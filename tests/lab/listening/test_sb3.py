@@ -42,10 +42,10 @@ def model_of(kind: Any, seed: int = 0) -> Any:
     return kind(policy, envs, seed=seed, policy_kwargs=policy_kwargs, **SMALL[kind])
 
 
-def trained(kind: Any, *, heard: bool) -> tuple[torch.Tensor, Ear | None]:
+def trained(kind: Any, *, heard: bool, steps: int = 1024) -> tuple[torch.Tensor, Ear | None]:
     model = model_of(kind)
     ear = corral.listen(model) if heard else None
-    model.learn(1024)
+    model.learn(steps)
     if ear is not None:
         ear.stop()
     return torch.cat([item.detach().flatten() for item in model.policy.parameters()]), ear
@@ -53,7 +53,7 @@ def trained(kind: Any, *, heard: bool) -> tuple[torch.Tensor, Ear | None]:
 
 @pytest.mark.parametrize("kind", list(SMALL))
 def test_training_is_the_same_bit_by_bit(kind: Any) -> None:
-    (plain, _), (listened, ear) = trained(kind, heard=False), trained(kind, heard=True)
+    (plain, _), (listened, ear) = (trained(kind, heard=heard, steps=512) for heard in (False, True))
     assert torch.equal(plain, listened)
     assert ear is not None
     assert ear.error == ""

@@ -27,6 +27,7 @@ from corral.loads.export.manifest import MANIFEST, ExportError, encode_manifest
 from corral.loads.export.standalone import Decider
 from corral.loads.serve.service import service_of
 from support.loads import small_trace
+from support.thinned import fast_every
 
 FILES = ("policy.py", "about.json", "weights.npz")
 NAMES = ("site-0", "site-1", "site-2")
@@ -479,7 +480,7 @@ except policy.ExportError:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="measures memory as Linux counts it")
-@pytest.mark.parametrize("name", ["about", "members", "weights"])
+@pytest.mark.parametrize("name", fast_every(3, ["about", "members", "weights"]))
 def test_the_largest_files_take_less_than_a_gigabyte(folder: Path, name: str) -> None:
     if name == "about":
         data = b"[" + b"[]," * ((manifest.MAX_TEXT - 9) // 3) + b"[]]"

@@ -126,6 +126,8 @@ def trained(folder: Path, name: str) -> Any:
     own = {"num_envs": 2, "seed": 3, "net_arch": (12,)}
     if not trainer.startswith("sb3_dqn"):
         own["n_steps"] = 8
+    if not trainer.startswith("sb3") and trainer != "a2c":
+        own |= {"n_epochs": 1, "n_minibatches": 1}
     return corral.train(
         "dfaas_v0",
         trainer=trainer,

@@ -393,6 +393,7 @@ def test_a_graph_knows_the_time_of_day(folder: Path) -> None:
     assert in_range == [True, True, True, False, False]
 
 
+@pytest.mark.slow  # another graph is written
 def test_the_exporter_is_quiet(
     folder: Path, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

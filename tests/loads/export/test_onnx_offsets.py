@@ -22,19 +22,19 @@ import corral  # noqa: E402
 from corral.loads.export.onnx import export_onnx  # noqa: E402
 from corral.loads.export.onnx_graph import TAG, DecisionGraph  # noqa: E402
 from corral.trainers.runs.run import Run  # noqa: E402
-from support.onnx_runs import LINE, as_graphs, played  # noqa: E402
+from support.onnx_runs import LINE, TWO, as_graphs, played  # noqa: E402
 from support.thinned import fast_every  # noqa: E402
 
 CONFIGURATIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "known": ({"residual": "overflow/least", "queue": 5}, {}),
     "known, margins": (
         {"residual": "backlog=0.7+margin=0.7/least", "queue": 9, "link_limit": 4},
-        {"policies": "separate"},
+        {"policies": TWO},
     ),
     "known, most": ({"residual": "margin/fill", "queue": 5, "neighbours": LINE}, {}),
     "known, links": (
         {"residual": "capacity=1.5/spare", "queue": 3, "link_limit": 2, "beyond": "rule"},
-        {"policies": "separate"},
+        {"policies": TWO},
     ),
     "known, summary": (
         {"residual": "capacity=0.8+margin=1.5/least", "observation": "summary", "queue": 4},
@@ -57,7 +57,7 @@ CONFIGURATIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "unknown, patient": (
         {"residual": "patient-margin/two", "arrivals": "unknown", "beyond": "rule", "queue": 4},
-        {"policies": "separate"},
+        {"policies": TWO},
     ),
     "unknown, summary": (
         {

@@ -65,7 +65,7 @@ def test_balancers_agree(name: str, seed: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BALANCERS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(SEEDS)
 def test_each_balancer_agrees_in_many_worlds(name: str, seed: int) -> None:
     agree_with_balancer(name, seed)
@@ -78,7 +78,7 @@ def test_plans_agree(seed: int) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(SEEDS)
 def test_plans_agree_in_many_worlds(seed: int) -> None:
     agree_with_plans(seed)

@@ -192,7 +192,7 @@ def test_forwarded_requests_get_the_work_that_own_requests_leave(seed: int) -> N
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(SEEDS)
 def test_forwarded_requests_get_the_work_that_is_left_in_many_worlds(seed: int) -> None:
     require_own_first(seed)

@@ -125,7 +125,7 @@ def test_rules_cost_what_they_cost_in_a_replay(seed: int) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(SEEDS)
 def test_rules_cost_what_they_cost_in_a_replay_of_many_worlds(seed: int) -> None:
     require_rules_same(seed, "unknown", ROUTES, rules=3)
@@ -138,7 +138,7 @@ def test_rules_with_known_arrivals_cost_what_they_cost_in_a_replay(seed: int) ->
 
 
 @pytest.mark.slow
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(SEEDS)
 def test_rules_with_known_arrivals_cost_the_same_in_many_worlds(seed: int) -> None:
     require_rules_same(seed, "known", (*ROUTES, "capacity", "spare"), rules=3)
@@ -172,7 +172,7 @@ def test_custom_plans_cost_what_they_cost_in_a_replay(arrivals: str, seed: int) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arrivals", ["unknown", "known"])
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(seed=SEEDS)
 def test_custom_plans_cost_the_same_in_many_worlds(arrivals: str, seed: int) -> None:
     require_plans_same(seed, arrivals)

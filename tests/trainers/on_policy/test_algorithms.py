@@ -60,7 +60,8 @@ def learned(name: str, probe: int, algorithm: Any = None) -> Any:
     trainer = alg.trainer_of(algorithm or getattr(alg, name))
     rules = probes.PROBES[f"probe_p{probe:02}_v0"](illegal="raise")
     given = {} if name == "ppo_kl" else ONE_STEP
-    return learn(rules, trainer, **{**given, **GIVEN.get(probe, {})}).trainer, rules
+    given = {**given, **GIVEN.get(probe, {})}
+    return learn(rules, trainer, to_the_end=False, **given).trainer, rules
 
 
 @pytest.mark.parametrize("name", NAMES)

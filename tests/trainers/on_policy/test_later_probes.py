@@ -51,16 +51,19 @@ def test_p14_a_memory_keeps_the_cue(trainer: type[OnPolicyTrainer]) -> None:
     assert answers(learn(rules_of("probe_p14_v0"), trainer, **RECURRENT)) >= 0.95
 
 
+@pytest.mark.slow  # learns
 def test_p14_without_a_memory_there_is_nothing_but_chance() -> None:
     found = learn(rules_of("probe_p14_v0"), **{**RECURRENT, "memory": 0})
     assert answers(found) == pytest.approx(0, abs=0.15)
 
 
+@pytest.mark.slow  # learns
 def test_p14_a_memory_does_not_outlive_an_episode() -> None:
     found = learn(rules_of("probe_p14_v0", cue="last"), **RECURRENT)
     assert answers(found) == pytest.approx(0, abs=0.15)
 
 
+@pytest.mark.slow  # learns
 def test_p14_sees_a_memory_that_outlives_episodes() -> None:
     outliving = planted.memory_outlives_episodes(IPPO)
     found = learn(rules_of("probe_p14_v0", cue="last"), outliving, **RECURRENT)

@@ -49,7 +49,7 @@ def rules_of(name: str, **kwargs: Any) -> Probe:
 
 def learned(name: str, trainer: type[OnPolicyTrainer] = IPPO, **kwargs: Any) -> Any:
     rules = rules_of(name, **kwargs)
-    return learn(rules, trainer, **GIVEN.get(name, {})).trainer, rules
+    return learn(rules, trainer, to_the_end=False, **GIVEN.get(name, {})).trainer, rules
 
 
 # --- Probes that are learned: P1 - P13 -----------------------------------------------------------

@@ -66,7 +66,8 @@ def test_another_loss_learns_a_probe_with_masks(advantage: str) -> None:
     algorithm = A2C if advantage == "right" else A2C.but(advantages=turned)
     trainer = algorithms.trainer_of(algorithm)
     rules = probes.PROBES["probe_p06_v0"](illegal="raise")
-    learned = learn(rules, trainer, n_epochs=1, n_steps=2, num_envs=32, learning_rate=0.01)
+    given = {"n_epochs": 1, "n_steps": 2, "num_envs": 32, "learning_rate": 0.01}
+    learned = learn(rules, trainer, to_the_end=False, **given)
     metrics = set(learned.updates[-1].metrics)
     assert {"policy_loss", "value_loss", "grad_norm_actor"} < metrics
     assert not {"entropy", "approx_kl", "clip_fraction"} & metrics

@@ -32,6 +32,7 @@ from support.mappo_teams import (
 from support.mask_rules import BEST_OF_FIFTEEN, FifteenRules
 from support.runs import PaidRules
 from support.steady_rules import SteadyRules
+from support.thinned import fast_every
 from support.turn_rules import MortalRules, PileRules
 
 # --- Learning ------------------------------------------------------------------------------------
@@ -180,7 +181,7 @@ def value_of_steady(**given: Any) -> float:
     return float(learner.values(seen)["agent_0"][0])
 
 
-@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize("normalize", fast_every(2, [True, False]))
 def test_a_constant_reward_is_worth_the_same_whatever_the_time_limit(normalize: bool) -> None:
     assert value_of_steady(normalize_values=normalize) == pytest.approx(10.0, abs=0.2)
 

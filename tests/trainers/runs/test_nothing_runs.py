@@ -21,11 +21,11 @@ from support.planted import FILE, MODULE, SECRET, places_in
 
 TESTS = Path(__file__).parents[2]
 CODE = "from pathlib import Path\nPath('zqplant_ran').touch()\ndef boom(*_, **__): ...\n"
-EVALUATE = ("evaluate", "run", "--policies", "random")
+EVALUATE = ("evaluate", "run", "--policies", "random", "--optimum-windows", "0")
 PRINT = ("train", "--config", "run/config.json", "--print-config")
 OTHERS = (
     ("train", "--resume", "run"),
-    ("doctor", "run", "--no-audit", "--no-clone"),
+    ("doctor", "run", "--no-audit", "--no-clone", "--no-check"),
     ("export", "run", "--format", "numpy", "--out", "exported"),
     ("watch", "run", "--steps", "1", "--ansi"),
     ("replay", "zq_load.csv", "--policies", "run", "--out", "replayed"),

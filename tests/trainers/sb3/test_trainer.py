@@ -33,6 +33,7 @@ from corral.trainers.sb3.trainer import SB3PPO
 from corral.trainers.settings import make_settings
 from support.runs import SMALL, PaidRules, kept, observations, rows, small_run, weights
 from support.steady_rules import SteadyRules
+from support.thinned import fast_every
 from support.turn_rules import MortalRules
 
 TRAINERS = ("sb3_ppo", "sb3_maskable_ppo")
@@ -69,7 +70,7 @@ STEPS = 36 * 16
 
 
 @pytest.mark.parametrize("trainer", TRAINERS)
-@pytest.mark.parametrize("vec_env", ["batch", "supersuit"])
+@pytest.mark.parametrize("vec_env", fast_every(2, ["batch", "supersuit"]))
 def test_a_cut_episode_is_worth_what_would_have_come(
     tmp_path: Path, trainer: str, vec_env: str
 ) -> None:

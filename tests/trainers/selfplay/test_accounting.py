@@ -23,7 +23,7 @@ from support.mappo_teams import ManyBatch, ManyRules
 from support.turn_rules import MortalRules, PileRules
 
 POOL = Pool(past=0.6, every=64, keep=3, draw="uniform", best=0)
-SMALL: dict[str, Any] = {"num_envs": 6, "n_steps": 16, "net_arch": (8,)}
+SMALL: dict[str, Any] = {"num_envs": 6, "n_steps": 16, "n_epochs": 1, "net_arch": (8,)}
 
 Make = Callable[..., Batch]
 
@@ -32,9 +32,11 @@ def trainer(kind: Any, rules: Any, make_batch: Any = None, pool: Pool = POOL, **
     names: Mapping[str, str] = more.pop("policies", dict.fromkeys(rules.agents, "shared"))
     opponents = more.pop("opponents", {})
     taught = more.pop("taught", list(dict.fromkeys(names.values())))
+    known = kind.Settings.__dataclass_fields__
+    small = {name: value for name, value in SMALL.items() if name in known}
     return kind(
         rules,
-        kind.Settings(**{**SMALL, **more}),
+        kind.Settings(**{**small, **more}),
         seed=1,
         policies=names,
         policies_to_train=taught,

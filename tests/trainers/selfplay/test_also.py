@@ -87,7 +87,7 @@ def test_names_that_nobody_has(tmp_path: Path) -> None:
 def test_a_player_of_one_seat_alone_plays_that_seat(tmp_path: Path) -> None:
     names = Names()
     given = {"policies": "separate", "env_kwargs": {"max_cycles": 10}, "callbacks": [names]}
-    trained(tmp_path / "a", "arena_v0", 4_096, self_play="past=1,also=nearest:0.5", **given)
+    trained(tmp_path / "a", "arena_v0", 2_048, self_play="past=1,also=nearest:0.5", **given)
     assert names.seen.count("nearest") > 10
 
 

@@ -124,7 +124,7 @@ def test_returns_of_policies_and_the_past_sum_to_those_of_the_agents(tmp_path: P
     run = corral.train(
         "arena_v0",
         trainer="ippo",
-        steps=4_096,
+        steps=2_048,
         out=tmp_path / "run",
         policies="separate",
         self_play=Pool(past=0.5, every=512, best=0),
