@@ -452,6 +452,13 @@ class Session:
                     f"plays with sampled actions: {record.sampled:.3g} against "
                     f"{record.greedy:.3g} greedily, in the same {record.episodes} episodes",
                 )
+                if (self.statistics.best_by or {}).get("mode") == "greedy":
+                    say(
+                        self.run.folder,
+                        "RUN@best plays greedily, as in the evaluations that selected it; pass "
+                        "callbacks=[Evaluate(every, deterministic=False)] to select it by sampled "
+                        "play",
+                    )
 
     def _report_rollouts(self) -> None:
         """Print the number of env steps if whole rollouts change it, and list callbacks with an

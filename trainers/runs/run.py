@@ -225,7 +225,10 @@ class Run:
     @property
     def deterministic(self) -> bool:
         """Whether the run plays greedily by default: True, unless sampled play was far better at
-        the end of training. The checkpoints of a run share this mode."""
+        the end of training. The checkpoints of a run share this mode, except RUN@best, if
+        evaluations selected it: it plays as in these evaluations."""
+        if self.at == "best" and (mode := (self.best_by or {}).get("mode")) is not None:
+            return bool(mode == "greedy")
         record = self.mode_record
         return record is None or record.mode == "greedy"
 
