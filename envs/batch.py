@@ -15,7 +15,7 @@ belong to its new episode, and ``finished`` has the last observation of the old 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import gymnasium
 import numpy as np
@@ -65,6 +65,14 @@ class BatchStep:
     acting: Array  # bool [B, N] which agents act in the next step
     info: dict[str, Array]  # [B, N] of this step, also for the last step of an episode
     finished: Finished | None  # None if no episode ended
+
+    if not TYPE_CHECKING:  # type checkers report it themselves
+
+        def __iter__(self) -> Any:
+            raise TypeError(
+                "a BatchStep is not a tuple: use step.observations, step.reward, step.terminated, "
+                "step.truncated and step.info"
+            )
 
     @property
     def over(self) -> Array:

@@ -130,6 +130,11 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Array], dict[str, Any]]:
         """Begin an episode in every copy. Copy r draws from ``generator(seed, "env", r)``."""
+        if seed is not None and not isinstance(seed, int | np.integer):
+            raise TypeError(
+                f"seed={seed!r}: pass one integer; each copy draws from its own generator"
+            )
+        seed = None if seed is None else int(seed)
         super().reset(seed=seed)
         observations = self.batch.reset(seed)
         if seed is not None:
