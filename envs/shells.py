@@ -122,11 +122,11 @@ class _Shell:
 
     def observation_space(self, agent: str) -> gymnasium.spaces.Dict:
         """Return the space of an agent's observations. Raises KeyError for an unknown agent."""
-        return self.observation_spaces[self._known(agent)]
+        return self.observation_spaces[self._require_agent(agent)]
 
     def action_space(self, agent: str) -> gymnasium.spaces.Discrete:
         """Return the space of an agent's actions. Raises KeyError for an unknown agent."""
-        return self.action_spaces[self._known(agent)]
+        return self.action_spaces[self._require_agent(agent)]
 
     def state(self) -> Array:
         """Return the global state: float32 [G]."""
@@ -169,7 +169,7 @@ class _Shell:
         def __getattr__(self, name: str) -> Any:
             raise no_attribute(self, name, INSTEAD)
 
-    def _known(self, agent: str) -> str:
+    def _require_agent(self, agent: str) -> str:
         if agent not in self.possible_agents:
             agents = ", ".join(self.possible_agents)
             raise KeyError(f"no agent named {agent!r}; the agents are {agents}")
