@@ -12,6 +12,7 @@ thousands of environment copies. ``corral.trainers`` trains and evaluates.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -91,7 +92,21 @@ def __getattr__(name: str) -> Any:
         import corral.algorithms as algorithms
 
         return algorithms
-    raise AttributeError(f"module 'corral' has no attribute {name!r}")
+    raise AttributeError(f"module 'corral' has no attribute {name!r}{_instead(name)}")
+
+
+def _instead(name: str) -> str:
+    """Return the end of the error for an unknown name: what to use instead, if that is known."""
+    # The import system looks up submodules here before it imports them.
+    if name.startswith("_") or importlib.util.find_spec(f"corral.{name}") is not None:
+        return ""
+    for part in ("corral.adapters", "corral.envs", "corral.trainers", "corral.data"):
+        module = importlib.import_module(part)
+        if name in module.__all__ or name in getattr(module, "ENVIRONMENTS", ()):
+            return f"; use: from {part} import {name}"
+    from corral.hints import hint  # late: only for errors
+
+    return hint(name, __all__).rstrip(".")
 
 
 def __dir__() -> list[str]:

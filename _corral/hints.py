@@ -11,7 +11,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["answer", "hint", "listed", "meant", "spelled_otherwise"]
+__all__ = ["answer", "hint", "listed", "meant", "no_attribute", "spelled_otherwise"]
 
 SPELLINGS: Mapping[str, str] = {
     # arguments of train and options of commands
@@ -31,6 +31,7 @@ SPELLINGS: Mapping[str, str] = {
     "keep": "keep_checkpoints keep_checkpoints_num num_to_keep save_total_limit",
     "resume": "load trained_agent restore continue checkpoint load_model resume_from "
     "from_checkpoint load_path model_path",
+    "load_run": "load load_model from_checkpoint load_from_checkpoint",
     "held_out": "test_split test_size split holdout",
     "validation": "validation_split validation_size val_split val_size dev_split valid",
     "policies": "share_policy share_policies parameter_sharing share_parameters shared share_param "
@@ -252,6 +253,16 @@ def _noted(name: str) -> str | None:
         if letters in map(_letters, [key, *synonyms.split()]):
             return key
     return None
+
+
+def no_attribute(owner: object, name: str, instead: Mapping[str, str]) -> AttributeError:
+    """Return the error for an attribute that an object does not have.
+
+    ``instead`` has names of other libraries, and what to use instead.
+    """
+    text = next((f"; {text}" for names, text in instead.items() if name in names.split()), "")
+    message = f"{type(owner).__name__!r} object has no attribute {name!r}{text}"
+    return AttributeError(message, name=name, obj=owner)
 
 
 def listed(words: Iterable[str], last: str = "and") -> str:

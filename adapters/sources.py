@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, overload
 
 from pettingzoo import AECEnv, ParallelEnv
 
@@ -32,6 +32,9 @@ from corral.envs.registry import (
     registered_name,
     rules_class,
 )
+
+if TYPE_CHECKING:
+    from corral.envs import argument_types as types
 
 __all__ = ["EnvLike", "EnvSource", "make_batch", "resolve", "rules_of", "rules_with"]
 
@@ -74,6 +77,70 @@ def rules_with(
     if name is not None:
         require_known_arguments(function, rules_class(name), env_kwargs)
     return rules_of(env, env_kwargs)
+
+
+@overload
+def make_batch(
+    env: types.Arena, num_envs: int = 64, seed: int | None = None, **kw: Unpack[types.ArenaArgs]
+) -> Any: ...
+
+
+@overload
+def make_batch(
+    env: types.Dfaas, num_envs: int = 64, seed: int | None = None, **kw: Unpack[types.DfaasArgs]
+) -> Any: ...
+
+
+@overload
+def make_batch(
+    env: types.Rps, num_envs: int = 64, seed: int | None = None, **kw: Unpack[types.RpsArgs]
+) -> Any: ...
+
+
+@overload
+def make_batch(
+    env: types.TicTacToe,
+    num_envs: int = 64,
+    seed: int | None = None,
+    **kw: Unpack[types.TicTacToeArgs],
+) -> Any: ...
+
+
+@overload
+def make_batch(
+    env: types.Tiles, num_envs: int = 64, seed: int | None = None, **kw: Unpack[types.TilesArgs]
+) -> Any: ...
+
+
+@overload
+def make_batch(
+    env: types.TwoStep,
+    num_envs: int = 64,
+    seed: int | None = None,
+    **kw: Unpack[types.TwoStepArgs],
+) -> Any: ...
+
+
+@overload
+def make_batch(
+    env: types.Name, num_envs: int = 64, seed: int | None = None, **kw: Unpack[types.CommonArgs]
+) -> Any: ...
+
+
+@overload
+def make_batch(
+    env: types.Name, num_envs: int = 64, seed: int | None = None, **kw: types.Untyped
+) -> Any: ...
+
+
+@overload
+def make_batch(
+    env: types.Name, num_envs: int = 64, seed: int | None = None, **kw: Any
+) -> types.NoSuchArgument: ...
+
+
+@overload
+def make_batch(env: EnvLike, num_envs: int = 64, seed: int | None = None, **kwargs: Any) -> Any: ...
 
 
 def make_batch(env: EnvLike, num_envs: int = 64, seed: int | None = None, **env_kwargs: Any) -> Any:

@@ -15,7 +15,7 @@ belong to its new episode, and ``finished`` has the last observation of the old 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import gymnasium
 import numpy as np
@@ -23,6 +23,7 @@ import numpy as np
 from corral.envs.core import (
     Array,
     Observation,
+    Outcome,
     Rules,
     copy_rows,
     generator,
@@ -64,6 +65,14 @@ class BatchStep:
     acting: Array  # bool [B, N] which agents act in the next step
     info: dict[str, Array]  # [B, N] of this step, also for the last step of an episode
     finished: Finished | None  # None if no episode ended
+
+    if not TYPE_CHECKING:  # type checkers report it themselves
+
+        def __iter__(self) -> Any:
+            raise TypeError(
+                "a BatchStep is not a tuple: use step.observations, step.reward, step.terminated, "
+                "step.truncated and step.info"
+            )
 
     @property
     def over(self) -> Array:
@@ -187,13 +196,20 @@ class Batch(Copies):
             size = COPY + sum(np.asarray(values).nbytes for values in arrays.values())
             require_memory({f"num_envs={self.num_envs}": self.num_envs * size})
 
-    def step(self, actions: Array) -> BatchStep:
+    def step(self, actions: Array, held: Array | None = None) -> BatchStep:
         """Play ``actions``, int [B, N]. Entries of agents that do not act are ignored.
+
+        ``held``, bool [B], are copies that do not play: their state stays, and their rewards and
+        info are 0. Their actions are ignored.
 
         Raises ActionError, or IllegalActionError under ``illegal="raise"``, before any change of
         state. Raises ResetNeededError before the first reset.
         """
-        outcome = self.rules.step(self._state, self._checked(actions))
+        if held is None:
+            outcome = self.rules.step(self._state, self._checked(actions))
+        else:
+            outcome = self._step_rows(np.flatnonzero(~held), self._checked(actions, held))
+            self._began[held] += 1
         self._state = outcome.state
         self._clock += 1
         self._returns += outcome.reward
@@ -358,6 +374,24 @@ class Batch(Copies):
         else:
             self._agent_masks = [self._observations[agent][MASK] for agent in self.agents]
 
+    def _step_rows(self, rows: Array, actions: Array) -> Outcome[Any]:
+        """Return the outcome [B, N] of ``actions`` [B, N] in ``rows`` [R]; 0 in other rows."""
+        part = self.rules.step(copy_rows(self._state, rows), actions[rows])
+        put_rows(self._state, rows, part.state)
+
+        def spread(values: Array) -> Array:
+            whole = np.zeros((self.num_envs, *values.shape[1:]), values.dtype)
+            whole[rows] = values
+            return whole
+
+        return Outcome(
+            state=self._state,
+            reward=spread(part.reward),
+            terminated=spread(part.terminated),
+            info={key: spread(values) for key, values in part.info.items()},
+            truncated=None if part.truncated is None else spread(part.truncated),
+        )
+
     def _restart(self, rows: Array) -> Finished:
         """Return the episodes that ended in ``rows``, and start new episodes there."""
         last = copy_rows(self._state, rows)
@@ -380,22 +414,28 @@ class Batch(Copies):
         return self._agent_masks[column] if self._masks is None else self._masks[:, column]
 
     def _legal(self, actions: Array) -> Array:
-        """Return which actions [B, N] are legal: bool; True for agents that do not act."""
+        """Return which actions [B, N] are legal: bool."""
         if self._masks is not None:
             legal = self._masks[self._row, self._column, actions].astype(bool)
         else:
             columns = range(len(self.agents))
             rows = np.arange(self.num_envs)
             legal = np.stack([self._mask(i)[rows, actions[:, i]] for i in columns], 1).astype(bool)
-        return np.asarray(legal if self._all_act else legal | ~self.acting)
+        return legal
 
-    def _checked(self, actions: Array) -> Array:
-        """Return ``actions`` as int64 [B, N], 0 for agents that do not act. Raises ActionError."""
+    def _checked(self, actions: Array, held: Array | None = None) -> Array:
+        """Return ``actions`` as int64 [B, N], 0 for agents that do not act and in ``held`` copies.
+
+        Raises ActionError.
+        """
         self._require_reset()
         shape = (self.num_envs, len(self.agents))
         array = require_integers(actions, shape, "copies x agents")
-        if not self._all_act:
-            array = np.where(self.acting, array, 0)
+        idle = None if self._all_act else ~self.acting  # bool [B, N]; None: all agents act
+        if held is not None:
+            idle = ~self.acting | held[:, None]
+        if idle is not None:
+            array = np.where(idle, 0, array)
         numbers = array.astype(np.int64, copy=False)
         outside = numbers.view(np.uint64) >= self._sizes  # negative numbers are huge as unsigned
         if np.count_nonzero(outside):
@@ -404,10 +444,13 @@ class Batch(Copies):
                 f"copy {row}, {self.agents[column]}: action {array[row, column]} is out of range; "
                 f"give 0..{int(self.rules.action_space(self.agents[column]).n) - 1}"
             )
-        if self.rules.illegal == "raise" and not (legal := self._legal(numbers)).all():
-            row, column = np.argwhere(~legal)[0]
-            agent = f"copy {row}, {self.agents[column]}"
-            require_legal(agent, int(numbers[row, column]), self._mask(column)[row])
+        if self.rules.illegal == "raise":
+            legal = self._legal(numbers)
+            legal = legal if idle is None else legal | idle
+            if not legal.all():
+                row, column = np.argwhere(~legal)[0]
+                agent = f"copy {row}, {self.agents[column]}"
+                require_legal(agent, int(numbers[row, column]), self._mask(column)[row])
         return numbers
 
     def _require_reset(self) -> None:

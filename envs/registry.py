@@ -20,7 +20,7 @@ import importlib.util
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import gymnasium
 import pettingzoo
@@ -30,6 +30,9 @@ from corral.envs.core import Rules
 from corral.envs.others.single_agent import from_gymnasium, is_gymnasium_id, near_ids
 from corral.errors import MissingExtraError, UnknownNameError, concise
 from corral.named import named_object
+
+if TYPE_CHECKING:
+    from corral.envs import argument_types as types
 
 __all__ = [
     *("ENVIRONMENTS", "PROBES", "REGISTERED"),
@@ -208,6 +211,88 @@ def make_rules(name: str, **kwargs: Any) -> Rules[Any]:
     return rules
 
 
+@overload
+def make(
+    name: types.Arena,
+    *,
+    api: Api | None = None,
+    render_mode: str | None = None,
+    **kwargs: Unpack[types.ArenaArgs],
+) -> Any: ...
+
+
+@overload
+def make(
+    name: types.Dfaas,
+    *,
+    api: Api | None = None,
+    render_mode: str | None = None,
+    **kwargs: Unpack[types.DfaasArgs],
+) -> Any: ...
+
+
+@overload
+def make(
+    name: types.Rps,
+    *,
+    api: Api | None = None,
+    render_mode: str | None = None,
+    **kwargs: Unpack[types.RpsArgs],
+) -> Any: ...
+
+
+@overload
+def make(
+    name: types.TicTacToe,
+    *,
+    api: Api | None = None,
+    render_mode: str | None = None,
+    **kwargs: Unpack[types.TicTacToeArgs],
+) -> Any: ...
+
+
+@overload
+def make(
+    name: types.Tiles,
+    *,
+    api: Api | None = None,
+    render_mode: str | None = None,
+    **kwargs: Unpack[types.TilesArgs],
+) -> Any: ...
+
+
+@overload
+def make(
+    name: types.TwoStep,
+    *,
+    api: Api | None = None,
+    render_mode: str | None = None,
+    **kwargs: Unpack[types.TwoStepArgs],
+) -> Any: ...
+
+
+@overload
+def make(
+    name: types.Name,
+    *,
+    api: Api | None = None,
+    render_mode: str | None = None,
+    **kwargs: Unpack[types.CommonArgs],
+) -> Any: ...
+
+
+@overload
+def make(name: types.Name, *, api: Api | None = None, **kwargs: types.Untyped) -> Any: ...
+
+
+@overload
+def make(name: types.Name, *, api: Api | None = None, **kwargs: Any) -> types.NoSuchArgument: ...
+
+
+@overload
+def make(name: str | Callable[..., Any], *, api: Api | None = None, **kwargs: Any) -> Any: ...
+
+
 @concise
 def make(name: str | Callable[..., Any], *ids: str, api: Api | None = None, **kwargs: Any) -> Any:
     """Make an environment for PettingZoo users: a ParallelEnv or an AECEnv.
@@ -218,8 +303,9 @@ def make(name: str | Callable[..., Any], *ids: str, api: Api | None = None, **kw
         ids: not supported. Replace ``pettingzoo.make("parallel", id)`` by ``corral.make(id,
             api="parallel")``.
         api: "parallel" or "aec". Default: parallel if all agents act at once, otherwise aec.
-        kwargs: arguments of the environment. Type checkers do not know them, because ``name`` may
-            be any text; those of ``corral.envs.arena_v0.parallel_env`` and its like are typed.
+        kwargs: arguments of the environment. Type checkers know those of the environments of
+            corral. After a wrong argument they report the first use of the result, which has the
+            type ``NoSuchArgument``.
 
     Raises UnknownNameError, with the nearest known name. Raises ValueError for an ``api`` that the
     environment does not have.

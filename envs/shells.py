@@ -28,12 +28,23 @@ from corral.envs.core import (
 )
 from corral.envs.masks import MASK, checked_action, require_legal
 from corral.errors import ActionError, IllegalActionWarning, ResetNeededError
+from corral.hints import no_attribute
 
 if TYPE_CHECKING:
     from corral.envs.render.window import Window
 
 
 __all__ = ["Ordered", "ParallelShell", "TurnShell", "ordered", "warn_illegal"]
+
+
+INSTEAD = {
+    "seed": "pass the seed to reset: env.reset(seed=0)",
+    "agent_iter last agent_selection observe": "in this ParallelEnv all agents act at once; make "
+    'an AECEnv with corral.make(name, api="aec"), or with env() of its module',
+    "dones done": "use terminations and truncations",
+    "num_envs": "the environment is a single one; corral.adapters.make_batch makes several",
+}
+"""Attributes that a shell does not have, and what to use instead."""
 
 
 class _Shell:
@@ -110,10 +121,12 @@ class _Shell:
         self._render_mode = value
 
     def observation_space(self, agent: str) -> gymnasium.spaces.Dict:
-        return self.observation_spaces[agent]
+        """Return the space of an agent's observations. Raises KeyError for an unknown agent."""
+        return self.observation_spaces[self._require_agent(agent)]
 
     def action_space(self, agent: str) -> gymnasium.spaces.Discrete:
-        return self.action_spaces[agent]
+        """Return the space of an agent's actions. Raises KeyError for an unknown agent."""
+        return self.action_spaces[self._require_agent(agent)]
 
     def state(self) -> Array:
         """Return the global state: float32 [G]."""
@@ -150,6 +163,17 @@ class _Shell:
         return f"<{type(self).__name__} of {self.rules.name}: {', '.join(self.possible_agents)}>"
 
     # --- Parts shared by both shells -------------------------------------------------------------
+
+    if not TYPE_CHECKING:  # type checkers report unknown attributes themselves
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_attribute(self, name, INSTEAD)
+
+    def _require_agent(self, agent: str) -> str:
+        if agent not in self.possible_agents:
+            agents = ", ".join(self.possible_agents)
+            raise KeyError(f"no agent named {agent!r}; the agents are {agents}")
+        return agent
 
     def _begin(self, seed: int | None) -> None:
         if seed is not None:

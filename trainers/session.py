@@ -14,12 +14,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from corral.envs.core import Array
 from corral.envs.episode_stats import Episode
 from corral.envs.policy import Policy
 from corral.errors import CheckpointError, CorralError
+from corral.hints import no_attribute
 from corral.progress import in_notebook, is_quiet
 from corral.text import visible
 from corral.trainers.base import StepwiseTrainer, Trainer, Update
@@ -51,6 +52,13 @@ COMPARED = (12, 40)
 
 SLOW_S = 1.0
 """Duration of an update in seconds above which its end is kept in memory as a fallback save."""
+
+
+INSTEAD = {
+    "train learn fit update training_step": "a session trains while it is iterated: for row in "
+    "session: ..., or next(session) for one update"
+}
+"""Attributes that a session does not have, and what to use instead."""
 
 
 class Session:
@@ -197,7 +205,7 @@ class Session:
         """Save a checkpoint of the current state; the best checkpoint is kept in addition."""
         self.listeners.before_save(self)
         content, better = self._content(), self.statistics.improved()
-        self.run.save(self.env_steps, content, self.statistics.save(), best=better)
+        self.run.save_checkpoint(self.env_steps, content, self.statistics.save(), best=better)
         self._drop_outdated()
 
     def _drop_outdated(self) -> None:
@@ -300,6 +308,11 @@ class Session:
 
     # --- Internals -------------------------------------------------------------------------------
 
+    if not TYPE_CHECKING:  # type checkers report unknown attributes themselves
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_attribute(self, name, INSTEAD)
+
     @property
     def _played(self) -> bool:
         size = self.learner.rollout_steps
@@ -387,7 +400,7 @@ class Session:
                 say(self.run.folder, str(failed))
         elif not self.is_sound and self._stop.is_set() and self._snapshot is not None:
             self._saved, content, statistics = self._snapshot
-            self.run.save(self._saved, content, statistics, best=False)
+            self.run.save_checkpoint(self._saved, content, statistics, best=False)
             self._drop_outdated()
         if error is not None and not self._stop.is_set():
             if isinstance(error, CorralError) and self._saved > self._begun:
@@ -452,6 +465,13 @@ class Session:
                     f"plays with sampled actions: {record.sampled:.3g} against "
                     f"{record.greedy:.3g} greedily, in the same {record.episodes} episodes",
                 )
+                if (self.statistics.best_by or {}).get("mode") == "greedy":
+                    say(
+                        self.run.folder,
+                        "RUN@best plays greedily, as in the evaluations that selected it; pass "
+                        "callbacks=[Evaluate(every, deterministic=False)] to select it by sampled "
+                        "play",
+                    )
 
     def _report_rollouts(self) -> None:
         """Print the number of env steps if whole rollouts change it, and list callbacks with an

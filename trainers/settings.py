@@ -416,6 +416,9 @@ def _within(value: Any, metadata: Mapping[str, Any]) -> bool:
     )
 
 
+SCHEDULE = ', or a schedule as text: "linear:NUMBER", or "0:0.1,20000:0" (env steps:value)'
+
+
 def _out_of_range(one: Field[Any], value: Any) -> str:
     low, high = _interval(about(one))
     allowed = f" from {low} to {high}" if high else f", {low} or more"
@@ -423,9 +426,9 @@ def _out_of_range(one: Field[Any], value: Any) -> str:
         allowed = f" {low}"
     is_finite = not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
     alternative = type_of(one).partition(" | ")[2]
-    extra = {"None": ", or None", "str": ", or a schedule"}.get(alternative, "")
+    extra = {"None": ", or None", "str": SCHEDULE}.get(alternative, "")
     if alternative == "str" and isinstance(value, list | tuple):
-        extra += f" as text, such as {_points(value) or '0:0.1,20000:0'} (env steps:value)"
+        extra = f", or a schedule as text: {_points(value) or '0:0.1,20000:0'} (env steps:value)"
     return f"{one.name}={value!r}: pass a {'' if is_finite else 'finite '}number{allowed}{extra}"
 
 

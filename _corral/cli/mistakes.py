@@ -118,13 +118,16 @@ EQUIVALENTS = {
     "record_video": "corral watch RUN --out clip.gif writes a clip",
     "plot": "a run's folder holds progress.csv, and TensorBoard files if TensorBoard is installed",
     "optimize": "corral tune ENV searches settings",
+    "resume": "corral train --resume RUN --steps N continues a run",
+    "version": "corral --version prints it",
 }
 """Command of another library -> the corral command for the same purpose."""
 
 EQUIVALENTS |= dict.fromkeys(["optimise", "hyperopt", "sweep"], EQUIVALENTS["optimize"])
 EQUIVALENTS["video"] = EQUIVALENTS["record_video"]
 EQUIVALENTS |= dict.fromkeys(
-    ["plots", "plot_train", "plot_training", "all_plots", "plot_from_file"], EQUIVALENTS["plot"]
+    ["plots", "plot_train", "plot_training", "all_plots", "plot_from_file", "tensorboard"],
+    EQUIVALENTS["plot"],
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -22,10 +22,9 @@ from corral.adapters.sources import EnvLike, rules_with
 from corral.adapters.spaces import ColumnCodec, refuse_masks, refuse_turns
 from corral.envs.arguments import nonnegative_int
 from corral.envs.batch import Batch, BatchStep, make_batch
-from corral.envs.core import Array, Observation
+from corral.envs.core import Array, Observation, plays_as_arrays
 from corral.envs.masks import MASK, refuse_masked_arrays
 from corral.envs.policy import take_tree
-from corral.envs.registry import env_spec, registered_name
 from corral.errors import ActionError, ResetNeededError
 
 __all__ = ["BatchVectorEnv"]
@@ -43,12 +42,17 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
     ``final_obs`` (an object array with a Dict per ended episode) and ``final_info`` (arrays by
     key). For each entry, ``_<entry>``, bool [C], marks the valid columns.
 
+    With ``autoreset_mode="next_step"`` (AutoresetMode.NEXT_STEP) the step that ends an episode
+    returns its last observation. In the next step, the copy ignores its actions and returns the
+    first observation of the next episode, with reward 0.
+
     Args:
         env: a name, a function, or an environment, see ``corral.adapters.sources``.
         num_envs: number of columns; without ``seat`` a multiple of the number of agents.
         seat: the learner's agent; None: all agents learn.
-        autoreset_mode: only "same_step". Gymnasium's FlattenObservation, and NormalizeObservation
-            after it, refuse it: use ``gymnasium.make_vec`` with vectorization_mode="sync".
+        autoreset_mode: "same_step", or "next_step" for wrappers of Gymnasium that require it, such
+            as NormalizeObservation. Algorithms for "same_step" must not train with "next_step":
+            the step between two episodes would be part of their data.
         opponents, deterministic, env_kwargs: see ``SeatEnv``.
 
     Raises:
@@ -59,7 +63,7 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
             without a policy; opponents without ``seat``.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {  # type: ignore[misc]
+    metadata: dict[str, Any] = {  # noqa: RUF012
         "autoreset_mode": Batch.autoreset_mode,
         "render_modes": [],
     }
@@ -77,15 +81,16 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
         **env_kwargs: Any,
     ) -> None:
         mode = autoreset_mode.value if isinstance(autoreset_mode, Enum) else autoreset_mode
-        if str(mode).lower().replace("_", "") != "samestep":
-            name = registered_name(env) if isinstance(env, str) else None
-            id_text = "ID" if name is None else f'"{env_spec(name).id}"'
+        mode = str(mode).lower().replace("_", "")
+        if mode not in ("samestep", "nextstep"):
+            raise ValueError(f'{autoreset_mode=}: pass "same_step" or "next_step"')
+        rules = rules_with(type(self), env, env_kwargs)
+        if mode == "nextstep" and not plays_as_arrays(rules):
             raise ValueError(
-                f"autoreset_mode={str(mode)!r}: a Batch begins new episodes in the same step. Use "
-                f"Gymnasium's vector of single environments: gymnasium.make_vec({id_text}, "
+                "autoreset_mode='next_step': only environments of corral support it here. Use "
+                "Gymnasium's vector of single environments: gymnasium.make_vec(ID, "
                 f'num_envs={num_envs}, vectorization_mode="sync")'
             )
-        rules = rules_with(type(self), env, env_kwargs)
         if not rules.simultaneous:
             refuse_turns(rules.name)
         learners = rules.agents if seat is None else (seat_of(rules, seat),)
@@ -115,11 +120,21 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
             for agent in rules.agents
         )
         self._masks: Array | None = None  # bool [C, A] of Discrete actions
+        self._next_step = mode == "nextstep"
+        if self._next_step:
+            kind: Any = getattr(gymnasium.vector, "AutoresetMode", str)
+            self.metadata = {**self.metadata, "autoreset_mode": kind("NextStep")}
+        self._held: Array | None = None  # bool [B] copies that show a reset in the next step
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Array], dict[str, Any]]:
         """Begin an episode in every copy. Copy r draws from ``generator(seed, "env", r)``."""
+        if seed is not None and not isinstance(seed, int | np.integer):
+            raise TypeError(
+                f"seed={seed!r}: pass one integer; each copy draws from its own generator"
+            )
+        seed = None if seed is None else int(seed)
         super().reset(seed=seed)
         observations = self.batch.reset(seed)
         if seed is not None:
@@ -127,6 +142,7 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
         for other in self._others.values():
             other.forget(np.arange(self.batch.num_envs))
         infos = self._named(self.batch.first_info())
+        self._held = None
         return self._observe(observations), infos
 
     def step(self, actions: Array) -> tuple[dict[str, Array], Array, Array, Array, dict[str, Any]]:
@@ -135,17 +151,28 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
         Returns observations, rewards [C], terminated [C], truncated [C] and infos.
         Raises ActionError or IllegalActionError before anything changes, and ResetNeededError.
         """
-        step = self.batch.step(self._joint(actions))
+        held = self._held
+        joint = self._joint(actions)
+        step = self.batch.step(joint) if held is None else self.batch.step(joint, held)
         ended = (step.terminated | step.truncated)[:, self._indices]  # [B, learners]
         if np.count_nonzero(ended) or step.finished is not None:
             require_common_end(self.rules.name, self.layout.agents, ended, step.over)
         infos = self._named(step.info)
         if step.finished is not None:
-            infos = self._with_last(infos, step)
+            if not self._next_step:
+                infos = self._with_last(infos, step)
             for other in self._others.values():
                 other.forget(step.finished.rows)
+        shown = self._observe(step.observations)
+        if held is not None:
+            count = int(np.count_nonzero(held)) * len(self._indices)
+            self._show(infos, self._named(self.batch.first_info(held), count), held)
+        self._held = None
+        if self._next_step and step.finished is not None:
+            self._held = step.over
+            self._show(shown, self._entries(step.finished.observations), step.over)
         return (
-            self._observe(step.observations),
+            shown,
             self._columns(step.reward),
             self._columns(step.terminated),
             self._columns(step.truncated),
@@ -167,6 +194,12 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
         if self.batch is not None:
             self.batch.close()
 
+    def _show(self, values: dict[str, Any], other: dict[str, Any], copies: Array) -> None:
+        """Replace the columns of ``copies``, bool [B], in ``values`` [C, ...] by ``other``."""
+        columns = np.repeat(copies, len(self._indices))
+        for key in values:
+            values[key][columns] = other.get(key, 0)
+
     def _joint(self, actions: Array) -> Any:
         """Return the actions of all agents, [B, N] or by agent, from the learners' [C, ...]."""
         if not self._observations:
@@ -185,7 +218,8 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
             return split
         joint = {agent: split[:, k] for k, agent in enumerate(self.layout.agents)}
         for agent, other in self._others.items():
-            rows = np.flatnonzero(self.batch.acting[:, self.rules.agents.index(agent)])
+            acting = self.batch.acting[:, self.rules.agents.index(agent)]  # bool [B]
+            rows = np.flatnonzero(acting if self._held is None else acting & ~self._held)
             space_of_agent = self.rules.action_space(agent)
             joint[agent] = np.zeros(
                 (self.batch.num_envs, *(space_of_agent.shape or ())), dtype=space_of_agent.dtype

@@ -183,6 +183,9 @@ def test_names_in_other_spellings(words: list[str], message: str) -> None:
         ("plot", "holds progress.csv"),
         ("export dfaas_v0", "corral train dfaas_v0 makes a run to export"),
         ("optimize", "no command named 'optimize': corral tune ENV searches settings"),
+        ("resume runs/a", "corral train --resume RUN --steps N"),
+        ("tensorboard", "holds progress.csv"),
+        ("version", "corral --version"),
         ("--help-all", "did you mean '--help'?"),
     ],
 )

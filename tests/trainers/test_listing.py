@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,15 +62,29 @@ def test_a_damaged_run_is_listed_with_its_fault(tmp_path: Path) -> None:
     assert CONFIG in (run.fault or "")
 
 
+def listed(*arguments: str | Path) -> Any:
+    """The runs that ``corral runs --json`` prints."""
+    return json.loads(within("runs", "--json", *arguments))["runs"]
+
+
+def test_a_place_without_runs_is_no_error(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert json.loads(within("runs", "--json")) == {"runs": [], "advices": []}
+    shown(within("runs"), "runs", "corral train")
+    shown(within("runs", folder, "--env", "arena_v0"), folder, "--env arena_v0")
+    (tmp_path / "runs").symlink_to(folder)
+    assert len(listed()) == 2
+
+
 def test_the_command_filters_and_sorts(folder: Path) -> None:
-    both = json.loads(within("runs", folder, "--json", "--sort", "run"))
+    both = listed(folder, "--sort", "run")
     assert [Path(run["folder"]).name for run in both] == ["a", "b"]
-    assert json.loads(within("runs", folder, "--json", "--env", "arena_v0")) == []
+    assert listed(folder, "--env", "arena_v0") == []
     trainer = both[0]["trainer"]
-    assert (
-        json.loads(within("runs", folder, "--json", "--trainer", trainer, "--sort", "run")) == both
-    )
-    returns = json.loads(within("runs", folder, "--json", "--sort", "return"))
+    assert listed(folder, "--trainer", trainer, "--sort", "run") == both
+    returns = listed(folder, "--sort", "return")
     assert returns[0]["return_team"] >= returns[1]["return_team"]
     table = within("runs", folder)
     assert shown(table, both[0]["env"], both[0]["trainer"], str(folder / "a"))

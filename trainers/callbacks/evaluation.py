@@ -30,7 +30,8 @@ class Evaluate(Callback):
         self, every: int, episodes: int | None = None, *, deterministic: bool = True
     ) -> None:
         """``every``: env steps between evaluations, rounded to whole updates. ``episodes``: maximum
-        number of episodes, default 64. ``deterministic``: greedy play; False: sampled actions."""
+        number of episodes, default 64. ``deterministic``: greedy play; False: sampled actions.
+        The best checkpoint, RUN@best, then plays in this mode."""
         self.every = nonnegative_int("every", every, least=1)
         self.episodes = EPISODES if episodes is None else nonnegative_int("episodes", episodes, 1)
         self.deterministic = bool(deterministic)
@@ -55,9 +56,10 @@ class Evaluate(Callback):
             for name, value in evaluation.figures.items()
             if not name.endswith((".low", ".high")) and name not in ("low", "high", "episodes")
         }
-        episodes = f"{evaluation.rows[0].episodes} {evaluation.rows[0].mode} validation episodes"
+        first = evaluation.rows[0]
+        episodes = f"{first.episodes} {first.mode} validation episodes"
         compared = f"the learners' mean return in {episodes}"
-        session.statistics.validate(evaluation.value, compared)
+        session.statistics.validate(evaluation.value, compared, first.mode)
 
 
 def _infos(rules: Any) -> list[str]:

@@ -235,7 +235,9 @@ def describe_modes(runs: Mapping[str, Run]) -> dict[str, Any]:
             f"{record.episodes} episodes.",
         }
         for label, run in runs.items()
-        if (record := run.mode_record) is not None and record.mode == "sampled"
+        if not run.deterministic
+        and (record := run.mode_record) is not None
+        and record.mode == "sampled"
     ]
     return {"plays_sampled": entries} if entries else {}
 

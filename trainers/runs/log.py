@@ -88,7 +88,8 @@ class Statistics:
         self.rewards: Mapping[str, float] | None = None  # mean rewards in the last update
         self.recent: deque[Episode] = deque(maxlen=RECENT)
         self.stopped: str | None = None  # reason why a callback ended training
-        self._validated: tuple[float, str] | None = None  # validation since the last checkpoint
+        # Value, description and mode of play of the validation since the last checkpoint.
+        self._validated: tuple[float, str, str] | None = None
         self._duelled: tuple[bool, str, float] | None = None  # duels since the last checkpoint
         self.warnings: dict[str, int] = {}  # <policy>/<cause> -> consecutive updates; < 0: printed
 
@@ -114,8 +115,8 @@ class Statistics:
             better, validated = self.better_validated, self._validated
             self._validated = None
             if better and validated is not None:
-                self.best, compared = validated
-                self.best_by = {"env_steps": self.env_steps, "compared": compared}
+                self.best, compared, mode = validated
+                self.best_by = {"env_steps": self.env_steps, "compared": compared, "mode": mode}
                 self.best_by |= {"value": self.best, "episodes": self.episodes, "validated": True}
             return better
         now = self.return_learned if self.metric is None else self.latest_metric
@@ -154,10 +155,11 @@ class Statistics:
         sums = (abs(sum(episode.returns.values())) for episode in self.recent)
         return largest > 0 and max(sums, default=0.0) <= 1e-6 * largest
 
-    def validate(self, value: float, compared: str) -> None:
-        """Set the validation ``value`` of the current state; ``compared`` describes it."""
+    def validate(self, value: float, compared: str, mode: str) -> None:
+        """Set the validation ``value`` of the current state; ``compared`` describes it, and
+        ``mode``, "greedy" or "sampled", is how the team played."""
         if not self.self_play:
-            self._validated = value, compared
+            self._validated = value, compared, mode
 
     def duelled(self, better: bool, compared: str, points: float) -> None:
         """Set the result of duels: whether the current state is the best, and its share of

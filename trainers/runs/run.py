@@ -26,7 +26,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -37,6 +37,7 @@ from corral.envs.registry import Api
 from corral.errors import CheckpointError, CorralError, RunError, concise
 from corral.extensions import required_extension
 from corral.files import read_json, read_text, reason, require_no_links, write_file
+from corral.hints import no_attribute
 from corral.results import json_text
 from corral.trainers.base import Trainer
 from corral.trainers.content import Content
@@ -105,6 +106,17 @@ class ModeRecord:
     def write(self, folder: Path) -> None:
         """Write mode.json in a run's folder."""
         write_file(folder / MODE, json_text(dataclasses.asdict(self)), folder=folder)
+
+
+INSTEAD = {
+    "predict act forward policy compute_single_action compute_actions get_policy get_module": "a "
+    "run has a policy per agent: run.policies[agent].predict(observation)",
+    "save save_model save_to_path": 'a run is saved in its folder; run.export("weights") writes '
+    "its policies",
+    "learn train fit": "corral.resume(run.folder, steps=...) trains it further",
+    "test evaluate_policy": "use corral.evaluate(run)",
+}
+"""Attributes that a run does not have, and what to use instead."""
 
 
 class RunPolicies(dict[str, Policy]):
@@ -225,7 +237,10 @@ class Run:
     @property
     def deterministic(self) -> bool:
         """Whether the run plays greedily by default: True, unless sampled play was far better at
-        the end of training. The checkpoints of a run share this mode."""
+        the end of training. The checkpoints of a run share this mode, except RUN@best, if
+        evaluations selected it: it plays as in these evaluations."""
+        if self.at == "best" and (mode := (self.best_by or {}).get("mode")) is not None:
+            return bool(mode == "greedy")
         record = self.mode_record
         return record is None or record.mode == "greedy"
 
@@ -349,7 +364,12 @@ class Run:
         self.config.require_same(path, content.documents.pop(CONFIGURATION, None), but=but)
         return content
 
-    def save(
+    if not TYPE_CHECKING:  # type checkers report unknown attributes themselves
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_attribute(self, name, INSTEAD)
+
+    def save_checkpoint(
         self, env_steps: int, content: Content, progress: Mapping[str, Any], *, best: bool = False
     ) -> None:
         """Save a checkpoint: the trainer's ``content``, the statistics, the configuration."""
@@ -370,7 +390,7 @@ class Run:
     def save_again(self, env_steps: int) -> None:
         """Save the latest checkpoint, of ``env_steps``, again with the current configuration."""
         content = self.content("latest")
-        self.save(env_steps, content, content.documents.pop("progress"))
+        self.save_checkpoint(env_steps, content, content.documents.pop("progress"))
 
     def _trained(self) -> Trainer:
         trainer = self.begun()

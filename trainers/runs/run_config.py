@@ -358,7 +358,7 @@ def config_values(folder: Path) -> dict[str, Any]:
     try:
         values = read_json(path, MAX_BYTES, folder=folder)
     except (FileNotFoundError, NotADirectoryError):
-        raise RunError(f"{folder} is not a run: it has no {CONFIG}") from None
+        raise RunError(f"{folder} is not a run: {_missing(folder)}") from None
     except (OSError, ValueError, MemoryError) as error:
         raise RunError(f"{path} cannot be read: {reason(error)}") from error
     try:
@@ -367,6 +367,15 @@ def config_values(folder: Path) -> dict[str, Any]:
         raise RunError(str(error)) from error
     require_format(path, values)
     return {**MISSING, "horizon": values["steps"], **values}
+
+
+def _missing(folder: Path) -> str:
+    """Return why ``folder`` has no config.json, with a run inside if there is one."""
+    if not folder.exists():
+        return "it does not exist"
+    inside = next(iter(sorted(folder.glob(f"*/{CONFIG}"))), None)
+    rest = "" if inside is None else f"; pass a run inside, such as {inside.parent}"
+    return f"it has no {CONFIG}{rest}"
 
 
 def require_format(path: Path, values: Any) -> None:

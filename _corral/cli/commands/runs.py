@@ -12,9 +12,11 @@ from rich import box
 from rich.table import Table
 
 from corral.cli.output import out, print_json, reported, show_table
+from corral.errors import RunError
 from corral.text import one_line
 
 if TYPE_CHECKING:
+    from corral.loads.serve.advised import Advised
     from corral.trainers.listing import RunSummary
 
 __all__ = ["add_to"]
@@ -50,7 +52,9 @@ def runs(
         Literal["time", "run", "env", "trainer", "steps", "return", "best"],
         typer.Option(help="Column to sort by; numbers and times from high to low."),
     ] = "time",
-    as_json: Annotated[bool, typer.Option("--json", help="Print the runs as JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the runs and advices as JSON.")
+    ] = False,
 ) -> None:
     """List runs: environment, trainer, progress, return and age.
 
@@ -61,9 +65,11 @@ def runs(
     from corral.loads.serve.advised import Advised, advised_in
     from corral.trainers.listing import list_runs
 
+    if folders is None:
+        folders = [folder for folder in (Path("runs"),) if folder.is_dir()]
     summaries = [
         run
-        for run in list_runs(folders or ("runs",))
+        for run in list_runs(folders)
         if env in (None, run.env) and trainer in (None, run.trainer)
     ]
     if sort != "time":
@@ -71,19 +77,33 @@ def runs(
         present = [run for run in summaries if _key(run, sort) is not None]
         present.sort(key=lambda run: _key(run, sort), reverse=not text)
         summaries = [*present, *(run for run in summaries if _key(run, sort) is None)]
+    advices = [] if env or trainer else [*advised_in(folders)]
     if as_json:
-        print_json([run.to_json() for run in summaries])
+        listed = [run.to_json() for run in summaries]
+        print_json({"runs": listed, "advices": [_advice(*advice) for advice in advices]})
         return
     if summaries:
         _show(summaries)
-    advices = [] if env or trainer else [*advised_in(folders or [Path("runs")])]
     for folder, verdict in advices:
         line = f"{verdict}"
         if isinstance(verdict, Advised):
             line = f"advice on {verdict.trace}: run {verdict.policy}"
         out.print(one_line(f"{folder}: {line}"), soft_wrap=True)
     if not summaries and not advices:
-        out.print("No runs.")
+        where = ", ".join(map(str, folders)) or 'the folder "runs" (it does not exist)'
+        filters = {"--env": env, "--trainer": trainer}
+        chosen = "".join(f" with {name} {value}" for name, value in filters.items() if value)
+        out.print(one_line(f"No runs{chosen} in {where}."), soft_wrap=True)
+        if not chosen:
+            out.print('"corral train arena_v0" starts one.')
+
+
+def _advice(folder: Path, verdict: Advised | RunError) -> dict[str, str | None]:
+    """Return the line of an advice as JSON values; ``fault``: why it cannot be read."""
+    if isinstance(verdict, RunError):
+        return {"folder": str(folder), "trace": None, "policy": None, "fault": str(verdict)}
+    known = {"trace": verdict.trace, "policy": verdict.policy, "fault": None}
+    return {"folder": str(folder), **known}
 
 
 def _key(run: RunSummary, column: str) -> Any:

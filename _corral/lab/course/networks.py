@@ -36,7 +36,8 @@ def _decisions(p: Probe) -> tuple[torch.Tensor, torch.Tensor]:
     """Return observations [R, F] and masks [R, A] of an episode of random legal actions."""
     import torch
 
-    env, rng = make("arena_v0", walls="mask", **p), np.random.default_rng(0)
+    arguments: dict[str, Any] = {"walls": "mask", **p}
+    env, rng = make("arena_v0", **arguments), np.random.default_rng(0)
     observations, _ = env.reset(seed=0)
     rows, masks = [], []
     while env.agents:

@@ -132,7 +132,7 @@ class Validated(Callback):
         beyond = sum(history.costs[steps]) - sum(history.rule)
         points = 100 * beyond / max(1.0, sum(history.arrivals))
         compared = f"saving compared with {self.rule} in validation, in points"
-        session.statistics.validate(0.0 - points, compared)  # -points may be -0
+        session.statistics.validate(0.0 - points, compared, "greedy")  # -points may be -0
         return points
 
     def on_end(self, session: Any) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
+from pettingzoo.utils import BaseParallelWrapper
 
+import corral
 from corral.adapters import BatchVectorEnv, SeatEnv, make_batch
 from corral.envs import ENVIRONMENTS, PROBES, make_rules
+from corral.envs.core import generator
 from corral.errors import (
     ActionError,
     ResetNeededError,
@@ -218,18 +222,101 @@ def test_gymnasium_makes_vectors_of_all(name: str, mode: str | None) -> None:
     envs.close()
 
 
-@pytest.mark.parametrize("mode", ["next_step", "NextStep", "disabled"])
-def test_another_autoreset_mode_names_the_call_that_has_it(mode: str) -> None:
-    form = 'gymnasium.make_vec("corral/two_step-v0", num_envs=2, vectorization_mode="sync")'
-    with refused(ValueError, f"autoreset_mode={mode!r}", form):
-        gymnasium.make_vec("corral/two-step-v0", num_envs=2, autoreset_mode=mode)
+def test_other_autoreset_modes_are_refused() -> None:
+    with refused(ValueError, "autoreset_mode='disabled'", "same_step", "next_step"):
+        gymnasium.make_vec("corral/two-step-v0", num_envs=2, autoreset_mode="disabled")
+    form = 'gymnasium.make_vec(ID, num_envs=2, vectorization_mode="sync")'
+    with refused(ValueError, "autoreset_mode='next_step'", form):  # steps all copies at once
+        wrapped = BaseParallelWrapper(corral.make("two_step_v0"))
+        BatchVectorEnv(wrapped, 2, autoreset_mode="next_step")
     gymnasium.make_vec("corral/two-step-v0", num_envs=2, autoreset_mode="same_step").close()
 
 
-def test_wrappers_that_refuse_same_step_take_the_vector_of_seats() -> None:
-    vector = gymnasium.make_vec("corral/arena-v0", num_envs=2, vectorization_mode="sync")
-    flat = gymnasium.wrappers.vector.FlattenObservation(vector)
-    wrapped = gymnasium.wrappers.vector.NormalizeObservation(flat)
+# --- autoreset_mode="next_step" ------------------------------------------------------------------
+
+NEXT_STEP = getattr(gymnasium.vector, "AutoresetMode", str)("NextStep")
+
+
+class OwnEnds(MortalRules):
+    """Copies of 1 to 6 steps. Copy r of a Batch and a single copy with ``row`` r are equal."""
+
+    def __init__(self, row: int | None = None, max_cycles: int | None = None) -> None:
+        super().__init__((3, 3), illegal="raise", max_cycles=max_cycles)
+        self.rng = None if row is None else generator(3, "env", row)
+
+    def start(self, rngs: Any) -> Any:
+        state = super().start(rngs if self.rng is None else [self.rng])
+        state.lives[:, 1] = state.lives[:, 0]
+        return state
+
+
+def _first_legal(seen: Any) -> int:
+    return int(seen["action_mask"].argmax())
+
+
+@pytest.mark.skipif(isinstance(NEXT_STEP, str), reason="gymnasium 1.0 knows one mode only")
+@pytest.mark.parametrize("max_cycles", [None, 4])
+def test_next_step_plays_like_gymnasiums_own_vector_of_seats(max_cycles: int | None) -> None:
+    kwargs: dict[str, Any] = {"seat": "agent_1", "opponents": _first_legal}
+    ours = BatchVectorEnv(OwnEnds(max_cycles=max_cycles), 5, autoreset_mode="next_step", **kwargs)
+    theirs = gymnasium.vector.SyncVectorEnv(
+        [functools.partial(SeatEnv, OwnEnds(row, max_cycles), **kwargs) for row in range(5)],
+        autoreset_mode=NEXT_STEP,
+    )
+    assert ours.metadata["autoreset_mode"] is NEXT_STEP
+    ours_seen, theirs_seen = ours.reset(seed=3), theirs.reset(seed=3)
+    ended, ends = np.zeros(5, bool), set()
+    for _ in range(40):
+        _require_alike(ours_seen, theirs_seen)
+        # Actions of copies that begin a new episode are ignored, so they may be illegal.
+        actions = np.where(ended, 0, ours_seen[0]["action_mask"].argmax(axis=1))
+        ours_seen, theirs_seen = ours.step(actions), theirs.step(actions)
+        ended = ours_seen[2] | ours_seen[3]
+        ends.add(int(ended.sum()))
+    _require_alike(ours_seen, theirs_seen)
+    assert ends > {0, 1, 2}
+
+
+@pytest.mark.parametrize("name", [name for name in ENVIRONMENTS if ENVIRONMENTS[name].simultaneous])
+def test_next_step_plays_the_episodes_of_same_step(name: str) -> None:
+    """The same steps without those that begin a new episode, which pay 0 and end no episode."""
+    n = len(make_rules(name).agents)
+    seen: dict[str, list[Any]] = {}
+    for mode in ("same_step", "next_step"):
+        envs = BatchVectorEnv(name, 2 * n, max_cycles=2, autoreset_mode=mode)
+        (shown, infos), steps, over = envs.reset(seed=1), [], np.zeros(2 * n, bool)
+        while len(steps) < 6:
+            first = shown["observation"]
+            shown, reward, terminated, truncated, infos = envs.step(
+                shown["action_mask"].argmax(axis=1)
+            )
+            if over.all():
+                assert not reward.any()
+                assert not (terminated | truncated).any()
+                assert not infos["illegal_actions"].any()
+            else:
+                steps.append([plain(x) for x in (first, reward, terminated, truncated)])
+            over = (terminated | truncated) & (mode == "next_step")
+        seen[mode] = steps
+    assert seen["same_step"] == seen["next_step"]
+
+
+@pytest.mark.skipif(isinstance(NEXT_STEP, str), reason="gymnasium 1.0 knows one mode only")
+def test_wrappers_that_refuse_same_step_take_next_step() -> None:
+    wrappers = gymnasium.wrappers.vector
+    vector = gymnasium.make_vec(
+        "corral/arena-v0", num_envs=4, autoreset_mode="next_step", max_cycles=5
+    )
+    recorded = wrappers.RecordEpisodeStatistics(vector)
+    flat = wrappers.FlattenObservation(recorded)
+    wrapped = wrappers.NormalizeReward(wrappers.NormalizeObservation(flat))
+    with pytest.raises(ValueError, match="NEXT_STEP"):
+        wrappers.NormalizeObservation(gymnasium.make_vec("corral/arena-v0", num_envs=4))
     observations, _ = wrapped.reset(seed=0)
-    assert len(observations) == 2
+    lengths = []
+    for _ in range(12):
+        observations, _, _, _, infos = wrapped.step(wrapped.action_space.sample())
+        assert observations.shape == wrapped.observation_space.shape
+        lengths += [*infos["episode"]["l"]] if "episode" in infos else []
+    assert lengths == [5] * 8
     wrapped.close()

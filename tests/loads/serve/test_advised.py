@@ -126,7 +126,15 @@ def test_corral_runs_says_what_an_advice_advises(tmp_path: Path) -> None:
     for line, (name, (_, _, policy)) in zip(lines, advices.items(), strict=False):
         shown(line, tmp_path / name, policy)
     shown(lines[2], tmp_path / "c", "advice.json")
-    assert within("runs", tmp_path / "a", "--trainer", "mappo").split() == ["No", "runs."]
+    listed = json.loads(within("runs", tmp_path, "--json"))
+    assert listed["runs"] == []
+    named = {Path(advice["folder"]).name: advice for advice in listed["advices"]}
+    assert {name: entry["policy"] for name, entry in named.items()} == {
+        **{name: policy for name, (_, _, policy) in advices.items()},
+        "c": None,
+    }
+    shown(named["c"]["fault"], "advice.json")
+    shown(within("runs", tmp_path / "a", "--trainer", "mappo"), tmp_path / "a", "--trainer mappo")
 
 
 @pytest.mark.parametrize(

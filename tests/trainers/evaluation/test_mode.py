@@ -15,6 +15,7 @@ pytest.importorskip("torch", reason="needs the extra mappo")
 import corral
 from corral.envs.core import Array, Outcome
 from corral.errors import RunError
+from corral.trainers.callbacks.evaluation import Evaluate
 from corral.trainers.cloning.teachers import find_teacher
 from corral.trainers.evaluation.greedy import measured_mode
 from corral.trainers.evaluation.players import Player, as_player
@@ -63,6 +64,24 @@ def test_a_run_records_that_only_sampled_play_earns(run: Run) -> None:
     assert record.sampled > 0.5
     assert not run.deterministic
     assert json.loads((run.folder / MODE).read_text()) == dataclasses.asdict(record)
+
+
+@pytest.mark.parametrize("greedy", [True, False])
+def test_the_best_checkpoint_plays_as_in_the_evaluations_that_selected_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], greedy: bool
+) -> None:
+    """The run itself plays with sampled actions: greedy play earns nothing."""
+    evaluate = Evaluate(1024, episodes=20, deterministic=greedy)
+    run = corral.train(Differ(), steps=STEPS, out=tmp_path / "run", callbacks=[evaluate], **PLAN)
+    best = corral.load_run(f"{run.folder}@best", Differ())
+    assert not run.deterministic
+    assert best.deterministic == greedy
+    (score,) = validate(best, episodes=20).rows
+    assert score.mode == ("greedy" if greedy else "sampled")
+    assert score.return_team == (best.best_by or {})["value"]
+    assert ("RUN@best" in capsys.readouterr().err) == greedy
+    modes = [row.mode for row in corral.evaluate(best, episodes=20)[:2]]
+    assert modes == (["greedy", "sampled"] if greedy else ["sampled", "greedy"])
 
 
 def test_players_of_the_run_use_the_mode(run: Run) -> None:

@@ -202,4 +202,4 @@ def test_a_trainer_that_saves_a_document_of_the_runs_own_is_told(tmp_path: Path)
     assert "configuration" not in content.documents
     content.documents["configuration"] = {}
     with refused(CheckpointError, run.folder, "configuration"):
-        run.save(64, content, {})
+        run.save_checkpoint(64, content, {})

@@ -22,7 +22,7 @@ from corral.data import Trace, write_trace
 from corral.errors import CheckpointError, CorralError, RunError, TraceError
 from corral.trainers.driver import resume
 from corral.trainers.runs.run import is_run, load_run
-from corral.trainers.runs.run_config import RunConfig
+from corral.trainers.runs.run_config import CONFIG, RunConfig
 from support.loads import small_trace
 from support.runs import PaidRules, observations, rows, small_run, trace_file
 
@@ -40,6 +40,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def run_folder(made: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(made, tmp_path / "run"))
+
+
+def test_a_folder_that_is_not_a_run_names_a_run_inside(run_folder: Path) -> None:
+    with refused(RunError, run_folder.parent, CONFIG, run_folder):
+        load_run(run_folder.parent)
+    with refused(RunError, run_folder / "none") as caught:
+        load_run(run_folder / "none")
+    assert CONFIG not in str(caught.value)  # nothing is missing in a folder that does not exist
 
 
 def played(folder: Path) -> list[list[int]]:
@@ -100,7 +108,7 @@ def test_a_config_says_all(made: Path) -> None:
 def test_folders_that_are_no_runs(tmp_path: Path) -> None:
     assert not is_run(tmp_path)
     for folder in (tmp_path, tmp_path / "nowhere"):
-        with refused(RunError, folder, "config.json"):
+        with refused(RunError, folder):
             load_run(folder)
         with pytest.raises(RunError):
             resume(folder)
