@@ -262,14 +262,17 @@ def _saves(advice: Advice, rows: Sequence[Row]) -> str:
         return text
     if rehearsed.better is not None:
         exponential = rehearsed.better.over_today[1]
-        return f"{text} With exponential work of requests, {requests(exponential.requests)}."
+        return f"{text} With exponential work, {_saved(exponential)}."
     if rehearsed.promise is None:
         return text
     return (
-        f"{text} With exponential work of requests, "
-        f"{requests(rehearsed.promise.exponential.requests)}; the replay promises "
-        f"{requests(rehearsed.promise.promised.requests)}."
+        f"{text} With exponential work, {_saved(rehearsed.promise.exponential)}; the replay "
+        f"promises {requests(rehearsed.promise.promised.requests)}."
     )
+
+
+def _saved(saving: Saving) -> str:
+    return f"{requests(saving.requests)} requests {saving.unit}"
 
 
 def _asks(advice: Advice) -> str:

@@ -197,7 +197,7 @@ def balancer_sentences(better: Better, rehearsed: Rehearsed, *, costs: bool) -> 
         text += f", and {_more_or_fewer(over_today[0])} than {_today(today)}"
         text += _interval(over_today[0])
         numbers += f" and {requests(over_today[1].requests)}"
-    saves = f"{text}. With exponential work of requests, {numbers}."
+    saves = f"{text}. With exponential work, {numbers} requests {exponential.unit}."
     return [
         f"Run {better.name}: a node {better.balancer.meaning}.",
         saves,
