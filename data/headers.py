@@ -41,8 +41,9 @@ _LOG = re.compile(r"\[[0-9]{2}/[A-Z][a-z]{2}/[0-9]{4}:")
 TIME_WORDS = frozenset(
     re.findall(
         r"\w+",
-        "time timestamp date datetime ts t when start at epoch datum zeit zeitstempel zeitpunkt "
-        "uhrzeit fecha hora data ora heure horodatage period minute hour tick step index",
+        "time times timestamp timestamps date datetime ts t when start at epoch datum zeit "
+        "zeitstempel zeitpunkt uhrzeit fecha hora data ora heure horodatage period minute hour "
+        "tick step index",
     )
 )
 """Words in the names of time columns, in several languages."""

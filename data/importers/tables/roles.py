@@ -76,6 +76,8 @@ METRICS = _words(
 GAUGES = _words("cpu mem memory ram percent ratio temperature replicas p50 p90 p95 p99 avg")
 """Measures that a row of a request log does not have."""
 CALENDAR = _words("day month year weekday week hour minute second dow doy")
+HOURS = _words("hour hr hh h stunde std heure hora ora uur час 小时 時")
+MINUTES = _words("minute minuten minuto minuut минута 分钟 分")
 _ID = re.compile(
     r"(?:.*[^a-z])?(?:(?:trace|span|rpc|request|instance|user|session|job|task|client|thread)?ids?"
     r"|uuid|guid|index|idx|row|rownum|pid|seq|column \d+|unnamed: \d+)"
@@ -169,25 +171,14 @@ def time_columns(
         if len(formed) == 1:
             return formed
     clocks = [n for n, c in table.columns.items() if c.sample() and all(map(is_clock, c.sample()))]
-    parts = {name.lower(): name for name in table.columns}
-    hours = [parts[part] for part in ("hour", "minute") if part in parts]
     named = [name for name in styles if words_of(name) & TIME_WORDS]
     proper = [n for n in styles if "1970" not in styles[n] and styles[n] not in PLAIN]
     is_dated = len(proper) == 1 and all(map(is_day, table.columns[proper[0]].sample()))
     if is_dated and len(clocks) == 1:
         return [proper[0], clocks[0]]
-    if is_dated and "hour" in parts:
-        column = quoted("+".join([proper[0], *hours]))
-        clock = " %H" + " %M" * (len(hours) > 1)
-        cells = table.columns[proper[0]].sample()
-        day = next((f for f in ("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y") if has_format(cells, f)), None)
-        example = f", such as time_format={quoted(day + clock)}" if day is not None else ""
-        verb = "hold" if len(hours) > 1 else "holds"
-        stop(
-            table,
-            f"column{'s' * (len(hours) > 1)} {' and '.join(hours)} {verb} the time of day. Pass "
-            f"time_column={column} and time_format=, the format of the times{example}",
-        )
+    hours, minutes = _parts(table, HOURS, 24), _parts(table, MINUTES, 59)
+    if is_dated and len(hours) == 1 and len(minutes) < 2:
+        return [proper[0], *hours, *minutes]
     epochs = [n for n in styles if "1970" in styles[n] and (n in named or n == next(iter(styles)))]
     exact = [name for name in proper or epochs or named if name.lower().strip("@_") in TIME_WORDS]
     for candidates in (exact, proper, epochs, named):
@@ -212,6 +203,18 @@ def time_columns(
         f"{choose('time_column', [name])}, with time_format= for an unusual format or time_unit= "
         "for numbers; or time_column=row if the rows are the steps in order",
     )
+
+
+def _parts(table: Table, words: frozenset[str], largest: int) -> list[str]:
+    """Return the columns of whole numbers up to ``largest`` whose names have one of ``words``."""
+    return [
+        name
+        for name, column in table.columns.items()
+        if words_of(name) & words
+        and not (words_of(name) & ARRIVALS or per_seconds(name))
+        and all(re.fullmatch(r"[0-9]{1,2}(\.0)?", str(cell)) for cell in column.cells)
+        and max(float(cell) for cell in column.cells) <= largest
+    ]
 
 
 def find_zone_column(table: Table, taken: Sequence[str], zoned: bool) -> str | None:
@@ -342,7 +345,8 @@ def _check_quantities(table: Table, texts: Sequence[str], requested: RequestedCo
     for name in texts:
         cells = table.columns[name].sample()
         used = {*(requested.node or "").split("+"), requested.arrivals}
-        if words_of(name) & QUANTITIES and len(cells) > 1 and name not in used:
+        is_node = words_of(name.rpartition(".")[2]) & (NODE - {"name"})  # metric.instance
+        if words_of(name) & QUANTITIES and not is_node and len(cells) > 1 and name not in used:
             choices = " or ".join(f"where={quoted(f'{name}={cell}')}" for cell in cells[:4])
             stop(
                 table,

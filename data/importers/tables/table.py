@@ -53,6 +53,7 @@ from corral.data.importers.tables.times import (
     check_numbers,
     parse_epoch,
     times_of,
+    with_clock,
 )
 from corral.data.importers.tables.zones import zones_by_node
 from corral.data.read import trace_name
@@ -171,7 +172,7 @@ def import_table(
                 notes,
                 time=time,
                 named=named,
-                has_arrivals=arrivals is not None,
+                arrivals=arrivals or _renamed(rename).get("arrivals"),
                 max_bytes=max_bytes,
                 max_cells=max_cells,
             )
@@ -375,6 +376,8 @@ def _sheet(
     taken = time_columns(table, requested, options.time_format)
     column = column_of(table, "+".join(taken), "time_column")
     time_format = options.time_format or table.roles.get("time_format")
+    if len(taken) > 1 and time_format is None:
+        column = with_clock(table, column, notes)
     times = times_of(
         table,
         column,

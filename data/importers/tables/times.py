@@ -35,6 +35,7 @@ __all__ = [
     "reader_of",
     "style_of",
     "times_of",
+    "with_clock",
 ]
 
 DateOrder = Literal["dmy", "mdy"]
@@ -55,6 +56,7 @@ _NAMED = re.compile(  # 02/Mar/2026:00:00:00 +0000, Mon, 02 Mar 2026, March 2, 2
     r"(?:([0-9]{4})(?:[:, @]+([0-9][0-9:.,+ APMZ-]+(?:[A-Z]{3,4})?))?"
     r"|([0-9:.]{5,}(?: [A-Z]{3,4})?) ([0-9]{4}))\]?"
 )
+_DAY_AND_HOUR = re.compile(r"(\S+) ([0-9]{1,2})(?:\.0)?(?: ([0-9]{1,2})(?:\.0)?)?")
 _MONTHS = re.findall("...", "JanFebMarAprMayJunJulAugSepOctNovDec")
 _DIGITS = re.compile(
     r"((?:199|20[0-9])[0-9])(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])"
@@ -121,6 +123,26 @@ def is_day(cell: Any) -> bool:
 def is_clock(cell: Any) -> bool:
     """Return True if a cell is a time of day without a date."""
     return _is_short(cell) and re.fullmatch(_CLOCK, cell) is not None
+
+
+def with_clock(table: Table, column: Column, notes: list[str]) -> Column:
+    """Return a column of date, hour and minute, such as "2026-03-02 9 5", as times.
+
+    Other columns are returned as they are. Hour 1 of 24 begins at midnight.
+    """
+    parts = [_DAY_AND_HOUR.fullmatch(_text(cell)[:LONGEST]) for cell in column.cells]
+    matches = [match for match in parts if match and is_day(match[1])]
+    if len(matches) < len(parts):
+        return column
+    hours = {int(match[2]) for match in matches}
+    first = int(24 in hours)
+    if first > min(hours):
+        rule = "hours are 0 and 24; replace hour 24 by hour 0 of the next day"
+        raise fault_error(table.path, f"column {column.name!r}: {rule}")
+    if first:
+        notes.append(f"{table.path.name}: hours 1 to 24 were read as 00:00 to 23:00")
+    cells = [f"{m[1]} {int(m[2]) - first:02d}:{int(m[3] or 0):02d}" for m in matches]
+    return Column(column.name, column.codes, cells)
 
 
 def _is_short(cell: Any) -> bool:

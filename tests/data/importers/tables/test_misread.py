@@ -109,21 +109,45 @@ def test_the_column_named_after_time_is_offered_first(tmp_path: Path) -> None:
     assert result.trace.arrivals[:, 0].tolist() == LOADS
 
 
-@pytest.mark.parametrize(
-    ("day", "time_format"),
-    [("2026-03-02", "%Y-%m-%d %H %M"), ("02.03.2026", "%d.%m.%Y %H %M"), ("02/03/2026", None)],
-)
-def test_the_hour_comes_before_the_minute(
-    tmp_path: Path, day: str, time_format: str | None
-) -> None:
-    text = "date,minute,hour,requests\n" + rows([day] * 20, range(20), [9] * 20, LOADS)
-    said = refusal(tmp_path, text)
-    shown(said, "time_column=date+hour+minute", "time_format=")
-    assert ("%" in said) == (time_format is not None)
-    if time_format is not None:
-        shown(said, time_format)
-        result = imported(tmp_path, text, time_column="date+hour+minute", time_format=time_format)
-        assert result.trace.arrivals[:, 0].tolist() == LOADS
+HOURS = ["hour", "hour_of_day", "hr", "Stunde", "heure", "час"]
+
+
+@pytest.mark.parametrize("title", HOURS)
+@pytest.mark.parametrize("day", ["{:%Y-%m-%d}", "{:%d.%m.%Y}"])
+def test_a_date_and_an_hour_in_columns_are_one_time(tmp_path: Path, title: str, day: str) -> None:
+    begin = datetime(2026, 3, 2, 22)
+    times = [begin + timedelta(hours=i) for i in range(20)]
+    days = [day.format(at) for at in times]
+    text = f"date,{title},requests\n" + rows(days, [at.hour for at in times], LOADS)
+    for options in ({}, {"time_column": f"date+{title}"}):
+        trace = imported(tmp_path, text, **options).trace
+        assert trace.arrivals[:, 0].tolist() == LOADS
+        assert (trace.clock_text(0), trace.step) == ("2026-03-02 22:00", 3600)
+
+
+def test_hours_from_1_to_24_begin_at_midnight(tmp_path: Path) -> None:
+    loads = [i * i % 7 for i in range(48)]
+    days = ["2026-03-02"] * 24 + ["2026-03-03"] * 24
+    text = "date,hour,requests\n" + rows(days, [*range(1, 25)] * 2, loads)
+    result = imported(tmp_path, text)
+    assert result.trace.arrivals[:, 0].tolist() == loads
+    assert result.trace.clock_text(0) == "2026-03-02 00:00"
+    shown(" ".join(result.notes), 24, "00:00")
+    both = text.replace("2026-03-02,1,", "2026-03-02,0,")
+    shown(refusal(tmp_path, both), "hour", "0", "24")
+
+
+def test_hour_and_minute_in_any_order_are_one_time(tmp_path: Path) -> None:
+    text = "date,minute,hour,requests\n" + rows(["2026-03-02"] * 20, range(20), [9] * 20, LOADS)
+    trace = imported(tmp_path, text).trace
+    assert trace.arrivals[:, 0].tolist() == LOADS
+    assert (trace.clock_text(0), trace.step) == ("2026-03-02 09:00", 60)
+
+
+def test_requests_per_hour_are_no_hours(tmp_path: Path) -> None:
+    days = [f"{datetime(2026, 3, 2) + timedelta(days=i):%Y-%m-%d}" for i in range(20)]
+    trace = imported(tmp_path, "date,requests_per_hour\n" + rows(days, LOADS)).trace
+    assert trace.arrivals[:, 0].tolist() == [24 * load for load in LOADS]
 
 
 # --- Units ---------------------------------------------------------------------------------------
