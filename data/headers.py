@@ -21,6 +21,7 @@ __all__ = [
     "is_written_time",
     "looks_like_a_trace",
     "mentions_times",
+    "rows_mention_times",
     "unlike_rule",
     "words_of",
 ]
@@ -89,6 +90,11 @@ def mentions_times(
         rows = [[cell.strip() for cell in row] for row in parsed]
     except csv.Error:  # an unterminated cell
         return False
+    return rows_mention_times(rows, named)
+
+
+def rows_mention_times(rows: Sequence[Sequence[str]], named: Collection[str] = ()) -> bool:
+    """Return the same as ``mentions_times`` for the cells of the first lines."""
     header, body = rows[0], rows[1:] or rows
     if not set(named).isdisjoint(header):
         return True

@@ -15,9 +15,10 @@ from corral.data.importers.binning import (
     Imported,
     Paths,
     check_gap,
-    check_step,
+    check_options,
     counted,
     file_list,
+    most_common,
     were,
 )
 from corral.data.importers.counters import differences, grows
@@ -80,12 +81,7 @@ def import_prometheus(
 
     Raises TraceError for faulty or ambiguous files, ValueError for options out of range.
     """
-    check_step(step)
-    check_step(snap)
-    if gaps not in ("refuse", "zero", "previous", "interpolate"):
-        raise ValueError(f"gaps={gaps!r} must be refuse, zero, previous or interpolate")
-    if scale is not None and not 0 < scale < float("inf"):
-        raise ValueError(f"scale={scale!r} must be a number above 0")
+    check_options(gaps, scale, [step, snap])
     files = file_list(paths)
     notes: list[str] = []
     guess_list = [] if guesses is None else guesses
@@ -162,8 +158,7 @@ def _step(series: Sequence[Series]) -> int:
     if not len(distances):
         rule = "the step is unknown: at least two times are required"
         raise fault_error(series[0].path, rule)
-    sizes, counts = np.unique(distances, return_counts=True)
-    return int(sizes[counts.argmax()])
+    return most_common(distances)
 
 
 def _unit(series: Sequence[Series]) -> Unit:

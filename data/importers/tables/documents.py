@@ -6,8 +6,6 @@ for a list. To add the answer of a program, insert a ``Shape`` into ``SHAPES``.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 from array import array
@@ -20,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from corral.data.headers import mentions_times
+from corral.data.headers import rows_mention_times
 from corral.data.importers.tables.cells import MAX_COLUMNS, MAX_TEXTS, Column, Table
 from corral.data.importers.tables.columns import choose, stop
 from corral.data.importers.tables.entries import PATHS, Flatten, Row, as_list, chain_of, follow
@@ -159,7 +157,7 @@ def read_json(
         raise fault_error(path, "JSON nested too deeply") from None
     if shape is not None:
         _assign(table, SHAPES[shape], named, check=arrivals is None)
-    elif time != "row" and not mentions_times(_csv_lines(table), mark=",", named=named):
+    elif time != "row" and not rows_mention_times(_first_rows(table), named):
         rule = "no entry of this JSON looks like a time, so its content is not shown"
         order = "or time_column=row if the entries are the steps in order"
         raise fault_error(path, f"{rule}. {PATHS}; {order}")
@@ -306,14 +304,11 @@ def _last(path: str) -> str:
     return path.rpartition("[].")[2].removesuffix("[]") or path
 
 
-def _csv_lines(table: Table) -> list[str]:
-    """Return the first rows as lines of CSV."""
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(table.columns)
-    for row in range(min(20, len(table))):
-        writer.writerow([c.cells[c.codes[row]] for c in table.columns.values()])
-    return text.getvalue().splitlines()
+def _first_rows(table: Table) -> list[list[str]]:
+    """Return the names and the first cells of all columns as text."""
+    columns = list(table.columns.values())
+    rows = [[str(c.cells[c.codes[row]]) for c in columns] for row in range(min(20, len(table)))]
+    return [[*table.columns], *rows]
 
 
 def _assign(table: Table, shape: Shape, named: Collection[str], *, check: bool) -> None:

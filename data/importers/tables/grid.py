@@ -9,7 +9,15 @@ import numpy as np
 import pandas as pd
 
 from corral.data.fields import Clock, format_time
-from corral.data.importers.binning import Gaps, Guess, check_gap, counted, length_of, were
+from corral.data.importers.binning import (
+    Gaps,
+    Guess,
+    check_gap,
+    counted,
+    length_of,
+    most_common,
+    were,
+)
 from corral.data.importers.tables.sheets import Floats, Sheet, Unit
 from corral.data.source import MAX_CELLS, fault_error
 from corral.data.trace import MAX_VALUE, Counts, Trace
@@ -104,11 +112,8 @@ def merge(sheets: Sequence[Sheet], clock: Clock, *, step: int | None, notes: lis
     step = step or _step(sheets)
     start = int(times[0])
     if snap:  # to the most common offset
-        offsets = np.concatenate([sheet.times for sheet in sheets]) % step
-        values, counts = np.unique(offsets, return_counts=True)
-        start = int((start - values[counts.argmax()] + step // 2) // step * step) + int(
-            values[counts.argmax()]
-        )
+        offset = most_common(np.concatenate([sheet.times for sheet in sheets]) % step)
+        start = (start - offset + step // 2) // step * step + offset
     last = (
         (int(times[-1]) - start + step // 2) // step if snap else (int(times[-1]) - start) // step
     )
@@ -133,10 +138,7 @@ def merge(sheets: Sequence[Sheet], clock: Clock, *, step: int | None, notes: lis
         row, column = np.nonzero(~np.isnan(sheet.arrivals))
         cell = index[row] * len(nodes) + columns[column]
         repeated = ~np.isnan(arrivals.flat[cell])
-        if not repeated.any() and not np.diff(np.sort(cell)).all():
-            repeated[np.setdiff1d(np.arange(len(cell)), np.unique(cell, return_index=True)[1])] = (
-                True
-            )
+        repeated |= pd.Series(cell).duplicated().to_numpy()
         if repeated.any():
             at = int(repeated.argmax())
             when = format_time(int(sheet.times[row[at]]), clock)
@@ -160,18 +162,15 @@ def _step(sheets: Sequence[Sheet]) -> int:
     for sheet in sheets:
         present = ~np.isnan(sheet.arrivals)
         distances += [np.diff(sheet.times[present[:, i]]) for i in range(min(64, len(sheet.nodes)))]
-    sizes, counts = np.unique(np.concatenate(distances), return_counts=True)
-    if not len(sizes):  # each file has one time
-        times = np.unique(np.concatenate([sheet.times for sheet in sheets]))
-        distances = [np.diff(times)]
-        sizes, counts = np.unique(distances[0], return_counts=True)
-    if not len(sizes):
+    steps = np.concatenate(distances)
+    if not len(steps):  # each file has one time
+        steps = np.diff(np.unique(np.concatenate([sheet.times for sheet in sheets])))
+    if not len(steps):
         raise fault_error(
             sheets[0].table.path, "the step is unknown: at least two times are required"
         )
-    if 2 * counts.max() >= counts.sum():
-        return int(sizes[counts.argmax()])
-    return int(np.median(np.concatenate(distances)))  # the times jitter
+    step = most_common(steps)
+    return step if 2 * (steps == step).sum() >= len(steps) else int(np.median(steps))  # jitter
 
 
 def _off_grid(sheet: Sheet, row: int, step: int, clock: Clock) -> None:

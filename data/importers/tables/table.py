@@ -16,7 +16,7 @@ from corral.data.importers.binning import (
     Imported,
     Paths,
     check_gap,
-    check_step,
+    check_options,
     file_list,
     node_names,
 )
@@ -230,22 +230,17 @@ class Options:
     names_given: bool = False
 
     def __post_init__(self) -> None:
-        check_step(self.step)
-        check_step(self.snap)
+        check_options(self.gaps, self.scale, [self.step, self.snap])
         allowed: dict[str, list[str | None]] = {
-            "gaps": ["refuse", "zero", "previous", "interpolate"],
             "decimal": [None, ".", ","],
             "date_order": [None, "dmy", "mdy"],
             "time_unit": [None, *get_args(TimeUnit)],
-            "combine": ["refuse", "sum"],
+            "combine": [*get_args(Combine)],
         }
         for key, values in allowed.items():
             if getattr(self, key) not in values:
                 words = ", ".join(value for value in values if value)
                 raise ValueError(f"{key}={getattr(self, key)!r} must be one of {words}")
-        if self.scale is not None and not 0 < self.scale < float("inf"):
-            raise ValueError(f"scale={self.scale!r} must be a number above 0")
-
         if self.epoch is not None and self.time_unit is None:
             raise ValueError(f"epoch={self.epoch} needs time_unit=, such as time_unit=s")
         if self.time_unit is not None and self.time_format is not None:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
-from operator import itemgetter
 from typing import Any, Literal
 
 import numpy as np
@@ -81,6 +80,9 @@ _NAMES |= {"min": "minutes", "h": "hours", "d": "days"}
 EARLIEST, LATEST = 631_152_000, 4_102_444_800
 """Plausible range of times since 1970, in seconds: the years 1990 to 2099. Numbers outside of it
 may be relative times in another unit."""
+
+YEAR_ONE = -62_135_596_800
+"""The year 1, in seconds since 1970."""
 
 LONGEST_LOAD = 10 * 366 * 86_400
 """Plausible length of a recording, in seconds."""
@@ -347,55 +349,31 @@ def _whole_epochs(cells: Sequence[Any], style: str) -> tuple[Counts, bool] | Non
     return seconds, bool(rest.any())
 
 
-_ISO_DIGITS = (0, 1, 2, 3, 5, 6, 8, 9, 11, 12, 14, 15, 17, 18)
-_ISO_MARKS = ((4, b"-"), (7, b"-"), (10, b"T "), (13, b":"), (16, b":"))
+_ISO_LINES = re.compile(
+    r"(?:[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]{1,9})?Z?\n)*+"
+)
 
 
 def _iso_columns(cells: Sequence[Any]) -> tuple[Counts, npt.NDArray[np.bool_], bool] | None:
     """Return the times of cells such as 2026-01-05T00:00:01.25Z, as ``times_of`` does.
 
     Return None if a cell has another form, or is not a time. Most logs have only this form, which
-    is parsed as arrays: 20 times as quick.
+    is parsed at once: many times as quick.
     """
-    seconds = np.zeros(len(cells), dtype=np.int64)
-    zoned = np.zeros(len(cells), dtype=bool)
-    cut = False
-    if set(map(type, cells)) != {str} or not all(map(str.isascii, cells)):
+    if set(map(type, cells)) != {str}:
         return None
-    lengths = np.fromiter(map(len, cells), np.int64, len(cells))
-    for length in np.unique(lengths).tolist():
-        if not 19 <= length <= 30:  # at most nanoseconds
-            return None
-        rows = np.flatnonzero(lengths == length)
-        text = "".join(itemgetter(*rows.tolist())(cells) if len(rows) < len(cells) else cells)
-        letters = np.frombuffer(text.encode(), dtype=np.uint8).reshape(len(rows), length)
-        letters = np.ascontiguousarray(letters.T)  # [length, R]
-        is_zulu = bool((letters[-1] == ord("Z")).all())
-        end = length - is_zulu
-        if end == 20 or end > 29:
-            return None
-        digits = letters - np.uint8(ord("0"))  # other letters are above 9
-        fraction = digits[20:end]
-        marks = _ISO_MARKS if end == 19 else (*_ISO_MARKS, (19, b".,"))
-        if not (
-            all((digits[at] <= 9).all() for at in (*_ISO_DIGITS, *range(20, end)))
-            and all(np.isin(letters[at], list(mark)).all() for at, mark in marks)
-        ):
-            return None
-        high, low = digits[[0, 2, 5, 8, 11, 14, 17]], digits[[1, 3, 6, 9, 12, 15, 18]]
-        century, year, month, day, hour, minute, second = (10 * high + low).astype(np.int64)
-        year += 100 * century
-        if year.min() < 1 or not ((month >= 1) & (month <= 12)).all():
-            return None
-        months = ((year - 1970) * 12 + month - 1).astype("datetime64[M]")
-        days = months.astype("datetime64[D]").astype(np.int64) + day - 1
-        ends = (months + 1).astype("datetime64[D]").astype(np.int64)
-        if not ((day >= 1) & (days < ends) & (hour <= 23) & (minute <= 59) & (second <= 59)).all():
-            return None
-        seconds[rows] = days * 86_400 + hour * 3600 + minute * 60 + second
-        zoned[rows] = is_zulu
-        cut = cut or bool(fraction.any())
-    return seconds, zoned, cut
+    text = "\n".join([*cells, ""])
+    if _ISO_LINES.fullmatch(text) is None or text.count("\n") > len(cells):
+        return None
+    try:
+        stamps = np.array([cell[:19] for cell in cells], dtype="datetime64[s]")
+    except ValueError:  # such as the 30th of February
+        return None
+    seconds = stamps.astype(np.int64)
+    if seconds.min() < YEAR_ONE:
+        return None
+    zoned = np.array([cell[-1] == "Z" for cell in cells])
+    return seconds, zoned, re.search("[.,]0*[1-9]", text) is not None
 
 
 def _text(cell: Any) -> str:
