@@ -21,7 +21,7 @@ from corral.data.importers.binning import (
     most_common,
     were,
 )
-from corral.data.importers.counters import differences, grows
+from corral.data.importers.counters import counters_error, differences, grows
 from corral.data.importers.prometheus_files import Series, read_series
 from corral.data.importers.tables import grid as grids
 from corral.data.importers.tables.capacities import set_capacities
@@ -98,13 +98,7 @@ def import_prometheus(
     series = _joined(parts)
     node_of = _nodes(series, label, guess_list)
     if counter is None and grows(series):
-        first = series[0].present()[1]
-        raise fault_error(
-            series[0].path,
-            "the values look like counters, not requests per step: they only grow, in the first "
-            f"series from {first[0]:.10g} to {first[-1]:.10g}. Pass counter=True to import the "
-            "growth per step, or counter=False if the values are requests per step",
-        )
+        raise counters_error(series)
     if counter:
         series = differences(series, snap or _step(series), gaps, notes)
         guess_list.append(Guess("counter", "requests are the growth per step", "counter=False"))

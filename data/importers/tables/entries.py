@@ -107,6 +107,18 @@ def _are_times(cells: Sequence[Any]) -> bool:
     return len(cells) > 1 and style_of(cells[:9]) not in UNDATED
 
 
+def _are_columns(items: Sequence[Any]) -> bool:
+    """Return True for lists of equal length of which the first holds times."""
+    lengths = {len(item) for item in items if isinstance(item, list)}
+    heads = [item[0] for item in items if isinstance(item, list) and item]
+    return (
+        len(lengths) == 1
+        and len(heads) == len(items)
+        and _are_times(items[0])
+        and not _are_times(heads)
+    )
+
+
 def _has_time(row: Row) -> bool:
     return any(style_of([cell]) not in UNDATED for cell in row.values())
 
@@ -151,13 +163,20 @@ class Flatten:
     def rows(self, value: Any, prefix: str, outer: Row, *, is_entry: bool) -> Iterator[Row]:
         """Yield a row for each entry in ``value``, with the values ``outer`` around it."""
         lists: dict[str, list[Any]] = {}
-        row: dict[str, Any] = {**outer, **flat(value, prefix, lists)}
+        own = flat(value, prefix, lists)
+        is_entry = bool(lists) and is_entry and _has_time(own)
+        for key in [*lists] if is_entry and self.chain is None else ():
+            if len(lists[key]) == 1 and isinstance(lists[key][0], dict):
+                own |= flat(lists.pop(key)[0], key, lists)
+        row: dict[str, Any] = {**outer, **own}
         inner = self._inner(row, lists, is_entry) if lists else None
         if inner is None:
             if self.chain is None or prefix == self.chain:
                 yield {**row, **_numbers(row, lists)}
             return
         items = lists[inner]
+        if isinstance(items[0], list) and _are_columns(items):
+            items = [*map(list, zip(*items, strict=True))]
         is_plain = not isinstance(items[0], dict | list)
         parallel = {
             key: column
@@ -172,7 +191,7 @@ class Flatten:
             if name == key and is_plain:
                 raise fault_error(self.file, f"the lists {name} and {inner} differ in length")
             row[name] = "/".join(map(str, follow(lists[key], name[len(key) :].lstrip("."))))
-        titles = self._titles(inner, lists)
+        titles = self._titles(inner, {**lists, inner: items})
         for at, item in enumerate(items):
             values = {name: column[at] for name, column in parallel.items()}
             if titles and isinstance(item, list):
@@ -197,7 +216,7 @@ class Flatten:
         if len(inner) > 1:
             timed = [key for key in inner if _has_time(flat(lists[key][0], key))]
             inner = timed if len(timed) == 1 else inner
-        if len(inner) > 1 or (is_entry and _has_time(row)):
+        if len(inner) > 1 or is_entry:
             self._stop(row, {key: lists[key][0] for key in inner})
         return inner[0]
 
@@ -226,12 +245,19 @@ class Flatten:
             **{k: v for key, first in first_of.items() for k, v in flat(first, key).items()},
         }
         times = [path for path, cell in cells.items() if style_of([cell]) not in UNDATED]
+        texts = [
+            path for path, cell in cells.items() if isinstance(cell, str) and path not in times
+        ]
+        numbers = [
+            path for path in paths if isinstance(cells[path], int | float) and path not in times
+        ]
         advice = PATHS
         if times and paths:
+            roles = {"time_column": times, "node_column": texts[::-1], "arrivals": numbers}
+            examples = [f"{role}={quoted(found[0])}" for role, found in roles.items() if found]
             advice = (
                 f"They have {', '.join(paths[:8])}. Pass the paths of times, nodes and loads, such "
-                f"as time_column={quoted(times[0])}, node_column={quoted(paths[0])}, "
-                f"arrivals={quoted(paths[-1])}"
+                f"as {', '.join(examples)}"
             )
         lists = ", ".join([*first_of][:8])
         raise fault_error(self.file, f"the lists {lists} could hold the entries. {advice}")

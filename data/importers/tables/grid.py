@@ -36,6 +36,7 @@ __all__ = [
     "other_step",
     "scaled",
     "step_text",
+    "sum_of_others",
     "whole_requests",
 ]
 
@@ -225,6 +226,16 @@ def absences(grid: Grid) -> list[str]:
         f"nodes without a row: {names} of the steps. The capacity as passed counts there, too; if "
         "a node was away, give its capacity in a column"
     ]
+
+
+def sum_of_others(grid: Grid) -> str | None:
+    """Return the node that has the sum of all others in each of ten or more steps, if any."""
+    values = grid.arrivals[~np.isnan(grid.arrivals).any(axis=1)]  # [T', N]
+    if len(values) < 10 or len(grid.nodes) < 3:
+        return None
+    doubled = np.isclose(2 * values, values.sum(axis=1, keepdims=True), rtol=1e-6, atol=0)
+    sums = doubled.all(axis=0) & values.any(axis=0)
+    return grid.nodes[int(sums.argmax())] if sums.any() else None
 
 
 def fill(grid: Grid, gaps: Gaps, holes: Sequence[Hole], notes: list[str], hint: str = "") -> Grid:

@@ -66,7 +66,7 @@ ARRIVALS = _words(
     "throughput requêtes requetes solicitudes peticiones richieste requisições verzoeken запросы "
     "请求数 リクエスト数"
 )
-WEAK_ARRIVALS = _words("load count value rate total n num")
+WEAK_ARRIVALS = _words("load count counts value values rate total n num")
 CAPACITY = _words("capacity cap limit kapazität kapazitaet quota")
 CAPACITY_FAMILY = CAPACITY | {"max", "maximum", "avail"}
 METRICS = _words(
@@ -87,7 +87,9 @@ DETAILS = _words(
     "status code client ip user"
 )
 """Texts of a request that name no node."""
-QUANTITIES = _words("metric metrics field measurement quantity kpi")
+QUANTITIES = _words(
+    "metric metrics field measurement quantity kpi aggregation statistic stat rollup"
+)
 SUMS = _words("total sum all gesamt summe insgesamt")
 
 MIN_SHARE_OF_PAIRS = 0.2
@@ -179,11 +181,16 @@ def time_columns(
     hours, minutes = _parts(table, HOURS, 24), _parts(table, MINUTES, 59)
     if is_dated and len(hours) == 1 and len(minutes) < 2:
         return [proper[0], *hours, *minutes]
-    epochs = [n for n in styles if "1970" in styles[n] and (n in named or n == next(iter(styles)))]
-    exact = [name for name in proper or epochs or named if name.lower().strip("@_") in TIME_WORDS]
-    for candidates in (exact, proper, epochs, named):
-        varying = [name for name in candidates if len(table.columns[name].sample()) > 1]
-        candidates = varying or candidates
+    first = next(iter(styles), None)
+    epochs = [n for n in styles if "1970" in styles[n]]
+    epochs = [n for n in epochs if n in named or n == first or n.endswith("[][0]")]
+    groups = [
+        [name for name in group if len(table.columns[name].sample()) > 1 or len(table) < 3]
+        for group in (proper, epochs, named)
+    ]
+    times = next(filter(None, groups), [])
+    exact = [name for name in times if name.lower().strip("@_") in TIME_WORDS]
+    for candidates in (exact, *groups):
         if len(candidates) == 1:
             return candidates
         if candidates:
@@ -457,7 +464,9 @@ def same_groups(a: Column, b: Column) -> bool:
 
 
 def _load_column(table: Table, numeric: list[str]) -> str:
-    """Return the column that holds the requests."""
+    """Return the column that holds the requests: in a long table, a varying one, if any."""
+    if len(table) >= MIN_CONSTANT_ROWS:
+        numeric = [name for name in numeric if len(table.columns[name].cells) > 1] or numeric
     for tier in (ARRIVALS, WEAK_ARRIVALS):
         exact = [name for name in numeric if name.lower() in tier]
         matches = exact if len(exact) == 1 else [name for name in numeric if words_of(name) & tier]

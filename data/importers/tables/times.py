@@ -119,7 +119,11 @@ LONGEST = 64
 def is_day(cell: Any) -> bool:
     """Return True if a cell is a date without a time of day."""
     match = _is_short(cell) and (_ISO.fullmatch(cell) or _DAY_FIRST.fullmatch(cell))
-    return bool(match) and ":" not in cell
+    return (bool(match) and ":" not in cell) or _is_compact(cell)
+
+
+def _is_compact(cell: Any) -> bool:
+    return _is_short(cell) and len(cell) == 8 and _DIGITS.fullmatch(cell) is not None
 
 
 def is_clock(cell: Any) -> bool:
@@ -130,8 +134,12 @@ def is_clock(cell: Any) -> bool:
 def with_clock(table: Table, column: Column, notes: list[str]) -> Column:
     """Return a column of date, hour and minute, such as "2026-03-02 9 5", as times.
 
-    Other columns are returned as they are. Hour 1 of 24 begins at midnight.
+    Other columns are returned as they are, but with marks in dates such as 20260302. Hour 1 of 24
+    begins at midnight.
     """
+    if all(_is_compact(str(cell).partition(" ")[0]) for cell in column.cells):
+        cells = [f"{cell[:4]}-{cell[4:6]}-{cell[6:]}" for cell in column.cells]
+        column = Column(column.name, column.codes, cells)
     parts = [_DAY_AND_HOUR.fullmatch(_text(cell)[:LONGEST]) for cell in column.cells]
     matches = [match for match in parts if match and is_day(match[1])]
     if len(matches) < len(parts):

@@ -268,3 +268,38 @@ def test_azure_files_take_the_number_of_nodes(tmp_path: Path) -> None:
     text = f"HashOwner,HashApp,HashFunction,Trigger,{minutes}\no,a,f,http,{loads}\n"
     shown(refusal(tmp_path, text), "nodes=8")
     assert imported(tmp_path, text, nodes=1, capacity="2x").trace.arrivals.sum() == 1440
+
+
+# --- Counters and sums ---------------------------------------------------------------------------
+
+
+def test_counters_are_refused_or_read_as_their_growth(tmp_path: Path) -> None:
+    loads = [3 + i * i % 7 for i in range(30)]
+    times = [f"{datetime(2026, 3, 2) + timedelta(minutes=i)}" for i in range(30)]
+    totals = [1000 + sum(loads[: i + 1]) for i in range(30)]
+    totals[20:] = [sum(loads[20 : i + 1]) for i in range(20, 30)]  # a restart
+    for text, nodes in (
+        ("time,a,b\n" + rows(times, totals, totals), ("a", "b")),
+        ("time,host,requests\n" + rows(times * 2, "a" * 30 + "b" * 30, totals * 2), ("a", "b")),
+        ("time,requests_total\n" + rows(times, totals), ("loads",)),
+    ):
+        shown(refusal(tmp_path, text), totals[0], "counter=True", "counter=False")
+        result = imported(tmp_path, text, counter=True)
+        assert result.trace.nodes == nodes
+        assert result.trace.arrivals[:, 0].tolist() == loads[1:]
+        assert imported(tmp_path, text, counter=False).trace.arrivals[:, 0].tolist() == totals
+
+
+def test_the_sum_of_all_other_nodes_is_refused(tmp_path: Path) -> None:
+    sums = [2 * load for load in LOADS]
+    wide = "time,a,b,cluster\n" + rows(TIMES, LOADS, LOADS, sums)
+    shown(refusal(tmp_path, wide), "'cluster'", "arrivals='a,b'", "arrivals='a,b,cluster'")
+    named = imported(tmp_path, wide, arrivals="a,b,cluster")
+    assert named.trace.nodes == ("a", "b", "cluster")
+    shown(" ".join(named.notes), "cluster")
+    hosts = ["a"] * 20 + ["b"] * 20 + ["all"] * 20
+    long = "time,host,requests\n" + rows(TIMES * 3, hosts, LOADS * 2 + sums)
+    shown(refusal(tmp_path, long), "'all'", "'host!=all'")
+    assert imported(tmp_path, long, where="host!=all").trace.nodes == ("a", "b")
+    kept = imported(tmp_path, long, node_column="host", arrivals="requests")
+    assert kept.trace.nodes == ("a", "b", "all")
