@@ -123,6 +123,7 @@ def read_json(
     Raises TraceError for invalid JSON, without quoting it unless it holds times, and if several
     lists could hold the entries.
     """
+    document: Any
     if is_lines(head_of(path, max_bytes=max_bytes)):
         weigh(path, max_bytes=max_bytes, max_cells=max_cells)
         document = _lines(path, notes, max_bytes)

@@ -228,13 +228,14 @@ class Flatten:
         items = lists[inner]
         if not isinstance(items[0], list) or any(n.startswith(f"{inner}[") for n in self.named):
             return None
-        beside = [column for key, column in lists.items() if key != inner]
-        for column in (
-            beside if _has_time(flat(items[0], "[]")) or len(items) < 2 else [*beside, items[0]]
-        ):
+        candidates = [column for key, column in lists.items() if key != inner]
+        if len(items) > 1 and not _has_time(flat(items[0], "[]")):
+            candidates.append(items[0])
+        for column in candidates:
             names = [cell.get("name") if isinstance(cell, dict) else cell for cell in column]
-            if len(items[-1]) == len(names) == len({n for n in names if isinstance(n, str)}):
-                return names
+            titles = [name for name in names if isinstance(name, str)]
+            if len(items[-1]) == len(names) == len(titles) == len({*titles}):
+                return titles
         return None
 
     def _stop(self, row: Row, first_of: Mapping[str, Any]) -> NoReturn:

@@ -269,13 +269,13 @@ def regroup(sheet: Sheet, pattern: str | None, combine: Combine, notes: list[str
             f"{sheet.table.path.name}: {len(names):,} nodes were joined to {len(nodes):,} by "
             f"node_pattern={pattern}"
         )
-    arrivals, capacity = (
-        values
-        if values is None
-        else pd.DataFrame(values.T).groupby(of_column).sum(min_count=1).to_numpy().T
-        for values in (sheet.arrivals, sheet.capacity)
-    )
-    return replace(sheet, nodes=nodes, arrivals=arrivals, capacity=capacity)
+
+    def joined(values: Floats) -> Floats:
+        sums: Floats = pd.DataFrame(values.T).groupby(of_column).sum(min_count=1).to_numpy().T
+        return sums
+
+    capacity = None if sheet.capacity is None else joined(sheet.capacity)
+    return replace(sheet, nodes=nodes, arrivals=joined(sheet.arrivals), capacity=capacity)
 
 
 def _values(
