@@ -68,9 +68,10 @@ def of_counters(sheet: Sheet, step: int | None, gaps: Gaps, notes: list[str]) ->
 
 def check_counters(sheet: Sheet) -> None:
     """Raise TraceError if the values of a table look like counters."""
-    series = _series(sheet)
-    if len(sheet.times) >= ENOUGH_ROWS and grows(series):
-        raise counters_error(series)
+    series = [one for one in _series(sheet) if len(one.present()[1]) >= ENOUGH_ROWS]
+    growing = [one for one in series if (np.diff(one.present()[1]) >= 0).all() and grows([one])]
+    if growing or (series and grows(series)):
+        raise counters_error(growing or series)
 
 
 def counters_error(series: Sequence[Series]) -> TraceError:

@@ -143,6 +143,9 @@ def read_json(
     chain, of_loads = chain_of(time), chain_of(arrivals)
     if of_loads is not None and of_loads.startswith(chain or ""):
         chain = of_loads
+    if chain is not None and not isinstance(document, Iterator):
+        is_path = any(True for _ in follow(document, chain.removesuffix("[]")))
+        chain = chain if is_path else None  # the end of a path, as columns are named
     is_list = isinstance(document, Iterator) or (
         isinstance(document, list) and not isinstance(next(iter(document), None), list)
     )
@@ -186,7 +189,7 @@ def _name_nodes(table: Table, named: AbstractSet[str]) -> None:
 
 
 def _numbers(table: Table) -> list[str]:
-    """Return the columns of numbers that are no times."""
+    """Return the columns of numbers other than times."""
     cells = {name: column.sample() for name, column in table.columns.items()}
     return [n for n, c in cells.items() if looks_numeric(c) and style_of(c) in UNDATED]
 

@@ -221,7 +221,7 @@ class Flatten:
         return inner[0]
 
     def _titles(self, inner: str, lists: Mapping[str, list[Any]]) -> list[str] | None:
-        """Return the names of the values in each list of ``inner``: a list beside it, or its first.
+        """Return the names of the values in lists of ``inner``: a list next to it, or its first.
 
         Return None without names, or if the caller named the values by their places.
         """

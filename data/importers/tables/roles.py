@@ -115,7 +115,7 @@ def is_no_load(name: str) -> bool:
     if words & ARRIVALS:  # avg:request_per_s is a load, request_ms is not
         is_rate = per_seconds(name) is not None or words & (ARRIVALS - {"request"})
         is_measure = bool(words & (METRICS - {"avg"})) and not is_rate
-    return is_measure or is_id(name) or name.lower() in CALENDAR
+    return is_measure or "%" in name or is_id(name) or name.lower() in CALENDAR
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ def time_columns(
 
 
 def _parts(table: Table, words: frozenset[str], largest: int) -> list[str]:
-    """Return the columns of whole numbers up to ``largest`` whose names have one of ``words``."""
+    """Return the columns with one of ``words`` in the name and whole numbers up to ``largest``."""
     return [
         name
         for name, column in table.columns.items()
@@ -464,24 +464,23 @@ def same_groups(a: Column, b: Column) -> bool:
 
 
 def _load_column(table: Table, numeric: list[str]) -> str:
-    """Return the column that holds the requests: in a long table, a varying one, if any."""
-    if len(table) >= MIN_CONSTANT_ROWS:
-        numeric = [name for name in numeric if len(table.columns[name].cells) > 1] or numeric
+    """Return the column that holds the requests. A constant one is refused if others vary."""
+    varying = [name for name in numeric if len(table.columns[name].cells) > 1]
+    varying = varying if varying and len(table) >= MIN_CONSTANT_ROWS else numeric
+    candidates = varying
     for tier in (ARRIVALS, WEAK_ARRIVALS):
         exact = [name for name in numeric if name.lower() in tier]
         matches = exact if len(exact) == 1 else [name for name in numeric if words_of(name) & tier]
-        if len(matches) == 1:
-            return matches[0]
         if matches:
-            numeric = matches
+            candidates = matches if {*matches} & {*varying} else [*matches, *varying]
             break
-    if len(numeric) != 1:
+    if len(candidates) != 1:
         stop(
             table,
-            f"several columns could hold the requests; pass {choose('arrivals', numeric)}, or "
+            f"several columns could hold the requests; pass {choose('arrivals', candidates)}, or "
             "arrivals=rows if each row is one request",
         )
-    return numeric[0]
+    return candidates[0]
 
 
 def _single_capacity(

@@ -275,3 +275,19 @@ def test_lists_without_times_are_steps_in_order(tmp_path: Path) -> None:
         import_trace(path)
     trace = import_trace(path, time_column="row").trace
     assert (trace.nodes, trace.arrivals.tolist()) == (NAMES, COUNTS)
+
+
+def test_a_path_may_be_the_name_of_its_column(tmp_path: Path) -> None:
+    series = [{"name": name, "points": points} for name, points in POINTS.items()]
+    path = document(tmp_path, {"series": series})
+    for start in ("", "series[]."):
+        trace = import_trace(path, arrivals=f"{start}points[][1]").trace
+        assert (trace.nodes, trace.arrivals.tolist()) == (NAMES, COUNTS)
+
+
+def test_a_constant_of_an_answer_is_not_its_load(tmp_path: Path) -> None:
+    series = [{"name": name, "points": points} for name, points in POINTS.items()]
+    assert import_trace(document(tmp_path, {"step": 60, "series": series})).trace.nodes == NAMES
+    path = document(tmp_path, {"requests": 2, "series": series})
+    with refused(TraceError, "arrivals=requests", "arrivals='points[][1]'"):
+        import_trace(path)

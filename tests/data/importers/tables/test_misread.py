@@ -67,7 +67,7 @@ def test_a_request_id_is_no_load(tmp_path: Path) -> None:
     assert found(result, "layout").startswith("a table, a request log")
 
 
-@pytest.mark.parametrize("title", ["cpu_percent", "memory", "latency_ms"])
+@pytest.mark.parametrize("title", ["cpu_percent", "memory", "latency_ms", "busy %"])
 def test_other_measures_are_no_requests(tmp_path: Path, title: str) -> None:
     for text, options in (
         (f"time,{title}\n" + rows(TIMES, LOADS), {}),
@@ -78,7 +78,8 @@ def test_other_measures_are_no_requests(tmp_path: Path, title: str) -> None:
             {"node_column": "host"},
         ),
     ):
-        shown(refusal(tmp_path, text, **options), title, f"arrivals={title}", "arrivals=rows")
+        named = f"arrivals='{title}'" if " " in title else f"arrivals={title}"
+        shown(refusal(tmp_path, text, **options), title, named, "arrivals=rows")
         assert imported(tmp_path, text, arrivals=title, **options).trace.arrivals.any()
 
 
@@ -288,6 +289,11 @@ def test_counters_are_refused_or_read_as_their_growth(tmp_path: Path) -> None:
         assert result.trace.nodes == nodes
         assert result.trace.arrivals[:, 0].tolist() == loads[1:]
         assert imported(tmp_path, text, counter=False).trace.arrivals[:, 0].tolist() == totals
+
+
+def test_one_counter_among_loads_is_refused(tmp_path: Path) -> None:
+    text = "time,a,b\n" + rows(TIMES, LOADS, [100 + 3 * i for i in range(20)])
+    shown(refusal(tmp_path, text), 100, 157, "counter=True", "counter=False")
 
 
 def test_the_sum_of_all_other_nodes_is_refused(tmp_path: Path) -> None:
