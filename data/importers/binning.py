@@ -34,7 +34,7 @@ __all__ = [
     "finish",
     "first_names",
     "length_of",
-    "most_common",
+    "mode_of",
     "node_names",
     "resample",
     "were",
@@ -158,7 +158,7 @@ def check_options(
         raise ValueError(f"scale={scale!r} must be a number above 0")
 
 
-def most_common(values: Counts) -> int:
+def mode_of(values: Counts) -> int:
     """Return the most common value, the smallest one of several."""
     distinct, counts = np.unique(values, return_counts=True)
     return int(distinct[counts.argmax()])

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from corral.data.importers.binning import Gaps, counted, most_common, were
+from corral.data.importers.binning import Gaps, counted, mode_of, were
 from corral.data.importers.prometheus_files import Series
 from corral.data.importers.tables.sheets import Sheet
 from corral.data.source import fault_error
@@ -58,7 +58,7 @@ def differences(series: Sequence[Series], step: int, gaps: Gaps, notes: list[str
 
 def of_counters(sheet: Sheet, step: int | None, gaps: Gaps, notes: list[str]) -> list[Sheet]:
     """Return a sheet per node, with the requests of each step instead of the counters."""
-    step = step or most_common(np.diff(sheet.times))
+    step = step or mode_of(np.diff(sheet.times))
     grown = differences(_series(sheet), step, gaps, notes)
     return [
         replace(sheet, times=one.times, nodes=[node], arrivals=one.values[:, None])

@@ -18,7 +18,7 @@ from corral.data.importers.binning import (
     check_options,
     counted,
     file_list,
-    most_common,
+    mode_of,
     were,
 )
 from corral.data.importers.counters import counters_error, differences, grows
@@ -152,7 +152,7 @@ def _step(series: Sequence[Series]) -> int:
     if not len(distances):
         rule = "the step is unknown: at least two times are required"
         raise fault_error(series[0].path, rule)
-    return most_common(distances)
+    return mode_of(distances)
 
 
 def _unit(series: Sequence[Series]) -> Unit:

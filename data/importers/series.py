@@ -32,7 +32,7 @@ from corral.data.importers.binning import (
     file_list,
     finish,
     first_names,
-    most_common,
+    mode_of,
     node_names,
     resample,
     were,
@@ -226,7 +226,7 @@ def _sample(node: str, parts: Sequence[_Part], gaps: Gaps, notes: list[str]) -> 
         at = int((distance == 0).argmax())
         refuse(distance == 0, _repeated_rule(place(at + 1)[0], counts[at] == counts[at + 1]))
     check_gap(times, str(parts[0].path))
-    step = most_common(distance)
+    step = mode_of(distance)
     refuse(distance % step > 0, f"{{}} s after the previous row, not a multiple of {step} s")
     missing = int((distance // step - 1).sum())
     if gaps == "refuse":

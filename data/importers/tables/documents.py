@@ -197,8 +197,8 @@ def _numbers(table: Table) -> list[str]:
 def _check_lists(table: Table) -> None:
     """Raise TraceError if the loads may be a list of numbers in each entry, or other numbers."""
     lists = dict.fromkeys(re.sub(r"\d+\]$", "*]", n) for n in table.columns if _IN_LIST.search(n))
-    others = [n for n in _numbers(table) if not (_IN_LIST.search(n) or is_no_load(n))]
-    if lists and len(choices := [*others, *lists]) > 1:
+    further = [n for n in _numbers(table) if not (_IN_LIST.search(n) or is_no_load(n))]
+    if lists and len(choices := [*further, *lists]) > 1:
         stop(table, f"several numbers could be the loads; pass {choose('arrivals', choices)}")
 
 

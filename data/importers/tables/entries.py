@@ -66,7 +66,7 @@ def as_list(value: Any) -> Any:
     if not all(isinstance(item, list) and item for item in items):
         return value
     shapes = [flat(item[0], "[]") for item in items if isinstance(item[0], dict | list)]
-    if len(shapes) < len(items) or not all(map(_has_time, shapes)) or not _are_alike(shapes):
+    if len(shapes) < len(items) or not all(map(_has_time, shapes)) or not _have_equal_keys(shapes):
         return value
     name = _kind_of(keys)
     return [e for key, item in zip(keys, items, strict=True) for e in _entries({name: key}, item)]
@@ -84,7 +84,7 @@ def _as_rows(value: Any) -> Any:
 def _entries(outer: dict[str, Any], item: Any) -> Iterator[dict[str, Any]]:
     if isinstance(item, dict):
         inner = [*item.values()]
-        if len(inner) > 1 and all(isinstance(i, dict) for i in inner) and _are_alike(inner):
+        if len(inner) > 1 and all(isinstance(i, dict) for i in inner) and _have_equal_keys(inner):
             name = _kind_of([*item])
             yield from ({**outer, name: key, **entry} for key, entry in item.items())
         else:
@@ -99,7 +99,7 @@ def _kind_of(keys: Sequence[str]) -> str:
     return "metric" if words_of_all(keys) & (METRICS | ARRIVALS) else "node"
 
 
-def _are_alike(rows: Sequence[Row]) -> bool:
+def _have_equal_keys(rows: Sequence[Row]) -> bool:
     return all(row.keys() == rows[0].keys() for row in rows)
 
 
@@ -163,12 +163,12 @@ class Flatten:
     def rows(self, value: Any, prefix: str, outer: Row, *, is_entry: bool) -> Iterator[Row]:
         """Yield a row for each entry in ``value``, with the values ``outer`` around it."""
         lists: dict[str, list[Any]] = {}
-        own = flat(value, prefix, lists)
-        is_entry = bool(lists) and is_entry and _has_time(own)
+        leaves = flat(value, prefix, lists)
+        is_entry = bool(lists) and is_entry and _has_time(leaves)
         for key in [*lists] if is_entry and self.chain is None else ():
             if len(lists[key]) == 1 and isinstance(lists[key][0], dict):
-                own |= flat(lists.pop(key)[0], key, lists)
-        row: dict[str, Any] = {**outer, **own}
+                leaves |= flat(lists.pop(key)[0], key, lists)
+        row: dict[str, Any] = {**outer, **leaves}
         inner = self._inner(row, lists, is_entry) if lists else None
         if inner is None:
             if self.chain is None or prefix == self.chain:
@@ -255,7 +255,9 @@ class Flatten:
         advice = PATHS
         if times and paths:
             roles = {"time_column": times, "node_column": texts[::-1], "arrivals": numbers}
-            examples = [f"{role}={quoted(found[0])}" for role, found in roles.items() if found]
+            examples = [
+                f"{role}={quoted(cells_of[0])}" for role, cells_of in roles.items() if cells_of
+            ]
             advice = (
                 f"They have {', '.join(paths[:8])}. Pass the paths of times, nodes and loads, such "
                 f"as {', '.join(examples)}"

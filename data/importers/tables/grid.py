@@ -15,7 +15,7 @@ from corral.data.importers.binning import (
     check_gap,
     counted,
     length_of,
-    most_common,
+    mode_of,
     were,
 )
 from corral.data.importers.tables.sheets import Floats, Sheet, Unit
@@ -33,10 +33,10 @@ __all__ = [
     "find_holes",
     "finish",
     "merge",
+    "node_of_sums",
     "other_step",
     "scaled",
     "step_text",
-    "sum_of_others",
     "whole_requests",
 ]
 
@@ -113,7 +113,7 @@ def merge(sheets: Sequence[Sheet], clock: Clock, *, step: int | None, notes: lis
     step = step or _step(sheets)
     start = int(times[0])
     if snap:  # to the most common offset
-        offset = most_common(np.concatenate([sheet.times for sheet in sheets]) % step)
+        offset = mode_of(np.concatenate([sheet.times for sheet in sheets]) % step)
         start = (start - offset + step // 2) // step * step + offset
     last = (
         (int(times[-1]) - start + step // 2) // step if snap else (int(times[-1]) - start) // step
@@ -170,7 +170,7 @@ def _step(sheets: Sequence[Sheet]) -> int:
         raise fault_error(
             sheets[0].table.path, "the step is unknown: at least two times are required"
         )
-    step = most_common(steps)
+    step = mode_of(steps)
     return step if 2 * (steps == step).sum() >= len(steps) else int(np.median(steps))  # jitter
 
 
@@ -228,7 +228,7 @@ def absences(grid: Grid) -> list[str]:
     ]
 
 
-def sum_of_others(grid: Grid) -> str | None:
+def node_of_sums(grid: Grid) -> str | None:
     """Return the node that has the sum of all others in each of ten or more steps, if any."""
     values = grid.arrivals[~np.isnan(grid.arrivals).any(axis=1)]  # [T', N]
     if len(values) < 10 or len(grid.nodes) < 3:

@@ -443,7 +443,7 @@ def _sheet(
 
 def _check_sums(grid: Grid, sheet: Sheet, options: Options, notes: list[str]) -> None:
     """Refuse a node with the sum of all others, unless the caller named the columns."""
-    node = grids.sum_of_others(grid)
+    node = grids.node_of_sums(grid)
     if node is None:
         return
     rule = f"node {node!r} has the sum of all other nodes"
@@ -452,8 +452,8 @@ def _check_sums(grid: Grid, sheet: Sheet, options: Options, notes: list[str]) ->
         notes.append(rule)
         return
     if sheet.kind == "wide":
-        others = ",".join(name for name in grid.nodes if name != node)
-        choices = choose("arrivals", [others, ",".join(grid.nodes)])
+        rest = ",".join(name for name in grid.nodes if name != node)
+        choices = choose("arrivals", [rest, ",".join(grid.nodes)])
         raise fault_error(sheet.table.path, f"{rule}. Exclude or include it: pass {choices}")
     column = sheet.node_column
     raise fault_error(
