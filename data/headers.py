@@ -21,6 +21,7 @@ __all__ = [
     "is_written_time",
     "looks_like_a_trace",
     "mentions_times",
+    "rows_mention_times",
     "unlike_rule",
     "words_of",
 ]
@@ -41,8 +42,9 @@ _LOG = re.compile(r"\[[0-9]{2}/[A-Z][a-z]{2}/[0-9]{4}:")
 TIME_WORDS = frozenset(
     re.findall(
         r"\w+",
-        "time timestamp date datetime ts t when start at epoch datum zeit zeitstempel zeitpunkt "
-        "uhrzeit fecha hora data ora heure horodatage period minute hour tick step index",
+        "time times timestamp timestamps date datetime ts t when start at epoch datum zeit "
+        "zeitstempel zeitpunkt uhrzeit fecha hora data ora heure horodatage period minute hour "
+        "tick step index",
     )
 )
 """Words in the names of time columns, in several languages."""
@@ -88,6 +90,11 @@ def mentions_times(
         rows = [[cell.strip() for cell in row] for row in parsed]
     except csv.Error:  # an unterminated cell
         return False
+    return rows_mention_times(rows, named)
+
+
+def rows_mention_times(rows: Sequence[Sequence[str]], named: Collection[str] = ()) -> bool:
+    """Return the same as ``mentions_times`` for the cells of the first lines."""
     header, body = rows[0], rows[1:] or rows
     if not set(named).isdisjoint(header):
         return True

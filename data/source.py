@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import zlib
 from collections.abc import Iterator
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from io import BufferedReader
+from itertools import chain
 from pathlib import Path
 
 from corral.errors import Fault, TraceError
@@ -73,11 +75,10 @@ CHUNK = 2**20
 PACKED_CHUNK = 2**16
 GZIP = b"\x1f\x8b"
 BOM = b"\xef\xbb\xbf"
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 # File types that users pass by mistake, by their first bytes.
 FOREIGN = {
-    b"\xff\xfe": "this is UTF-16 text: save it as UTF-8",
-    b"\xfe\xff": "this is UTF-16 text: save it as UTF-8",
     b"PK\x03\x04": "this is a zip archive: unpack it; or a spreadsheet: run corral trace import",
     b"BZh": "this is a bzip2 file: unpack it, or pack it with gzip",
     b"\xfd7zXZ": "this is an xz file: unpack it, or pack it with gzip",
@@ -142,7 +143,7 @@ def chunks(path: Path, *, max_bytes: int = MAX_BYTES, max_line: int = MAX_LINE) 
             packed = file.peek(2).startswith(GZIP)
             pieces = _unpacked(path, file) if packed else iter(lambda: file.read(CHUNK), b"")
             try:
-                for piece in _checked(path, pieces, max_bytes, max_line):
+                for piece in _checked(path, _as_utf8(pieces), max_bytes, max_line):
                     report_progress("reading", min(file.tell(), size), size)
                     yield piece
             finally:
@@ -159,6 +160,8 @@ def chunks(path: Path, *, max_bytes: int = MAX_BYTES, max_line: int = MAX_LINE) 
         raise fault_error(
             path, f"the gzip file is damaged ({error}); download or pack it again"
         ) from None
+    except UnicodeDecodeError:
+        raise fault_error(path, "damaged UTF-16 text: save it as UTF-8") from None
     except OSError as error:
         raise fault_error(path, f"cannot be read: {error.strerror or error}") from None
 
@@ -195,6 +198,19 @@ def _unpacked(path: Path, file: BufferedReader) -> Iterator[bytes]:
             if piece:
                 yield piece
         data = (engine.unused_data or file.read(PACKED_CHUNK)).lstrip(b"\0")  # padding
+
+
+def _as_utf8(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield text in UTF-16 with a byte-order mark, as Excel writes it, as UTF-8; others as is."""
+    first = next(pieces, b"")
+    if not first.startswith(UTF_16):
+        yield first
+        yield from pieces
+        return
+    decoder = codecs.getincrementaldecoder("utf-16")()
+    for piece in chain([first], pieces):
+        yield decoder.decode(piece).encode()
+    decoder.decode(b"", final=True)
 
 
 def _checked(path: Path, pieces: Iterator[bytes], max_bytes: int, max_line: int) -> Iterator[bytes]:

@@ -2,12 +2,12 @@
 
     python benchmarks/loads/table_exports.py [FOLDER]
 
-Draws a day of minutes of two servers, writes it as each kind of tests/support/table_exports.py and
-unlisted_exports.py (into FOLDER, to look at), imports each by one command in a process of its own,
-and compares the trace with the loads. Prints for each kind the result of a bare import, the
-options, the CPU seconds, and if every cell is right. A file that must be refused is right if the
-message names the problem. "WRONG" is a trace with other loads than the file, "refused" a file that
-no option reads.
+Draws a day of minutes of two servers, writes it as each kind of tests/support/table_exports.py,
+unlisted_exports.py and further_exports.py (into FOLDER, to look at), imports each by one command in
+a process of its own, and compares the trace with the loads. Prints for each kind the result of a
+bare import, the options, the CPU seconds, and if every cell is right. A file that must be refused
+is right if the message names the problem. "WRONG" is a trace with other loads than the file,
+"refused" a file that no option reads.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from exports import cpu_seconds
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
+from support.further_exports import FURTHER
 from support.table_exports import KINDS, PUBLIC, Export, Loads, right
 from support.unlisted_exports import UNLISTED
 
@@ -54,7 +55,7 @@ def imported(export: Export, folder: Path, options: list[str]) -> tuple[str, str
 def measure(folder: Path, kind: str) -> list[str]:
     """Return the row of a kind."""
     folder.mkdir(parents=True, exist_ok=True)
-    export = (KINDS | UNLISTED)[kind](folder, Loads.draw(MINUTES))
+    export = (KINDS | UNLISTED | FURTHER)[kind](folder, Loads.draw(MINUTES))
     options = shlex.split(LINES[kind] if kind in PUBLIC else export.options)
     used = cpu_seconds()
     bare, errors = imported(export, folder, [])
@@ -75,7 +76,7 @@ def main() -> None:
     rows, table = [], []
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(sys.argv[1] if len(sys.argv) > 1 else temporary)
-        for at, kind in enumerate([*KINDS, *UNLISTED]):
+        for at, kind in enumerate([*KINDS, *UNLISTED, *FURTHER]):
             row = measure(folder / str(at), kind)
             rows.append(row)
             table.append("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |")

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -26,6 +26,7 @@ __all__ = [
     "Sampled",
     "align",
     "check_gap",
+    "check_options",
     "check_size",
     "check_step",
     "counted",
@@ -33,6 +34,7 @@ __all__ = [
     "finish",
     "first_names",
     "length_of",
+    "mode_of",
     "node_names",
     "resample",
     "were",
@@ -142,6 +144,24 @@ def check_step(step: int | None) -> None:
     """Raise ValueError unless ``step`` is None or a whole number of seconds, 1 or more."""
     if step is not None and (isinstance(step, bool) or step != int(step) or step < 1):
         raise ValueError(f"step={step!r} must be a whole number of seconds, 1 or more")
+
+
+def check_options(
+    gaps: str = "refuse", scale: float | None = None, steps: Sequence[int | None] = ()
+) -> None:
+    """Raise ValueError for an option out of range."""
+    for step in steps:
+        check_step(step)
+    if gaps not in get_args(Gaps):
+        raise ValueError(f"gaps={gaps!r} must be one of {', '.join(get_args(Gaps))}")
+    if scale is not None and not 0 < scale < float("inf"):
+        raise ValueError(f"scale={scale!r} must be a number above 0")
+
+
+def mode_of(values: Counts) -> int:
+    """Return the most common value, the smallest one of several."""
+    distinct, counts = np.unique(values, return_counts=True)
+    return int(distinct[counts.argmax()])
 
 
 def check_size(steps: int, file: str, start: int) -> None:

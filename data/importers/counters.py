@@ -7,15 +7,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from corral.data.importers.binning import Gaps, counted, were
+from corral.data.importers.binning import Gaps, counted, mode_of, were
 from corral.data.importers.prometheus_files import Series
+from corral.data.importers.tables.sheets import Sheet
 from corral.data.source import fault_error
 from corral.data.trace import MAX_VALUE
+from corral.errors import TraceError
 
-__all__ = ["differences", "grows"]
+__all__ = ["check_counters", "counters_error", "differences", "grows", "of_counters"]
 
 ENOUGH = 5
 """Minimum number of values for recognizing a counter."""
+
+ENOUGH_ROWS = 20
+"""The same for a table, which rarely has counters."""
 
 
 def grows(series: Sequence[Series]) -> bool:
@@ -26,7 +31,7 @@ def grows(series: Sequence[Series]) -> bool:
         steps = np.diff(values)
         falls = steps < 0
         restarts = values[1:][falls] <= values[:-1][falls] / 2
-        if not restarts.all() or falls.sum() > 0.02 * len(steps):
+        if not restarts.all() or falls.sum() > max(1, 0.02 * len(steps)):
             return False
         rising += len(values) >= ENOUGH and (steps > 0).sum() >= max(ENOUGH - 1, len(steps) / 4)
     return rising > len(series) / 2
@@ -49,6 +54,39 @@ def differences(series: Sequence[Series], step: int, gaps: Gaps, notes: list[str
         words = f"{counted(holes, 'hole')} {were(holes)} filled"
         notes.append(f"{words}: the growth of counters was spread evenly over missing steps")
     return [result[0] for result in results]
+
+
+def of_counters(sheet: Sheet, step: int | None, gaps: Gaps, notes: list[str]) -> list[Sheet]:
+    """Return a sheet per node, with the requests of each step instead of the counters."""
+    step = step or mode_of(np.diff(sheet.times))
+    grown = differences(_series(sheet), step, gaps, notes)
+    return [
+        replace(sheet, times=one.times, nodes=[node], arrivals=one.values[:, None])
+        for node, one in zip(sheet.nodes, grown, strict=True)
+    ]
+
+
+def check_counters(sheet: Sheet) -> None:
+    """Raise TraceError if the values of a table look like counters."""
+    series = [one for one in _series(sheet) if len(one.present()[1]) >= ENOUGH_ROWS]
+    growing = [one for one in series if (np.diff(one.present()[1]) >= 0).all() and grows([one])]
+    if growing or (series and grows(series)):
+        raise counters_error(growing or series)
+
+
+def counters_error(series: Sequence[Series]) -> TraceError:
+    first = series[0].present()[1]
+    return fault_error(
+        series[0].path,
+        "the values look like counters, not requests per step: they only grow, in the first "
+        f"series from {first[0]:.10g} to {first[-1]:.10g}. Pass counter=True to import the "
+        "growth per step, or counter=False if the values are requests per step",
+    )
+
+
+def _series(sheet: Sheet) -> list[Series]:
+    path = sheet.table.path
+    return [Series({}, sheet.times, column, path) for column in sheet.arrivals.T]
 
 
 def _differences(series: Series, step: int, gaps: Gaps) -> tuple[Series, int, int]:

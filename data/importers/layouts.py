@@ -165,7 +165,7 @@ def _unknown_log(paths: Sequence[Path]) -> Imported:
 
 _PROMETHEUS = re.compile(
     r'"resultType":\s*"(?!streams)|"status":\s*"(success|error)"(?!.*"streams")'
-    r'|"metric":\s*\{.*"values?":\s*\[',
+    r'|"metric":\s*\{.*("value":\s*\[|"values":\s*\[\s*\[)',
     re.DOTALL,
 )
 

@@ -14,7 +14,8 @@ from typing import Any
 
 from corral.data.headers import words_of
 from corral.data.importers.tables.columns import choose
-from corral.data.importers.tables.documents import flat, table_of_records
+from corral.data.importers.tables.documents import table_of_records
+from corral.data.importers.tables.entries import flat
 from corral.data.importers.tables.roles import NODE, RequestedColumns, same_groups, time_columns
 from corral.data.importers.tables.times import UNDATED, style_of
 from corral.data.source import HEAD, fault_error, head_of

@@ -15,12 +15,13 @@ from corral.data.importers.binning import (
     Imported,
     Paths,
     check_gap,
-    check_step,
+    check_options,
     counted,
     file_list,
+    mode_of,
     were,
 )
-from corral.data.importers.counters import differences, grows
+from corral.data.importers.counters import counters_error, differences, grows
 from corral.data.importers.prometheus_files import Series, read_series
 from corral.data.importers.tables import grid as grids
 from corral.data.importers.tables.capacities import set_capacities
@@ -80,12 +81,7 @@ def import_prometheus(
 
     Raises TraceError for faulty or ambiguous files, ValueError for options out of range.
     """
-    check_step(step)
-    check_step(snap)
-    if gaps not in ("refuse", "zero", "previous", "interpolate"):
-        raise ValueError(f"gaps={gaps!r} must be refuse, zero, previous or interpolate")
-    if scale is not None and not 0 < scale < float("inf"):
-        raise ValueError(f"scale={scale!r} must be a number above 0")
+    check_options(gaps, scale, [step, snap])
     files = file_list(paths)
     notes: list[str] = []
     guess_list = [] if guesses is None else guesses
@@ -102,13 +98,7 @@ def import_prometheus(
     series = _joined(parts)
     node_of = _nodes(series, label, guess_list)
     if counter is None and grows(series):
-        first = series[0].present()[1]
-        raise fault_error(
-            series[0].path,
-            "the values look like counters, not requests per step: they only grow, in the first "
-            f"series from {first[0]:.10g} to {first[-1]:.10g}. Pass counter=True to import the "
-            "growth per step, or counter=False if the values are requests per step",
-        )
+        raise counters_error(series)
     if counter:
         series = differences(series, snap or _step(series), gaps, notes)
         guess_list.append(Guess("counter", "requests are the growth per step", "counter=False"))
@@ -162,8 +152,7 @@ def _step(series: Sequence[Series]) -> int:
     if not len(distances):
         rule = "the step is unknown: at least two times are required"
         raise fault_error(series[0].path, rule)
-    sizes, counts = np.unique(distances, return_counts=True)
-    return int(sizes[counts.argmax()])
+    return mode_of(distances)
 
 
 def _unit(series: Sequence[Series]) -> Unit:

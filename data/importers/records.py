@@ -36,7 +36,8 @@ def require_times(
         rule = (
             "no time column in the first lines. This does not look like a file of loads, so its "
             f"content is not shown. If it is one, run corral trace import {path} --time-column "
-            "NAME --time-format FORMAT. If it has no header, pass --columns NAME,NAME"
+            "NAME --time-format FORMAT. If it has no header, pass --columns NAME,NAME. For a log, "
+            "pass --pattern '(?P<time>[^ ]+) (?P<node>[^ ]+) .*'"
         )
         raise fault_error(path, rule)
 

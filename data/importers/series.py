@@ -26,12 +26,13 @@ from corral.data.importers.binning import (
     Sampled,
     align,
     check_gap,
+    check_options,
     check_size,
-    check_step,
     counted,
     file_list,
     finish,
     first_names,
+    mode_of,
     node_names,
     resample,
     were,
@@ -88,10 +89,8 @@ def import_series(
 
     Raises TraceError for faults in the files, ValueError for options out of range.
     """
-    check_step(step)
+    check_options(gaps, steps=[step])
     check_zone(zone)
-    if gaps not in ("refuse", "zero", "previous", "interpolate"):
-        raise ValueError(f"gaps={gaps!r} must be refuse, zero, previous or interpolate")
     notes: list[str] = []
     files = file_list(paths)
     parts: dict[str, list[_Part]] = {}
@@ -227,8 +226,7 @@ def _sample(node: str, parts: Sequence[_Part], gaps: Gaps, notes: list[str]) -> 
         at = int((distance == 0).argmax())
         refuse(distance == 0, _repeated_rule(place(at + 1)[0], counts[at] == counts[at + 1]))
     check_gap(times, str(parts[0].path))
-    sizes, counts_of_sizes = np.unique(distance, return_counts=True)
-    step = int(sizes[counts_of_sizes.argmax()])
+    step = mode_of(distance)
     refuse(distance % step > 0, f"{{}} s after the previous row, not a multiple of {step} s")
     missing = int((distance // step - 1).sum())
     if gaps == "refuse":

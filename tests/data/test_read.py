@@ -33,6 +33,8 @@ BY_NODE = "".join(
     [
         GOOD.replace("\n", "\r\n"),
         "\ufeff" + GOOD,
+        GOOD.encode("utf-16"),
+        b"\xfe\xff" + GOOD.encode("utf-16-be"),
         "\ufeff" + GOOD.replace("\n", "\r\n"),
         GOOD + "\n",
         GOOD + "\n\r\n\n",
@@ -42,7 +44,10 @@ BY_NODE = "".join(
         gzip.compress(GOOD[:30].encode()) + gzip.compress(GOOD[30:].encode()),
         BY_NODE,
     ],
-    ids=["CRLF", "BOM", "both", "blank", "blanks", "quotes", "zeros", "gzip", "members", "by-node"],
+    ids=[
+        *("CRLF", "BOM", "UTF-16", "UTF-16-BE", "both", "blank", "blanks", "quotes", "zeros"),
+        *("gzip", "members", "by-node"),
+    ],
 )
 def test_harmless_variations_read_alike(tmp_path, content):
     assert read_trace(write(tmp_path, content)) == read_trace(write(tmp_path, GOOD, "good.csv"))

@@ -120,7 +120,7 @@ BAD = {
         "120 after 180",
     ),
     "Latin-1": (lines("0,b", "0,é").encode("latin-1"), 3, None, "b'\\xe9,2,'", "UTF-8"),
-    "UTF-16 with mark": (GOOD.encode("utf-16"), None, None, None, "UTF-16"),
+    "UTF-16, cut": (GOOD.encode("utf-16")[:-1], None, None, None, "UTF-16"),
     "UTF-16 without": (GOOD.encode("utf-16-le"), 1, None, None, "NUL"),
     "NUL": (lines("3,30", "3\0,30"), 4, None, None, "NUL"),
     "open quote": (lines("60,a", '60,"a'), 4, None, '60,"a,3,30', "quote"),

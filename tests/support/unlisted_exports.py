@@ -173,8 +173,6 @@ kind(
     TOOLS,
     "VictoriaMetrics, export",
     "victoria.jsonl",
-    options="--time-path 'timestamps[]' --node-path metric.instance --value-path 'values[]'",
-    names=("--time-column",),
 )(
     lambda x: lines(
         "",
@@ -240,8 +238,6 @@ document(
 document(
     "ClickHouse, JSONCompact",
     "click.json",
-    options="--value-path 'data[][2]'",
-    names=("--arrivals 'data[][2]'",),
 )(
     lambda x: {
         "meta": [
@@ -358,8 +354,6 @@ kind(
     TIMES,
     "date, hour and minute in columns",
     "parts.csv",
-    options="--time-column date+hour+minute --time-format '%Y-%m-%d %H %M'",
-    names=("date+hour+minute", "%Y-%m-%d %H %M"),
 )(
     lambda x: wide(
         x,
@@ -496,5 +490,5 @@ kind(
 
 UNLISTED: dict[str, Kind] = {**TOOLS, **LANGUAGES, **TIMES, **REQUESTS}
 
-REFUSED = ("rrdtool fetch", "psql, aligned", "pandas, to_json split", "ranges")
+REFUSED = ("rrdtool fetch", "psql, aligned", "ranges")
 """Kinds that no option reads."""

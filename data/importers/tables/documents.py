@@ -6,22 +6,24 @@ for a list. To add the answer of a program, insert a ``Shape`` into ``SHAPES``.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 from array import array
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from corral.data.headers import mentions_times
+from corral.data.headers import rows_mention_times
 from corral.data.importers.tables.cells import MAX_COLUMNS, MAX_TEXTS, Column, Table
 from corral.data.importers.tables.columns import choose, stop
+from corral.data.importers.tables.entries import PATHS, Flatten, Row, as_list, chain_of, follow
+from corral.data.importers.tables.numbers import looks_numeric
+from corral.data.importers.tables.roles import is_no_load
 from corral.data.importers.tables.times import UNDATED, style_of
 from corral.data.source import (
     MAX_CELLS,
@@ -38,7 +40,6 @@ __all__ = [
     "SHAPES",
     "Shape",
     "begins_like_json",
-    "flat",
     "is_json",
     "is_lines",
     "load_json",
@@ -52,11 +53,6 @@ many times as much memory."""
 
 MAX_MARKS = 5_000_000
 """Maximum number of commas, colons and brackets in a document: three per value."""
-
-PATHS = (
-    "Pass the paths of times, nodes and loads, such as time_column='data[].timeStamp', "
-    "node_column=host, arrivals='data[].total'"
-)
 
 
 @dataclass(frozen=True)
@@ -105,8 +101,6 @@ COUNTS = {
 }
 """Cells, in lower case, of columns that describe the values of a ``Shape``."""
 
-Row = Mapping[str, Any]
-
 LEAST_CELLS = 50
 """Minimum number of cells that an entry of JSON counts as: 500,000 entries by default."""
 
@@ -116,19 +110,20 @@ def read_json(
     notes: list[str],
     *,
     time: str | None,
-    named: Collection[str],
-    has_arrivals: bool,
+    named: AbstractSet[str],
+    arrivals: str | None,
     max_bytes: int,
     max_cells: int,
 ) -> Table:
     """Return the entries of a JSON document, or of JSON lines, as a table.
 
-    ``time`` is the path of the times, and ``named`` are all paths that the caller named, with the
-    loads if ``has_arrivals``. Without ``time``, the answers in ``SHAPES`` are recognized.
+    ``time`` and ``arrivals`` are the paths of times and loads, and ``named`` are all paths that the
+    caller named. Without ``time``, the answers in ``SHAPES`` are recognized.
 
     Raises TraceError for invalid JSON, without quoting it unless it holds times, and if several
     lists could hold the entries.
     """
+    document: Any
     if is_lines(head_of(path, max_bytes=max_bytes)):
         weigh(path, max_bytes=max_bytes, max_cells=max_cells)
         document = _lines(path, notes, max_bytes)
@@ -137,30 +132,78 @@ def read_json(
     shape = None
     if isinstance(document, dict):
         shapes = [s for s in SHAPES if time is None or time in SHAPES[s].time]
-        shape = next((s for s in shapes if any(_follow(document, SHAPES[s].time[-1]))), None)
+        shape = next((s for s in shapes if any(follow(document, SHAPES[s].time[-1]))), None)
     paths = {*named}
     if shape is not None:
         notes.append(f"{path.name}: read as the answer of {shape}")
         time = SHAPES[shape].time[-1]
         paths |= {*SHAPES[shape].time, *SHAPES[shape].value, *SHAPES[shape].node}
-    chain = time[: time.rfind("[]") + 2] if time is not None and "[]" in time else None
-    is_list = isinstance(document, list | Iterator)
-    flatten = _Flatten(path, time, chain, paths)
+    else:
+        document = as_list(document)
+    chain, of_loads = chain_of(time), chain_of(arrivals)
+    if of_loads is not None and of_loads.startswith(chain or ""):
+        chain = of_loads
+    if chain is not None and not isinstance(document, Iterator):
+        is_path = any(True for _ in follow(document, chain.removesuffix("[]")))
+        chain = chain if is_path else None  # the end of a path, as columns are named
+    is_list = isinstance(document, Iterator) or (
+        isinstance(document, list) and not isinstance(next(iter(document), None), list)
+    )
+    flatten = Flatten(path, time, chain, paths)
     try:
         rows = (
             row
             for entry in (document if is_list else [document])
-            for row in flatten.rows(entry, "[]" * isinstance(entry, list), {}, is_entry=is_list)
+            for row in flatten.rows(entry, "", {}, is_entry=is_list)
         )
         table = table_of_records(path, rows, named=paths, max_cells=max_cells)
     except RecursionError:
         raise fault_error(path, "JSON nested too deeply") from None
     if shape is not None:
-        _assign(table, SHAPES[shape], named, check=not has_arrivals)
-    elif not mentions_times(_csv_lines(table), mark=",", named=named):
+        _assign(table, SHAPES[shape], named, check=arrivals is None)
+    elif time != "row" and not rows_mention_times(_first_rows(table), named):
         rule = "no entry of this JSON looks like a time, so its content is not shown"
-        raise fault_error(path, f"{rule}. {PATHS}")
+        order = "or time_column=row if the entries are the steps in order"
+        raise fault_error(path, f"{rule}. {PATHS}; {order}")
+    if arrivals is None:
+        _check_lists(table)
+        if shape is None:
+            _name_nodes(table, named)
     return table
+
+
+def _name_nodes(table: Table, named: AbstractSet[str]) -> None:
+    """Name columns by their keys alone if one object of each entry holds all numbers."""
+    loads = [name for name in _numbers(table) if not is_no_load(name)]
+    objects = {name.rpartition(".")[0] for name in loads}
+    keys = {name: name.rpartition(".")[2] for name in loads}
+    if (
+        len(objects) > 1
+        or "" in objects
+        or named & keys.keys()
+        or {*keys.values()} & {*table.columns}
+    ):
+        return
+    columns = [replace(c, name=keys.get(name, name)) for name, c in table.columns.items()]
+    table.columns = {column.name: column for column in columns}
+
+
+def _numbers(table: Table) -> list[str]:
+    """Return the columns of numbers other than times."""
+    cells = {name: column.sample() for name, column in table.columns.items()}
+    return [n for n, c in cells.items() if looks_numeric(c) and style_of(c) in UNDATED]
+
+
+def _check_lists(table: Table) -> None:
+    """Raise TraceError if the loads may be a list of numbers in each entry, or other numbers."""
+    lists = dict.fromkeys(re.sub(r"\d+\]$", "*]", n) for n in table.columns if _IN_LIST.search(n))
+    further = [n for n in _numbers(table) if not (_IN_LIST.search(n) or is_no_load(n))]
+    if lists and len(choices := [*further, *lists]) > 1:
+        stop(table, f"several numbers could be the loads; pass {choose('arrivals', choices)}")
+
+
+_IN_LIST = re.compile(r"[^\]]\[\d+\]$")
+"""The end of the name of a column with a number of a list, such as ``values[0]``."""
 
 
 def is_json(path: Path, *, max_bytes: int) -> bool:
@@ -214,114 +257,6 @@ def _lines(path: Path, notes: list[str], max_bytes: int) -> Iterator[Any]:
                 raise fault_error(path, "this line is not valid JSON", number) from None
 
 
-# --- Entries -------------------------------------------------------------------------------------
-
-
-def flat(value: Any, path: str = "", lists: dict[str, list[Any]] | None = None) -> dict[str, Any]:
-    """Return path -> value for the values in nested objects. Lists are added to ``lists``.
-
-    A list of values in a list, such as [time, value], has the paths ``[][0]`` and ``[][1]``. An
-    object with times as keys is a list of [time, value].
-    """
-    if isinstance(value, dict):
-        leaves: dict[str, Any] = {}
-        for key, item in value.items():
-            name = f"{path}.{key}" if path else key
-            item = list(map(list, item.items())) if _has_time_keys(item) else item
-            if isinstance(item, dict | list):
-                leaves |= flat(item, name, lists)
-            else:
-                leaves[name] = item
-        return leaves
-    if not isinstance(value, list):
-        return {path: value}
-    if path.endswith("[]") and not any(isinstance(item, dict | list) for item in value):
-        return {f"{path}[{at}]": item for at, item in enumerate(value)}
-    if lists is not None and value:
-        lists[f"{path}[]"] = value
-    return {}
-
-
-@dataclass(frozen=True)
-class _Flatten:
-    """How the entries of a document become rows.
-
-    ``chain`` is the list of the entries. Without it, the only list of objects or lists on each
-    level is followed, down to an entry with the path ``time``. ``named`` are the paths that
-    the caller named, which may be in other lists.
-    """
-
-    file: Path
-    time: str | None
-    chain: str | None
-    named: Collection[str]
-
-    def rows(self, value: Any, prefix: str, outer: Row, *, is_entry: bool) -> Iterator[Row]:
-        """Yield a row for each entry in ``value``, with the values ``outer`` around it."""
-        lists: dict[str, list[Any]] = {}
-        row = {**outer, **flat(value, prefix, lists)}
-        inner = self._inner(row, lists, is_entry) if lists else None
-        if inner is None:
-            if self.chain is None or prefix == self.chain:
-                yield row
-            return
-        parallel = {}
-        for name, key in ((n, k) for n in self.named for k in lists if n.startswith(k)):
-            if key == inner:
-                continue
-            if name == key and not isinstance(lists[inner][0], dict | list):
-                parallel[name] = lists[key]
-                if len(lists[key]) != len(lists[inner]):
-                    raise fault_error(self.file, f"the lists {name} and {inner} differ in length")
-            else:
-                row[name] = "/".join(map(str, _follow(lists[key], name[len(key) :].lstrip("."))))
-        for at, item in enumerate(lists[inner]):
-            values = {name: items[at] for name, items in parallel.items()}
-            yield from self.rows(item, inner, {**row, **values}, is_entry=True)
-
-    def _inner(self, row: Row, lists: Mapping[str, list[Any]], is_entry: bool) -> str | None:
-        """Return the list with the entries of this level; None if the level is an entry."""
-        if self.chain is not None:
-            return next((key for key in lists if self.chain.startswith(key)), None)
-        inner = [key for key, items in lists.items() if isinstance(items[0], dict | list)]
-        if not inner or self.time in row:
-            return None
-        if len(inner) > 1:
-            timed = [key for key in inner if _has_time(flat(lists[key][0], key))]
-            inner = timed if len(timed) == 1 else inner
-        if len(inner) > 1 or (is_entry and _has_time(row)):
-            raise fault_error(self.file, f"several lists could hold the entries. {PATHS}")
-        return inner[0]
-
-
-def _has_time(row: Row) -> bool:
-    return any(style_of([cell]) not in UNDATED for cell in row.values())
-
-
-def _has_time_keys(value: Any) -> bool:
-    if not isinstance(value, dict) or len(value) < 2 or not next(iter(value))[:1].isdigit():
-        return False
-    return style_of([*value][:9]) not in UNDATED
-
-
-def _follow(value: Any, path: str) -> Iterator[Any]:
-    """Yield the values at a path, such as ``items[].views``."""
-    if isinstance(value, list) and (not path or path[0] != "["):
-        for item in value:
-            yield from _follow(item, path)
-    elif not path:
-        yield value
-    elif match := re.match(r"\[(\d*)\]\.?|([^.\[]+)\.?", path):
-        rest = path[match.end() :]
-        if match[2] is not None:
-            if isinstance(value, dict) and match[2] in value:
-                yield from _follow(value[match[2]], rest)
-        elif isinstance(value, list):
-            items = value if not match[1] else value[int(match[1]) : int(match[1]) + 1]
-            for item in items:
-                yield from _follow(item, rest)
-
-
 # --- Columns -------------------------------------------------------------------------------------
 
 
@@ -355,7 +290,7 @@ def table_of_records(
             raise fault_error(path, "too many keys or different values; split the file")
     if not count:
         raise fault_error(path, "the JSON has no entries")
-    short = Counter(name.rpartition("[].")[2] for name in codes)
+    short = Counter(map(_last, codes))
     columns = {}
     for name, column in codes.items():
         column.extend([-1] * (count - len(column)))
@@ -363,20 +298,21 @@ def table_of_records(
         if (of_row < 0).any():
             of_row = np.where(of_row < 0, len(cells), of_row).astype(np.int32)
             cells.append(None)
-        title = name.rpartition("[].")[2]
+        title = _last(name)
         title = title if name not in named and short[title] == 1 else name
         columns[title] = Column(title, of_row, cells)
     return Table(path, columns, np.arange(1, count + 1), None)
 
 
-def _csv_lines(table: Table) -> list[str]:
-    """Return the first rows as lines of CSV."""
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(table.columns)
-    for row in range(min(20, len(table))):
-        writer.writerow([c.cells[c.codes[row]] for c in table.columns.values()])
-    return text.getvalue().splitlines()
+def _last(path: str) -> str:
+    return path.rpartition("[].")[2].removesuffix("[]") or path
+
+
+def _first_rows(table: Table) -> list[list[str]]:
+    """Return the names and the first cells of all columns as text."""
+    columns = list(table.columns.values())
+    rows = [[str(c.cells[c.codes[row]]) for c in columns] for row in range(min(20, len(table)))]
+    return [[*table.columns], *rows]
 
 
 def _assign(table: Table, shape: Shape, named: Collection[str], *, check: bool) -> None:

@@ -9,7 +9,15 @@ import numpy as np
 import pandas as pd
 
 from corral.data.fields import Clock, format_time
-from corral.data.importers.binning import Gaps, Guess, check_gap, counted, length_of, were
+from corral.data.importers.binning import (
+    Gaps,
+    Guess,
+    check_gap,
+    counted,
+    length_of,
+    mode_of,
+    were,
+)
 from corral.data.importers.tables.sheets import Floats, Sheet, Unit
 from corral.data.source import MAX_CELLS, fault_error
 from corral.data.trace import MAX_VALUE, Counts, Trace
@@ -25,6 +33,7 @@ __all__ = [
     "find_holes",
     "finish",
     "merge",
+    "node_of_sums",
     "other_step",
     "scaled",
     "step_text",
@@ -104,11 +113,8 @@ def merge(sheets: Sequence[Sheet], clock: Clock, *, step: int | None, notes: lis
     step = step or _step(sheets)
     start = int(times[0])
     if snap:  # to the most common offset
-        offsets = np.concatenate([sheet.times for sheet in sheets]) % step
-        values, counts = np.unique(offsets, return_counts=True)
-        start = int((start - values[counts.argmax()] + step // 2) // step * step) + int(
-            values[counts.argmax()]
-        )
+        offset = mode_of(np.concatenate([sheet.times for sheet in sheets]) % step)
+        start = (start - offset + step // 2) // step * step + offset
     last = (
         (int(times[-1]) - start + step // 2) // step if snap else (int(times[-1]) - start) // step
     )
@@ -133,10 +139,7 @@ def merge(sheets: Sequence[Sheet], clock: Clock, *, step: int | None, notes: lis
         row, column = np.nonzero(~np.isnan(sheet.arrivals))
         cell = index[row] * len(nodes) + columns[column]
         repeated = ~np.isnan(arrivals.flat[cell])
-        if not repeated.any() and not np.diff(np.sort(cell)).all():
-            repeated[np.setdiff1d(np.arange(len(cell)), np.unique(cell, return_index=True)[1])] = (
-                True
-            )
+        repeated |= pd.Series(cell).duplicated().to_numpy()
         if repeated.any():
             at = int(repeated.argmax())
             when = format_time(int(sheet.times[row[at]]), clock)
@@ -160,18 +163,15 @@ def _step(sheets: Sequence[Sheet]) -> int:
     for sheet in sheets:
         present = ~np.isnan(sheet.arrivals)
         distances += [np.diff(sheet.times[present[:, i]]) for i in range(min(64, len(sheet.nodes)))]
-    sizes, counts = np.unique(np.concatenate(distances), return_counts=True)
-    if not len(sizes):  # each file has one time
-        times = np.unique(np.concatenate([sheet.times for sheet in sheets]))
-        distances = [np.diff(times)]
-        sizes, counts = np.unique(distances[0], return_counts=True)
-    if not len(sizes):
+    steps = np.concatenate(distances)
+    if not len(steps):  # each file has one time
+        steps = np.diff(np.unique(np.concatenate([sheet.times for sheet in sheets])))
+    if not len(steps):
         raise fault_error(
             sheets[0].table.path, "the step is unknown: at least two times are required"
         )
-    if 2 * counts.max() >= counts.sum():
-        return int(sizes[counts.argmax()])
-    return int(np.median(np.concatenate(distances)))  # the times jitter
+    step = mode_of(steps)
+    return step if 2 * (steps == step).sum() >= len(steps) else int(np.median(steps))  # jitter
 
 
 def _off_grid(sheet: Sheet, row: int, step: int, clock: Clock) -> None:
@@ -226,6 +226,16 @@ def absences(grid: Grid) -> list[str]:
         f"nodes without a row: {names} of the steps. The capacity as passed counts there, too; if "
         "a node was away, give its capacity in a column"
     ]
+
+
+def node_of_sums(grid: Grid) -> str | None:
+    """Return the node that has the sum of all others in each of ten or more steps, if any."""
+    values = grid.arrivals[~np.isnan(grid.arrivals).any(axis=1)]  # [T', N]
+    if len(values) < 10 or len(grid.nodes) < 3:
+        return None
+    doubled = np.isclose(2 * values, values.sum(axis=1, keepdims=True), rtol=1e-6, atol=0)
+    sums = doubled.all(axis=0) & values.any(axis=0)
+    return grid.nodes[int(sums.argmax())] if sums.any() else None
 
 
 def fill(grid: Grid, gaps: Gaps, holes: Sequence[Hole], notes: list[str], hint: str = "") -> Grid:

@@ -66,7 +66,7 @@ ARRIVALS = _words(
     "throughput requêtes requetes solicitudes peticiones richieste requisições verzoeken запросы "
     "请求数 リクエスト数"
 )
-WEAK_ARRIVALS = _words("load count value rate total n num")
+WEAK_ARRIVALS = _words("load count counts value values rate total n num")
 CAPACITY = _words("capacity cap limit kapazität kapazitaet quota")
 CAPACITY_FAMILY = CAPACITY | {"max", "maximum", "avail"}
 METRICS = _words(
@@ -76,6 +76,8 @@ METRICS = _words(
 GAUGES = _words("cpu mem memory ram percent ratio temperature replicas p50 p90 p95 p99 avg")
 """Measures that a row of a request log does not have."""
 CALENDAR = _words("day month year weekday week hour minute second dow doy")
+HOURS = _words("hour hr hh h stunde std heure hora ora uur час 小时 時")
+MINUTES = _words("minute minuten minuto minuut минута 分钟 分")
 _ID = re.compile(
     r"(?:.*[^a-z])?(?:(?:trace|span|rpc|request|instance|user|session|job|task|client|thread)?ids?"
     r"|uuid|guid|index|idx|row|rownum|pid|seq|column \d+|unnamed: \d+)"
@@ -85,7 +87,9 @@ DETAILS = _words(
     "status code client ip user"
 )
 """Texts of a request that name no node."""
-QUANTITIES = _words("metric metrics field measurement quantity kpi")
+QUANTITIES = _words(
+    "metric metrics field measurement quantity kpi aggregation statistic stat rollup"
+)
 SUMS = _words("total sum all gesamt summe insgesamt")
 
 MIN_SHARE_OF_PAIRS = 0.2
@@ -111,7 +115,7 @@ def is_no_load(name: str) -> bool:
     if words & ARRIVALS:  # avg:request_per_s is a load, request_ms is not
         is_rate = per_seconds(name) is not None or words & (ARRIVALS - {"request"})
         is_measure = bool(words & (METRICS - {"avg"})) and not is_rate
-    return is_measure or is_id(name) or name.lower() in CALENDAR
+    return is_measure or "%" in name or is_id(name) or name.lower() in CALENDAR
 
 
 @dataclass(frozen=True)
@@ -169,30 +173,24 @@ def time_columns(
         if len(formed) == 1:
             return formed
     clocks = [n for n, c in table.columns.items() if c.sample() and all(map(is_clock, c.sample()))]
-    parts = {name.lower(): name for name in table.columns}
-    hours = [parts[part] for part in ("hour", "minute") if part in parts]
     named = [name for name in styles if words_of(name) & TIME_WORDS]
     proper = [n for n in styles if "1970" not in styles[n] and styles[n] not in PLAIN]
     is_dated = len(proper) == 1 and all(map(is_day, table.columns[proper[0]].sample()))
     if is_dated and len(clocks) == 1:
         return [proper[0], clocks[0]]
-    if is_dated and "hour" in parts:
-        column = quoted("+".join([proper[0], *hours]))
-        clock = " %H" + " %M" * (len(hours) > 1)
-        cells = table.columns[proper[0]].sample()
-        day = next((f for f in ("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y") if has_format(cells, f)), None)
-        example = f", such as time_format={quoted(day + clock)}" if day is not None else ""
-        verb = "hold" if len(hours) > 1 else "holds"
-        stop(
-            table,
-            f"column{'s' * (len(hours) > 1)} {' and '.join(hours)} {verb} the time of day. Pass "
-            f"time_column={column} and time_format=, the format of the times{example}",
-        )
-    epochs = [n for n in styles if "1970" in styles[n] and (n in named or n == next(iter(styles)))]
-    exact = [name for name in proper or epochs or named if name.lower().strip("@_") in TIME_WORDS]
-    for candidates in (exact, proper, epochs, named):
-        varying = [name for name in candidates if len(table.columns[name].sample()) > 1]
-        candidates = varying or candidates
+    hours, minutes = _parts(table, HOURS, 24), _parts(table, MINUTES, 59)
+    if is_dated and len(hours) == 1 and len(minutes) < 2:
+        return [proper[0], *hours, *minutes]
+    first = next(iter(styles), None)
+    epochs = [n for n in styles if "1970" in styles[n]]
+    epochs = [n for n in epochs if n in named or n == first or n.endswith("[][0]")]
+    groups = [
+        [name for name in group if len(table.columns[name].sample()) > 1 or len(table) < 3]
+        for group in (proper, epochs, named)
+    ]
+    times = next(filter(None, groups), [])
+    exact = [name for name in times if name.lower().strip("@_") in TIME_WORDS]
+    for candidates in (exact, *groups):
         if len(candidates) == 1:
             return candidates
         if candidates:
@@ -212,6 +210,18 @@ def time_columns(
         f"{choose('time_column', [name])}, with time_format= for an unusual format or time_unit= "
         "for numbers; or time_column=row if the rows are the steps in order",
     )
+
+
+def _parts(table: Table, words: frozenset[str], largest: int) -> list[str]:
+    """Return the columns with one of ``words`` in the name and whole numbers up to ``largest``."""
+    return [
+        name
+        for name, column in table.columns.items()
+        if words_of(name) & words
+        and not (words_of(name) & ARRIVALS or per_seconds(name))
+        and all(re.fullmatch(r"[0-9]{1,2}(\.0)?", str(cell)) for cell in column.cells)
+        and max(float(cell) for cell in column.cells) <= largest
+    ]
 
 
 def find_zone_column(table: Table, taken: Sequence[str], zoned: bool) -> str | None:
@@ -342,7 +352,8 @@ def _check_quantities(table: Table, texts: Sequence[str], requested: RequestedCo
     for name in texts:
         cells = table.columns[name].sample()
         used = {*(requested.node or "").split("+"), requested.arrivals}
-        if words_of(name) & QUANTITIES and len(cells) > 1 and name not in used:
+        is_node = words_of(name.rpartition(".")[2]) & (NODE - {"name"})  # metric.instance
+        if words_of(name) & QUANTITIES and not is_node and len(cells) > 1 and name not in used:
             choices = " or ".join(f"where={quoted(f'{name}={cell}')}" for cell in cells[:4])
             stop(
                 table,
@@ -453,22 +464,23 @@ def same_groups(a: Column, b: Column) -> bool:
 
 
 def _load_column(table: Table, numeric: list[str]) -> str:
-    """Return the column that holds the requests."""
+    """Return the column that holds the requests. A constant one is refused if others vary."""
+    varying = [name for name in numeric if len(table.columns[name].cells) > 1]
+    varying = varying if varying and len(table) >= MIN_CONSTANT_ROWS else numeric
+    candidates = varying
     for tier in (ARRIVALS, WEAK_ARRIVALS):
         exact = [name for name in numeric if name.lower() in tier]
         matches = exact if len(exact) == 1 else [name for name in numeric if words_of(name) & tier]
-        if len(matches) == 1:
-            return matches[0]
         if matches:
-            numeric = matches
+            candidates = matches if {*matches} & {*varying} else [*matches, *varying]
             break
-    if len(numeric) != 1:
+    if len(candidates) != 1:
         stop(
             table,
-            f"several columns could hold the requests; pass {choose('arrivals', numeric)}, or "
+            f"several columns could hold the requests; pass {choose('arrivals', candidates)}, or "
             "arrivals=rows if each row is one request",
         )
-    return numeric[0]
+    return candidates[0]
 
 
 def _single_capacity(

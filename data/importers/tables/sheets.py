@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from corral.data.fields import Clock, format_time, name_rule
 from corral.data.importers.binning import Guess
@@ -66,6 +67,7 @@ class Sheet:
     unit: Unit = field(default_factory=Unit)
     capacity_unit: Unit = field(default_factory=Unit)
     kind: str = "log"
+    node_column: str = ""  # of a long table
     clock: Clock = "utc"
     may_be_local: bool = False  # neither the times nor the caller state a zone
     abbreviated: list[str] = field(default_factory=list)  # abbreviated cells, such as 3K
@@ -171,6 +173,7 @@ def make_sheet(
             "were added to the others (combine=sum)"
         )
     sheet = Sheet(table, times, nodes, np.zeros((0, 0)), None, kind=roles.kind)
+    sheet.node_column = next(iter(roles.nodes), "")
     shape, rows = (len(times), len(nodes)), (rank, of_row)
     sheet.arrivals, sheet.unit = _values(sheet, roles.arrivals, shape, rows, decimal)
     if roles.capacity:
@@ -252,12 +255,9 @@ def regroup(sheet: Sheet, pattern: str | None, combine: Combine, notes: list[str
         names.append("/".join(g for g in match.groups() if g) if match.groups() else match[0])
     nodes = list(dict.fromkeys(names))
     of_column = np.array([nodes.index(name) for name in names])
-    present = ~np.isnan(sheet.arrivals)
-    shape = len(sheet.times), len(nodes)
-    num_values = np.zeros(shape, dtype=np.int64)
-    np.add.at(num_values.T, of_column, present.T)
+    num_values = pd.DataFrame(sheet.arrivals.T).groupby(of_column).count().to_numpy().T
     if num_values.max() > 1 and combine != "sum" and sheet.kind != "log":
-        at, column = np.unravel_index(int((num_values > 1).argmax()), shape)
+        at, column = np.argwhere(num_values > 1)[0]
         raise fault_error(
             sheet.table.path,
             f"node_pattern={pattern!r} gives {num_values[at, column]} nodes the name "
@@ -269,17 +269,13 @@ def regroup(sheet: Sheet, pattern: str | None, combine: Combine, notes: list[str
             f"{sheet.table.path.name}: {len(names):,} nodes were joined to {len(nodes):,} by "
             f"node_pattern={pattern}"
         )
-    grids = []
-    for values in (sheet.arrivals, sheet.capacity):
-        if values is not None:
-            sums = np.zeros(shape)
-            np.add.at(sums.T, of_column, np.nan_to_num(values).T)
-            filled = np.zeros(shape, dtype=bool)
-            np.logical_or.at(filled.T, of_column, ~np.isnan(values).T)
-            grids.append(np.where(filled, sums, np.nan))
-    return replace(
-        sheet, nodes=nodes, arrivals=grids[0], capacity=grids[1] if len(grids) > 1 else None
-    )
+
+    def joined(values: Floats) -> Floats:
+        sums: Floats = pd.DataFrame(values.T).groupby(of_column).sum(min_count=1).to_numpy().T
+        return sums
+
+    capacity = None if sheet.capacity is None else joined(sheet.capacity)
+    return replace(sheet, nodes=nodes, arrivals=joined(sheet.arrivals), capacity=capacity)
 
 
 def _values(

@@ -16,15 +16,16 @@ from corral.data.importers.binning import (
     Imported,
     Paths,
     check_gap,
-    check_step,
+    check_options,
     file_list,
     node_names,
 )
+from corral.data.importers.counters import check_counters, of_counters
 from corral.data.importers.tables import grid as grids
 from corral.data.importers.tables.binary import binary_kind, read_frame
 from corral.data.importers.tables.capacities import columns_of_capacity, set_capacities
 from corral.data.importers.tables.cells import Table, read_table
-from corral.data.importers.tables.columns import choose, column_of, find_columns
+from corral.data.importers.tables.columns import choose, column_of, find_columns, quoted
 from corral.data.importers.tables.documents import is_json, read_json
 from corral.data.importers.tables.frame import table_of
 from corral.data.importers.tables.grid import Grid
@@ -53,6 +54,7 @@ from corral.data.importers.tables.times import (
     check_numbers,
     parse_epoch,
     times_of,
+    with_clock,
 )
 from corral.data.importers.tables.zones import zones_by_node
 from corral.data.read import trace_name
@@ -88,6 +90,7 @@ def import_table(
     encoding: str = "utf-8",
     header: int | None = None,
     columns: str | Sequence[str] | None = None,
+    counter: bool | None = None,
     scale: float | None = None,
     step: int | None = None,
     snap: int | None = None,
@@ -132,6 +135,8 @@ def import_table(
         encoding: text encoding, such as cp1252; default: UTF-8.
         header: number of the line with the column names; default: the line above the first time.
         columns: names of the columns of a file without header, separated by commas.
+        counter: whether values are counters since a start, as in ``import_prometheus``; default:
+            refuse possible counters.
         scale: factor from values to requests per step, such as 60 for rates per second in steps of
             60 s. Fractions are rounded so that each node keeps its total.
         step: length of a step, in seconds; default: the step of the file, or 60 for a request log.
@@ -171,7 +176,7 @@ def import_table(
                 notes,
                 time=time,
                 named=named,
-                has_arrivals=arrivals is not None,
+                arrivals=arrivals or _renamed(rename).get("arrivals"),
                 max_bytes=max_bytes,
                 max_cells=max_cells,
             )
@@ -221,6 +226,7 @@ class Options:
     combine: Combine = "refuse"
     node_pattern: str | None = None
     decimal: Decimal | None = None
+    counter: bool | None = None
     scale: float | None = None
     step: int | None = None
     snap: int | None = None
@@ -229,22 +235,17 @@ class Options:
     names_given: bool = False
 
     def __post_init__(self) -> None:
-        check_step(self.step)
-        check_step(self.snap)
+        check_options(self.gaps, self.scale, [self.step, self.snap])
         allowed: dict[str, list[str | None]] = {
-            "gaps": ["refuse", "zero", "previous", "interpolate"],
             "decimal": [None, ".", ","],
             "date_order": [None, "dmy", "mdy"],
             "time_unit": [None, *get_args(TimeUnit)],
-            "combine": ["refuse", "sum"],
+            "combine": [*get_args(Combine)],
         }
         for key, values in allowed.items():
             if getattr(self, key) not in values:
                 words = ", ".join(value for value in values if value)
                 raise ValueError(f"{key}={getattr(self, key)!r} must be one of {words}")
-        if self.scale is not None and not 0 < self.scale < float("inf"):
-            raise ValueError(f"scale={self.scale!r} must be a number above 0")
-
         if self.epoch is not None and self.time_unit is None:
             raise ValueError(f"epoch={self.epoch} needs time_unit=, such as time_unit=s")
         if self.time_unit is not None and self.time_format is not None:
@@ -338,6 +339,15 @@ def _import(
                 f"layout, kind of times or unit differs from {first.table.path.name}; import the "
                 "files separately",
             )
+    if options.counter and first.kind != "log":
+        if first.capacity is not None:
+            raise ValueError("counter= does not apply to capacities; pass the capacity of a node")
+        sheets = [
+            part for s in sheets for part in of_counters(s, options.snap, options.gaps, notes)
+        ]
+        guesses.append(Guess("counter", "requests are the growth per step", "counter=False"))
+    elif options.counter is None and first.kind != "log":
+        check_counters(first)
     grid = grids.merge(sheets, first.clock, step=options.snap, notes=notes)
     guesses.append(Guess("nodes", _listed(grid.nodes), "names=NAME" if single_unnamed else ""))
     guesses.append(Guess("step", grids.step_text(grid), grids.other_step(grid)))
@@ -347,6 +357,7 @@ def _import(
         grid = grids.fill(grid, "zero", grids.find_holes(grid), [])
         notes.append("the first and the last step may be incomplete")
     else:
+        _check_sums(grid, first, options, notes)
         absences = grids.absences(grid)
         grid = _loads(grid, first, options, notes, guesses)
     for node in grid.nodes:
@@ -375,6 +386,8 @@ def _sheet(
     taken = time_columns(table, requested, options.time_format)
     column = column_of(table, "+".join(taken), "time_column")
     time_format = options.time_format or table.roles.get("time_format")
+    if len(taken) > 1 and time_format is None:
+        column = with_clock(table, column, notes)
     times = times_of(
         table,
         column,
@@ -426,6 +439,28 @@ def _sheet(
     sheet.clock = "integer" if times.is_plain else "utc"
     sheet.may_be_local = sheet.clock == "utc" and not (times.zoned.any() or zone or zone_column)
     return regroup(sheet, options.node_pattern, options.combine, notes)
+
+
+def _check_sums(grid: Grid, sheet: Sheet, options: Options, notes: list[str]) -> None:
+    """Refuse a node with the sum of all others, unless the caller named the columns."""
+    node = grids.node_of_sums(grid)
+    if node is None:
+        return
+    rule = f"node {node!r} has the sum of all other nodes"
+    named = options.arrivals is not None and (sheet.kind == "wide" or options.node_column)
+    if named:
+        notes.append(rule)
+        return
+    if sheet.kind == "wide":
+        rest = ",".join(name for name in grid.nodes if name != node)
+        choices = choose("arrivals", [rest, ",".join(grid.nodes)])
+        raise fault_error(sheet.table.path, f"{rule}. Exclude or include it: pass {choices}")
+    column = sheet.node_column
+    raise fault_error(
+        sheet.table.path,
+        f"{rule}. Exclude it: pass where={quoted(f'{column}!={node}')}. To include it, pass both "
+        "node_column= and arrivals=",
+    )
 
 
 def _loads(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections import Counter
 from collections.abc import Mapping
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
@@ -98,13 +97,8 @@ def _per_second(index: pd.DatetimeIndex) -> int:
 
 def _repeated(seconds: Counts, series: Counts, rows: Counts) -> npt.NDArray[np.bool_]:
     """Return a mask of the rows that repeat a time of their node."""
-    seen: Counter[tuple[int, int]] = Counter()
-    repeats = np.zeros(len(rows), dtype=bool)
-    for at, row in enumerate(rows.tolist()):
-        key = int(series[row]), int(seconds[row])
-        repeats[at] = seen[key] == 1
-        seen[key] += 1
-    return repeats
+    keys = pd.DataFrame({"node": series[rows], "time": seconds[rows]})
+    return np.asarray(keys.groupby(["node", "time"]).cumcount() == 1)
 
 
 def _jumps_back(seconds: Counts, rows: Counts) -> npt.NDArray[np.bool_]:

@@ -10,6 +10,7 @@ import pytest
 
 from corral.data import read_trace
 from support.command import within
+from support.further_exports import FURTHER
 from support.messages import shown
 from support.table_exports import BINARY, KINDS, PUBLIC, Loads, right
 from support.unlisted_exports import REFUSED, UNLISTED
@@ -22,14 +23,17 @@ def test_the_public_traces_are_those_of_the_page() -> None:
     assert set(LINES) == set(PUBLIC)
 
 
-@pytest.mark.parametrize("kind", [*KINDS, *(kind for kind in UNLISTED if kind not in REFUSED)])
+ALL = KINDS | UNLISTED | FURTHER
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ALL if kind not in REFUSED])
 def test_a_kind_is_read_cell_by_cell(tmp_path: Path, kind: str) -> None:
     if kind in BINARY:
         pytest.importorskip("openpyxl" if kind == "xlsx" else "pyarrow")
-    export = (KINDS | UNLISTED)[kind](tmp_path, Loads.draw(minutes=15))
+    export = ALL[kind](tmp_path, Loads.draw(minutes=25))
     out = tmp_path / "trace.csv"
     options = shlex.split(LINES[kind] if kind in PUBLIC else export.options)
-    if export.names:  # the message names what is to be passed
+    if export.names or export.arrivals is None:  # the message names what is to be passed
         shown(within("trace", "import", *export.files, code=2), *export.names)
     if export.arrivals is None:
         return

@@ -85,8 +85,8 @@ IsCounter = Annotated[
     bool | None,
     typer.Option(
         "--counter/--no-counter",
-        help="Prometheus: values are counters since a start, or are not; default: refuse values "
-        "that may be counters.",
+        help="Values are counters since a start, or are not; default: refuse values that may be "
+        "counters.",
     ),
 ]
 

@@ -80,12 +80,12 @@ REFUSED = {
         "length",
     ),
     "two lists of entries": (
-        {"a": [{"time": iso(0), "n": 1}], "b": [{"time": iso(1), "n": 2}]},
-        "time_column='data[].timeStamp'",
+        {"a": [{"time": iso(0), "n": 1}], "b": [{"time": iso(1), "m": 2}]},
+        "time_column='a[].time'",
     ),
     "a list in an entry with a time": (
         [{"time": iso(m), "host": "a", "tags": [{"k": 1}, {"k": 2}]} for m in range(4)],
-        "time_column='data[].timeStamp'",
+        "time_column=time",
     ),
     "no entries": ({"Datapoints": [], "Label": "RequestCount"}, "x.json"),
     "cut": ('{"items": [{"timestamp": "20260', "truncated"),
@@ -156,3 +156,138 @@ def test_limits_of_documents(tmp_path: Path) -> None:
     for limits in ({"max_cells": 440}, {"max_bytes": 80}):
         with refused(TraceError, *(f"{name}=" for name in limits)):
             import_trace(path, **limits)
+
+
+# --- Times, names and titles beside the values ---------------------------------------------------
+
+NAMES = ("fra-01", "lon-01")
+COUNTS = [[3 + 2 * m + n * m % 5 for n in range(2)] for m in range(12)]
+ROWS = list(zip(map(iso, range(12)), COUNTS, strict=True))
+POINTS = {name: [[at, row[n]] for at, row in ROWS] for n, name in enumerate(NAMES)}
+BY_NODE = {name: dict(points) for name, points in POINTS.items()}
+LISTS = {name: [n for _, n in points] for name, points in POINTS.items()}
+STAMPS = [1000 * (MIDNIGHT + 60 * m) for m in range(12)]
+
+
+def by_name(row: list[int]) -> dict[str, int]:
+    return dict(zip(NAMES, row, strict=True))
+
+
+NESTED = {
+    "time, node": {at: by_name(row) for at, row in ROWS},
+    "seconds, node": {str(MIDNIGHT + 60 * m): by_name(row) for m, row in enumerate(COUNTS)},
+    "node, time": BY_NODE,
+    "time, node in an answer": {"status": "ok", "data": {at: by_name(row) for at, row in ROWS}},
+    "node, time in an answer": {"meta": {"unit": "count"}, "series": BY_NODE},
+    "time, node, measure": {
+        at: {name: {"requests": n, "errors": 0} for name, n in by_name(row).items()}
+        for at, row in ROWS
+    },
+    "time, list of nodes": {
+        at: [{"host": name, "requests": n} for name, n in by_name(row).items()] for at, row in ROWS
+    },
+    "node, pairs": POINTS,
+    "node, objects": {
+        name: [{"time": at, "requests": n} for at, n in points] for name, points in POINTS.items()
+    },
+    "a list per column": {"time": [at for at, _ in ROWS], **LISTS},
+    "two lists per line": "".join(
+        json.dumps({"metric": {"host": name}, "values": LISTS[name], "timestamps": STAMPS}) + "\n"
+        for name in NAMES
+    ),
+    "two lists per node": {
+        name: {"at": [at for at, _ in ROWS], "requests": LISTS[name]} for name in NAMES
+    },
+    "an object per entry": [{"time": at, "hosts": by_name(row)} for at, row in ROWS],
+    "rows below a header": [["time", *NAMES], *([at, *row] for at, row in ROWS)],
+    "rows beside titles": {"labels": ["time", *NAMES], "data": [[at, *row] for at, row in ROWS]},
+    "rows beside fields": {
+        "meta": [{"name": name, "type": "x"} for name in ("time", *NAMES)],
+        "data": [[at, *row] for at, row in ROWS],
+    },
+    "rows beside titles and times": {"columns": NAMES, "index": STAMPS, "data": COUNTS},
+    "columns by number of the row": {
+        "time": {str(m): at for m, (at, _) in enumerate(ROWS)},
+        **{name: {str(m): n for m, n in enumerate(column)} for name, column in LISTS.items()},
+    },
+    "rows by their number": {
+        str(m): {"time": at, **by_name(row)} for m, (at, row) in enumerate(ROWS)
+    },
+}
+
+
+@pytest.mark.parametrize("content", NESTED.values(), ids=NESTED)
+def test_nodes_have_the_names_in_the_document(tmp_path: Path, content: Any) -> None:
+    trace = import_trace(document(tmp_path, content)).trace
+    assert trace.nodes == NAMES
+    assert trace.arrivals.tolist() == COUNTS
+    assert (trace.times[0], trace.step) == (MIDNIGHT, 60)
+
+
+LISTED = {
+    "objects": dict(ROWS),
+    "entries": [{"time": at, "values": row} for at, row in ROWS],
+}
+
+
+@pytest.mark.parametrize("content", LISTED.values(), ids=LISTED)
+def test_a_list_of_loads_has_a_node_for_each_place(tmp_path: Path, content: Any) -> None:
+    trace = import_trace(document(tmp_path, content)).trace
+    assert trace.nodes == ("values[0]", "values[1]")
+    assert trace.arrivals.tolist() == COUNTS
+
+
+def test_a_list_of_numbers_beside_another_number_is_asked_for(tmp_path: Path) -> None:
+    entries = [{"time": at, "requests": sum(row), "sizes": row} for at, row in ROWS]
+    path = document(tmp_path, entries)
+    with refused(TraceError, "arrivals=requests", "arrivals='sizes[*]'"):
+        import_trace(path)
+    assert import_trace(path, arrivals="sizes[*]").trace.arrivals.tolist() == COUNTS
+    assert import_trace(path, arrivals="requests").trace.arrivals.sum() == sum(map(sum, COUNTS))
+
+
+def test_measures_as_keys_are_no_nodes(tmp_path: Path) -> None:
+    content = {"requests": BY_NODE["fra-01"], "errors": BY_NODE["lon-01"]}
+    path = document(tmp_path, content)
+    with refused(TraceError, "'metric=requests'", "'metric=errors'"):
+        import_trace(path)
+    trace = import_trace(path, where="metric=requests").trace
+    assert trace.arrivals[:, 0].tolist() == LISTS["fra-01"]
+
+
+def test_a_list_in_each_entry_is_named_in_the_refusal(tmp_path: Path) -> None:
+    entries = [
+        {"time": at, "servers": [{"name": k, "requests": n} for k, n in by_name(row).items()]}
+        for at, row in ROWS
+    ]
+    path = document(tmp_path, entries)
+    with refused(TraceError, "servers[].requests", "time_column=time"):
+        import_trace(path)
+    trace = import_trace(
+        path, time_column="time", node_column="servers[].name", arrivals="servers[].requests"
+    ).trace
+    assert (trace.nodes, trace.arrivals.tolist()) == (NAMES, COUNTS)
+
+
+def test_lists_without_times_are_steps_in_order(tmp_path: Path) -> None:
+    path = document(tmp_path, LISTS)
+    with refused(TraceError, "time_column=row"):
+        import_trace(path)
+    trace = import_trace(path, time_column="row").trace
+    assert (trace.nodes, trace.arrivals.tolist()) == (NAMES, COUNTS)
+
+
+def test_a_path_may_be_the_name_of_its_column(tmp_path: Path) -> None:
+    series = [{"name": name, "points": points} for name, points in POINTS.items()]
+    path = document(tmp_path, {"series": series})
+    for start in ("", "series[]."):
+        trace = import_trace(path, arrivals=f"{start}points[][1]").trace
+        assert (trace.nodes, trace.arrivals.tolist()) == (NAMES, COUNTS)
+
+
+def test_a_constant_of_an_answer_is_not_its_load(tmp_path: Path) -> None:
+    series = [{"name": name, "points": points} for name, points in POINTS.items()]
+    assert import_trace(document(tmp_path, {"step": 60, "series": series})).trace.nodes == NAMES
+    path = document(tmp_path, {"requests": 2, "series": series})
+    with refused(TraceError, "arrivals=requests", "arrivals='points[][1]'"):
+        import_trace(path)

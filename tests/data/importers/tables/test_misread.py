@@ -67,7 +67,7 @@ def test_a_request_id_is_no_load(tmp_path: Path) -> None:
     assert found(result, "layout").startswith("a table, a request log")
 
 
-@pytest.mark.parametrize("title", ["cpu_percent", "memory", "latency_ms"])
+@pytest.mark.parametrize("title", ["cpu_percent", "memory", "latency_ms", "busy %"])
 def test_other_measures_are_no_requests(tmp_path: Path, title: str) -> None:
     for text, options in (
         (f"time,{title}\n" + rows(TIMES, LOADS), {}),
@@ -78,7 +78,8 @@ def test_other_measures_are_no_requests(tmp_path: Path, title: str) -> None:
             {"node_column": "host"},
         ),
     ):
-        shown(refusal(tmp_path, text, **options), title, f"arrivals={title}", "arrivals=rows")
+        named = f"arrivals='{title}'" if " " in title else f"arrivals={title}"
+        shown(refusal(tmp_path, text, **options), title, named, "arrivals=rows")
         assert imported(tmp_path, text, arrivals=title, **options).trace.arrivals.any()
 
 
@@ -109,21 +110,45 @@ def test_the_column_named_after_time_is_offered_first(tmp_path: Path) -> None:
     assert result.trace.arrivals[:, 0].tolist() == LOADS
 
 
-@pytest.mark.parametrize(
-    ("day", "time_format"),
-    [("2026-03-02", "%Y-%m-%d %H %M"), ("02.03.2026", "%d.%m.%Y %H %M"), ("02/03/2026", None)],
-)
-def test_the_hour_comes_before_the_minute(
-    tmp_path: Path, day: str, time_format: str | None
-) -> None:
-    text = "date,minute,hour,requests\n" + rows([day] * 20, range(20), [9] * 20, LOADS)
-    said = refusal(tmp_path, text)
-    shown(said, "time_column=date+hour+minute", "time_format=")
-    assert ("%" in said) == (time_format is not None)
-    if time_format is not None:
-        shown(said, time_format)
-        result = imported(tmp_path, text, time_column="date+hour+minute", time_format=time_format)
-        assert result.trace.arrivals[:, 0].tolist() == LOADS
+HOURS = ["hour", "hour_of_day", "hr", "Stunde", "heure", "час"]
+
+
+@pytest.mark.parametrize("title", HOURS)
+@pytest.mark.parametrize("day", ["{:%Y-%m-%d}", "{:%d.%m.%Y}"])
+def test_a_date_and_an_hour_in_columns_are_one_time(tmp_path: Path, title: str, day: str) -> None:
+    begin = datetime(2026, 3, 2, 22)
+    times = [begin + timedelta(hours=i) for i in range(20)]
+    days = [day.format(at) for at in times]
+    text = f"date,{title},requests\n" + rows(days, [at.hour for at in times], LOADS)
+    for options in ({}, {"time_column": f"date+{title}"}):
+        trace = imported(tmp_path, text, **options).trace
+        assert trace.arrivals[:, 0].tolist() == LOADS
+        assert (trace.clock_text(0), trace.step) == ("2026-03-02 22:00", 3600)
+
+
+def test_hours_from_1_to_24_begin_at_midnight(tmp_path: Path) -> None:
+    loads = [i * i % 7 for i in range(48)]
+    days = ["2026-03-02"] * 24 + ["2026-03-03"] * 24
+    text = "date,hour,requests\n" + rows(days, [*range(1, 25)] * 2, loads)
+    result = imported(tmp_path, text)
+    assert result.trace.arrivals[:, 0].tolist() == loads
+    assert result.trace.clock_text(0) == "2026-03-02 00:00"
+    shown(" ".join(result.notes), 24, "00:00")
+    both = text.replace("2026-03-02,1,", "2026-03-02,0,")
+    shown(refusal(tmp_path, both), "hour", "0", "24")
+
+
+def test_hour_and_minute_in_any_order_are_one_time(tmp_path: Path) -> None:
+    text = "date,minute,hour,requests\n" + rows(["2026-03-02"] * 20, range(20), [9] * 20, LOADS)
+    trace = imported(tmp_path, text).trace
+    assert trace.arrivals[:, 0].tolist() == LOADS
+    assert (trace.clock_text(0), trace.step) == ("2026-03-02 09:00", 60)
+
+
+def test_requests_per_hour_are_no_hours(tmp_path: Path) -> None:
+    days = [f"{datetime(2026, 3, 2) + timedelta(days=i):%Y-%m-%d}" for i in range(20)]
+    trace = imported(tmp_path, "date,requests_per_hour\n" + rows(days, LOADS)).trace
+    assert trace.arrivals[:, 0].tolist() == [24 * load for load in LOADS]
 
 
 # --- Units ---------------------------------------------------------------------------------------
@@ -244,3 +269,43 @@ def test_azure_files_take_the_number_of_nodes(tmp_path: Path) -> None:
     text = f"HashOwner,HashApp,HashFunction,Trigger,{minutes}\no,a,f,http,{loads}\n"
     shown(refusal(tmp_path, text), "nodes=8")
     assert imported(tmp_path, text, nodes=1, capacity="2x").trace.arrivals.sum() == 1440
+
+
+# --- Counters and sums ---------------------------------------------------------------------------
+
+
+def test_counters_are_refused_or_read_as_their_growth(tmp_path: Path) -> None:
+    loads = [3 + i * i % 7 for i in range(30)]
+    times = [f"{datetime(2026, 3, 2) + timedelta(minutes=i)}" for i in range(30)]
+    totals = [1000 + sum(loads[: i + 1]) for i in range(30)]
+    totals[20:] = [sum(loads[20 : i + 1]) for i in range(20, 30)]  # a restart
+    for text, nodes in (
+        ("time,a,b\n" + rows(times, totals, totals), ("a", "b")),
+        ("time,host,requests\n" + rows(times * 2, "a" * 30 + "b" * 30, totals * 2), ("a", "b")),
+        ("time,requests_total\n" + rows(times, totals), ("loads",)),
+    ):
+        shown(refusal(tmp_path, text), totals[0], "counter=True", "counter=False")
+        result = imported(tmp_path, text, counter=True)
+        assert result.trace.nodes == nodes
+        assert result.trace.arrivals[:, 0].tolist() == loads[1:]
+        assert imported(tmp_path, text, counter=False).trace.arrivals[:, 0].tolist() == totals
+
+
+def test_one_counter_among_loads_is_refused(tmp_path: Path) -> None:
+    text = "time,a,b\n" + rows(TIMES, LOADS, [100 + 3 * i for i in range(20)])
+    shown(refusal(tmp_path, text), 100, 157, "counter=True", "counter=False")
+
+
+def test_the_sum_of_all_other_nodes_is_refused(tmp_path: Path) -> None:
+    sums = [2 * load for load in LOADS]
+    wide = "time,a,b,cluster\n" + rows(TIMES, LOADS, LOADS, sums)
+    shown(refusal(tmp_path, wide), "'cluster'", "arrivals='a,b'", "arrivals='a,b,cluster'")
+    named = imported(tmp_path, wide, arrivals="a,b,cluster")
+    assert named.trace.nodes == ("a", "b", "cluster")
+    shown(" ".join(named.notes), "cluster")
+    hosts = ["a"] * 20 + ["b"] * 20 + ["all"] * 20
+    long = "time,host,requests\n" + rows(TIMES * 3, hosts, LOADS * 2 + sums)
+    shown(refusal(tmp_path, long), "'all'", "'host!=all'")
+    assert imported(tmp_path, long, where="host!=all").trace.nodes == ("a", "b")
+    kept = imported(tmp_path, long, node_column="host", arrivals="requests")
+    assert kept.trace.nodes == ("a", "b", "all")
