@@ -22,6 +22,7 @@ from common import TRACES
 from corral.adapters import zoo_rules
 from corral.envs.core import Rules
 from corral.envs.policy import Decision
+from corral.envs.reference import teams_of
 from corral.envs.registry import make_rules
 from corral.loads.replay import replay
 from corral.trainers.evaluation.players import Player
@@ -140,9 +141,7 @@ def _arena(**arguments: Any) -> Rules[Any]:
 
 
 def _arena_references(**arguments: Any) -> dict[str, Judged]:
-    rules = _arena(**arguments)
-    assert hasattr(rules, "teams")
-    return _played(lambda: _arena(**arguments))(rules.teams())
+    return _played(lambda: _arena(**arguments))(teams_of(_arena(**arguments)))
 
 
 def spread_env() -> Any:
