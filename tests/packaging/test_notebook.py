@@ -11,9 +11,12 @@ import pytest
 
 import corral
 from corral.data import load_trace
+from corral.envs import check_env
 from corral.envs.registry import ENVIRONMENTS
 from corral.loads.replay import replay
 from corral.notebook import MAX_ROWS, as_html
+from corral.trainers.cloning.agreement import Agreement, AgreementRow
+from corral.trainers.evaluation.episodes import Interval
 from corral.trainers.evaluation.scores import Evaluation, TeamScore
 
 
@@ -124,6 +127,22 @@ def test_an_evaluation_shows_returns_of_agents_that_differ(
     )
     assert not {"a", "agent_0"} & (set(shown) - set(columns))
     assert all(name in str(evaluation) for name in columns)
+
+
+def test_a_result_prints_its_screen_and_a_cell_shows_it() -> None:
+    result = check_env("two_step_v0", processes=False)
+    assert str(result) == result.text()
+    assert "\n" not in repr(result)
+    assert result.text().splitlines()[0] in repr(result)
+    assert texts(result) == [result.text()]
+
+
+def test_a_result_without_a_screen_prints_its_table() -> None:
+    rows = (AgreementRow("all", 8, 0.5, Interval(0.25, 0.75), None),)
+    result = Agreement("<b>rule</b>", 4, rows, None)
+    assert "0.25" in str(result)
+    assert "0.25" in texts(result)[0]
+    assert len(repr(result).splitlines()) == 1
 
 
 NOTEBOOK: tuple[tuple[str, Callable[[str], bool]], ...] = (

@@ -37,7 +37,7 @@ from corral.trainers.runs.trends import Change
 __all__ = ["Diagnosis", "diagnose"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Diagnosis(Result):
     """Whether a run learns, its faults, most likely cause first, and the examined parts.
 

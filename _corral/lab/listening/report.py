@@ -45,7 +45,7 @@ class Measured:
     latest: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report(Result):
     """The report of ``corral.listen``.
 

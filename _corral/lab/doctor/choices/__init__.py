@@ -55,7 +55,7 @@ WATCHED = 16
 """Number of episodes in which observations are compared."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Learnable(Result):
     """Result of the test: verdict, scripts, forked states, faults and notes."""
 
