@@ -71,6 +71,13 @@ def test_episodes_begin_anew_when_a_run_goes_on(
     assert run.progress["env_steps"].tolist() == [64, 128, 192, 256]
 
 
+def test_a_run_object_goes_on_and_is_read_again_without_its_environment(tmp_path: Path) -> None:
+    run = train_small(zoo_rules(MixedEnv), tmp_path / "run", updates=2)
+    more = corral.resume(run, steps=3 * 4 * 16)
+    assert more.progress["env_steps"].tolist() == [64, 128, 192]
+    assert load_run(run).config.steps == 3 * 4 * 16  # as in the folder, not in the object
+
+
 @pytest.mark.slow
 def test_worker_processes_give_the_same_weights(tmp_path: Path) -> None:
     made = functools.partial(RingEnv)
