@@ -20,6 +20,7 @@ from corral.registration import EXTENSIONS, PUBLIC
 
 if TYPE_CHECKING:
     from corral import algorithms
+    from corral.envs.conformance import check_env
     from corral.envs.registry import make
     from corral.lab.bisect.driver import bisect
     from corral.lab.comparing.comparison import Comparison
@@ -54,6 +55,7 @@ __all__ = [
     "advise",
     "algorithms",
     "bisect",
+    "check_env",
     "clone",
     "compare",
     "diagnose",
@@ -91,7 +93,10 @@ def __getattr__(name: str) -> Any:
         import corral.algorithms as algorithms
 
         return algorithms
-    raise AttributeError(f"module 'corral' has no attribute {name!r}")
+    from corral.hints import hint  # only for errors
+
+    near = "" if name.startswith("_") else hint(name, __all__).removesuffix(".")
+    raise AttributeError(f"module 'corral' has no attribute {name!r}{near}")
 
 
 def __dir__() -> list[str]:
