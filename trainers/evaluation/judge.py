@@ -24,7 +24,7 @@ from corral.envs.registry import Api, make_rules
 from corral.errors import concise
 from corral.extensions import extension
 from corral.hints import answer
-from corral.progress import Progress
+from corral.progress import Progress, cell_progress
 from corral.trainers.criteria import Criterion
 from corral.trainers.evaluation.greedy import (
     describe_gaps,
@@ -80,7 +80,7 @@ def evaluate(
     out: str | Path | None = None,
     workers: int = 0,
     require: str | Sequence[str] = (),
-    progress: Progress = lambda what, done, total: None,
+    progress: Progress = cell_progress,
     **options: Any,
 ) -> Evaluation:
     """Return the scores of the team of ``run``, greedy and sampled, and of players to compare with.

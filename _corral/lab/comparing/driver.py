@@ -23,7 +23,7 @@ from corral.lab.comparing.groups import (
 from corral.lab.comparing.marl_eval import is_file, read_marl_eval
 from corral.lab.comparing.scores import mean_returns, require_new_seed, scores_of
 from corral.lab.comparing.statistics import MIN_SEEDS
-from corral.progress import Progress
+from corral.progress import Progress, cell_progress
 from corral.trainers.runs.run import Run, without_logs
 
 __all__ = ["compare"]
@@ -44,7 +44,7 @@ def compare(
     unequal_steps: bool = False,
     unfinished: bool = False,
     out: str | Path | None = None,
-    progress: Progress = lambda what, done, total: None,
+    progress: Progress = cell_progress,
 ) -> Comparison:
     """Return a comparison of groups of runs, with intervals and a verdict.
 
