@@ -76,6 +76,11 @@ def compare(
     """
     episodes = nonnegative_int("episodes", episodes, least=1)
     seed, workers = nonnegative_int("seed", seed), nonnegative_int("workers", workers)
+    if not isinstance(groups, Mapping):
+        raise TypeError(
+            "compare takes groups of runs, by name, each with several seeds: "
+            'corral.compare({"a": ["runs/a-seed0", "runs/a-seed1"], "b": ["runs/b-seed0"]})'
+        )
     members_of = {
         str(label): [members] if isinstance(members, str | Path | Run) else without_logs(members)
         for label, members in groups.items()

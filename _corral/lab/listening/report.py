@@ -142,8 +142,8 @@ class Report(Result):
             updates = max(self.updates.values(), default=0)
             episodes = sum(self.episodes.values())
             return (
-                f"No fault heard; {updates} updates and {episodes} ended episodes are too few to "
-                f"tell if it learns.{note}"
+                f"No fault heard; {_counted(updates, 'update')} and "
+                f"{_counted(episodes, 'ended episode')} are too few to tell if it learns.{note}"
             )
         return (
             f"It does not learn, and no fault was heard: {self._returns()}.{note} Next, test the "
@@ -175,7 +175,12 @@ class Report(Result):
             if item.policy == policy:
                 label = LABELS[item.name]
                 yield f"  {label:<34}{_number(item.beginning):>12}{_number(item.latest):>14}"
-        yield f"{self.updates[policy]:,} updates, {self.episodes[policy]:,} ended episodes"
+        updates, episodes = self.updates[policy], self.episodes[policy]
+        yield f"{_counted(updates, 'update')}, {_counted(episodes, 'ended episode')}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def report_of(
