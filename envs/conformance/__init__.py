@@ -151,7 +151,7 @@ def _play(session: Session, processes: bool, progress: Progress) -> None:
             session.findings.skip(["processes", "hashing"], "processes=False")
         else:
             children.judge(session)
-    progress("", total, total)
+    progress("other processes", total, total)
 
 
 def _prepare(session: Session, make: Copies) -> None:

@@ -289,8 +289,9 @@ def play_episodes(
         on_turn(turn)
         if turn.t - latest == LONG and rules.max_cycles is None and not is_quiet():
             print(
-                f"corral: {rules.name}: no episode has ended for {LONG:,} steps, and it has no "
-                "time limit. Train with one: --arg max_cycles=200 (env_kwargs=)",
+                f"corral: {rules.name}: no episode has ended for {LONG:,} steps. Without a time "
+                "limit, some play never ends: train with one, for classes of Gymnasium and RLlib "
+                "--arg max_cycles=200 (env_kwargs=)",
                 file=sys.stderr,
             )
         if len(turn.ended):
