@@ -21,6 +21,7 @@ from corral.errors import (
     UnknownNameError,
 )
 from corral.files import read_json, reason, write_file
+from corral.hints import meant
 from corral.text import pasted
 from corral.trainers.base import ResolvedTrainer, Trainer, find_trainer, trainer_class
 from corral.trainers.capabilities import Seats
@@ -358,7 +359,10 @@ def config_values(folder: Path) -> dict[str, Any]:
     try:
         values = read_json(path, MAX_BYTES, folder=folder)
     except (FileNotFoundError, NotADirectoryError):
-        raise RunError(f"{folder} is not a run: it has no {CONFIG}") from None
+        runs = [path.parent.name for path in folder.parent.glob(f"*/{CONFIG}")]
+        near = [str(folder.with_name(name)) for name in meant(folder.name, runs)]
+        suggestion = f"; did you mean {near[0]}?" if near else ""
+        raise RunError(f"{folder} is not a run: it has no {CONFIG}{suggestion}") from None
     except (OSError, ValueError, MemoryError) as error:
         raise RunError(f"{path} cannot be read: {reason(error)}") from error
     try:
