@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 __all__ = ["Result", "csv_text", "filled", "json_text", "plain"]
 
 
+WIDE = 1_000
+"""Width at which the first sentence of a result is on one line."""
+
+
 class Result(ABC):
     """The result of a function of the library.
 
@@ -53,7 +57,8 @@ class Result(ABC):
         return self.text()
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {str(self).partition(chr(10))[0]}>"
+        first = self.text(WIDE).partition("\n")[0]
+        return f"<{type(self).__name__}: {first}>"
 
     def _repr_html_(self) -> str:
         """Return the text, for the output of a notebook's cell."""

@@ -94,8 +94,9 @@ class Report(Result):
     def texts(self) -> dict[str, str]:
         return {**super().texts(), "listen.txt": f"{self}\n"}
 
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
+    def text(self, width: int = 80) -> str:
+        """Return the whole report, verdict first, in lines of at most ``width``."""
+        return "\n".join(self.lines(width))
 
     def _repr_html_(self) -> str:
         from corral.notebook import as_html  # late: only for notebooks
