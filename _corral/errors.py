@@ -360,7 +360,7 @@ T = TypeVar("T")
 
 
 def concise(function: Callable[P, T]) -> Callable[P, T]:
-    """Return ``function``, whose refusals have a traceback that ends at the user's call.
+    """Return ``function`` with short tracebacks: those of refusals end at the user's call.
 
     A refusal is an error of a ``raise`` statement of corral: its message names the mistake and the
     remedy. So is a KeyboardInterrupt that corral raises after saving. Errors from third-party code
