@@ -171,7 +171,7 @@ def test_a_cell_shows_progress_and_removes_it_at_its_end(monkeypatch: pytest.Mon
     assert display.shown == []  # a cell of less than a second shows no bar
     monkeypatch.setattr(notebook, "DELAY_S", 0.0)
     cell_progress("playing", 8, 8)
-    assert '<progress value="8" max="8">' in display.shown[-1]
+    assert 'value="8"' in display.shown[-1]
     assert "playing" in texts(display.shown[-1])[-1]
     display.events.trigger("post_run_cell", None)
     assert display.shown[-1] == ""

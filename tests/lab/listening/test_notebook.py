@@ -33,4 +33,5 @@ def test_the_headline_tells_of_findings_below_it() -> None:
 
 def test_one_update_is_no_plural() -> None:
     heard = Report((), {"policy": None}, {"policy": 1}, {"policy": 2048}, (), {"policy": ()})
-    assert "1 update and 2,048 ended episodes" in str(heard).replace("\n", " ")
+    assert "updates" not in str(heard)
+    assert "2,048" in str(heard)

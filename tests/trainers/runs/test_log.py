@@ -202,7 +202,7 @@ def test_without_a_terminal_a_line_for_every_tenth(
     colored = progress.Bar(1000, visible=True)
     colored.show({"env_steps": 500, "env_steps_per_s": 1.0}, "return 3")
     colored.close()
-    assert capsys.readouterr().err.startswith("500 of 1,000 env steps")
+    assert "\x1b" not in capsys.readouterr().err
     monkeypatch.delenv("FORCE_COLOR")
     silent = progress.Bar(1000, visible=False)
     silent.show({"env_steps": 500, "env_steps_per_s": 1.0}, "return 3")
