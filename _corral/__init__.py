@@ -21,6 +21,7 @@ from corral.registration import EXTENSIONS, PUBLIC
 
 if TYPE_CHECKING:
     from corral import algorithms
+    from corral.envs.conformance import check_env
     from corral.envs.registry import make
     from corral.lab.bisect.driver import bisect
     from corral.lab.comparing.comparison import Comparison
@@ -55,6 +56,7 @@ __all__ = [
     "advise",
     "algorithms",
     "bisect",
+    "check_env",
     "clone",
     "compare",
     "diagnose",

@@ -360,12 +360,13 @@ T = TypeVar("T")
 
 
 def concise(function: Callable[P, T]) -> Callable[P, T]:
-    """Return ``function``, whose refusals have a traceback that ends at the user's call.
+    """Return ``function`` with short tracebacks: those of refusals end at the user's call.
 
     A refusal is an error of a ``raise`` statement of corral: its message names the mistake and the
-    remedy. Errors from third-party code on the way, and faults of corral itself, keep all lines.
-    A cause, such as an error in the user's network, is kept. A call in an ``except`` or ``finally``
-    block keeps all lines too, because a shorter traceback would hide the error before it.
+    remedy. So is a KeyboardInterrupt that corral raises after saving. Errors from third-party code
+    on the way, and faults of corral itself, keep all lines. A cause, such as an error in the user's
+    network, is kept. A call in an ``except`` or ``finally`` block keeps all lines too, because a
+    shorter traceback would hide the error before it.
     """
 
     @functools.wraps(function)
@@ -373,7 +374,7 @@ def concise(function: Callable[P, T]) -> Callable[P, T]:
         handled = sys.exception()
         try:
             return function(*args, **kwargs)
-        except Exception as error:
+        except (Exception, KeyboardInterrupt) as error:
             if handled is not None or show_tracebacks.get() or not _is_refusal(error):
                 raise
             raise error.with_traceback(None) from error.__cause__
@@ -381,7 +382,7 @@ def concise(function: Callable[P, T]) -> Callable[P, T]:
     return call
 
 
-def _is_refusal(error: Exception) -> bool:
+def _is_refusal(error: BaseException) -> bool:
     """Return True if a ``raise`` statement of corral raised ``error`` without third-party code."""
     *_, (frame, line) = traceback.walk_tb(error.__traceback__)
     statement = linecache.getline(frame.f_code.co_filename, line).strip()

@@ -48,6 +48,10 @@ SPELLINGS: Mapping[str, str] = {
     "pixels": "width size resolution",
     "overwrite": "force replace exist_ok",
     "arg": "args env_kwargs env_config env_args make_kwargs env_params",
+    # functions of corral, by the names of commands and of other libraries
+    "diagnose": "doctor",
+    "check_env": "check env_checker",
+    "load_run": "load load_policy from_checkpoint",
     # settings
     "num_envs": "n_envs n_env envs num_env num_parallel_envs num_environments n_rollout_threads "
     "copies env_num num_envs_per_worker num_envs_per_env_runner parallel_envs "

@@ -13,7 +13,7 @@ from typing import Any
 
 from corral.text import one_line, shortened, visible
 
-__all__ = ["NotebookBar", "as_html"]
+__all__ = ["NotebookBar", "as_html", "show_in_cell"]
 
 MAX_ROWS = 20
 """Maximum rows of a table; the number of left-out rows follows."""
@@ -65,8 +65,46 @@ class NotebookBar:
         if done < total and now - self._shown < 0.1:
             return
         self._shown = now
-        bar = f'<progress value="{done}" max="{total}"></progress> {_text(text)}'
-        self._handle.update(self._html(f"<div>{bar}</div>"))
+        part = f' value="{done}" max="{total}"' if total else ""  # unknown total: a moving bar
+        self._handle.update(self._html(f"<div><progress{part}></progress> {_text(text)}</div>"))
+
+    def remove(self) -> None:
+        self._handle.update(self._html(""))
+
+
+class _Cell:
+    """The bar of the running cell: it appears after ``DELAY_S``, and is removed with its end."""
+
+    def __init__(self) -> None:
+        self._began: float | None = None
+        self._bar: NotebookBar | None = None
+
+    def show(self, label: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if self._began is None:
+            self._began = now
+            _events().register("post_run_cell", self._end)
+        if now - self._began >= DELAY_S:
+            self._bar = self._bar or NotebookBar()
+            self._bar.show(done, total, f"{label}: {done:,} of {total:,}" if total else label)
+
+    def _end(self, result: Any) -> None:
+        _events().unregister("post_run_cell", self._end)
+        if self._bar is not None:
+            self._bar.remove()
+        self._began = self._bar = None
+
+
+DELAY_S = 1.0
+
+show_in_cell = _Cell().show
+
+
+def _events() -> Any:
+    from IPython import get_ipython  # only in a notebook
+
+    shell: Any = get_ipython()  # has no types
+    return shell.events
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

@@ -12,6 +12,7 @@ __all__ = [
     "INTERVAL_S",
     "LogLines",
     "Progress",
+    "cell_progress",
     "in_notebook",
     "is_quiet",
     "progress_to",
@@ -85,6 +86,16 @@ def in_notebook() -> bool:
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     return shell is not None and "IPKernelApp" in shell.config
+
+
+def cell_progress(label: str, done: int, total: int) -> None:
+    """Show progress in the output of a notebook's running cell; elsewhere, do nothing.
+
+    A ``Progress`` function, the default of functions that may take longer than a second."""
+    if in_notebook():
+        from corral.notebook import show_in_cell  # late: only for notebooks
+
+        show_in_cell(label, done, total)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ PUBLIC = {
     "Pool": "corral.trainers.pool",
     "advise": "corral.loads.advise.driver",
     "bisect": "corral.lab.bisect.driver",
+    "check_env": "corral.envs.conformance",
     "clone": "corral.trainers.cloning.driver",
     "compare": "corral.lab.comparing.driver",
     "diagnose": "corral.lab.doctor.diagnose",

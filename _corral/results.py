@@ -1,6 +1,7 @@
 """``Result``: base class of all results, with a table, JSON values and files of both.
 
     result = corral.duel("runs/new@best", "perfect")
+    print(result)
     result.to_dataframe(), result.to_json()
     result.write("duels/monday")
 
@@ -11,10 +12,12 @@ the files.
 from __future__ import annotations
 
 import dataclasses
+import html
 import json
 import math
+import textwrap
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -23,14 +26,19 @@ from corral.files import write_file
 if TYPE_CHECKING:
     import pandas as pd  # slow to import, and not needed by the environments
 
-__all__ = ["Result", "csv_text", "json_text", "plain"]
+__all__ = ["Result", "csv_text", "filled", "json_text", "plain"]
+
+
+WIDE = 1_000
+"""Width at which the first sentence of a result is on one line."""
 
 
 class Result(ABC):
     """The result of a function of the library.
 
     A subclass is a dataclass. It defines ``to_dataframe`` and the names of its files. It overrides
-    ``to_json`` if its JSON differs from its fields, and ``texts`` if it has more files.
+    ``text`` if its screen is more than a table, ``to_json`` if its JSON differs from its fields,
+    and ``texts`` if it has more files.
     """
 
     json_file: ClassVar[str]
@@ -40,6 +48,21 @@ class Result(ABC):
     @abstractmethod
     def to_dataframe(self) -> pd.DataFrame:
         """Return a table with one line per row of the result."""
+
+    def text(self, width: int = 80) -> str:
+        """Return the result as text in lines of at most ``width``; here, its table."""
+        return self.to_dataframe().to_string(index=False, line_width=width)
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def __repr__(self) -> str:
+        first = self.text(WIDE).partition("\n")[0]
+        return f"<{type(self).__name__}: {first}>"
+
+    def _repr_html_(self) -> str:
+        """Return the text, for the output of a notebook's cell."""
+        return f"<pre>{html.escape(str(self))}</pre>"
 
     def to_json(self) -> dict[str, Any]:
         """Return the whole result as JSON values; see ``plain``."""
@@ -79,6 +102,11 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, str | int):
         return value
     return [plain(member) for member in value] if isinstance(value, Collection) else str(value)
+
+
+def filled(lines: Iterable[str], width: int) -> str:
+    """Return lines as text, wrapped to at most ``width`` characters."""
+    return "\n".join(part for line in lines for part in textwrap.wrap(line, width) or [""])
 
 
 def json_text(values: Any, indent: int = 2) -> str:

@@ -53,7 +53,7 @@ def execute(notebook: nbformat.NotebookNode, folder: str) -> None:
     os.environ |= {"COLUMNS": "80", "OMP_NUM_THREADS": "1", "IPYTHONDIR": f"{folder}/.ipython"}
     startup = Path(folder) / ".ipython" / "profile_default" / "startup"
     startup.mkdir(parents=True)
-    # A kernel claims to be a color terminal, and commands would print their progress bars.
+    # A kernel sets FORCE_COLOR, and commands would print codes of colors.
     (startup / "no_color.py").write_text("import os\nos.environ.pop('FORCE_COLOR', None)\n")
     where = {"metadata": {"path": folder}}
     NotebookClient(notebook, timeout=600, coalesce_streams=True, resources=where).execute()

@@ -224,7 +224,7 @@ train = _to_its_end(session, "train")
 
 @concise
 def resume_session(
-    folder: str | Path,
+    folder: str | Path | Run,
     *,
     env: EnvLike | None = None,
     env_kwargs: Mapping[str, Any] | None = None,

@@ -420,9 +420,7 @@ class Session:
         if not done and self._stop.is_set():
             say(folder, "stopped during the first update: nothing was saved")
             return
-        resume_hint = (
-            "" if self._played else f"Resume with: {again(self, stops=self._stop.is_set())}"
-        )
+        resume_hint = "" if self._played else f"Resume with: {self._again()}"
         status = f"stopped at {done:,} of {self.steps:,} env steps, and saved"
         if not self.is_sound:
             status += "; the current update was discarded"
@@ -436,6 +434,11 @@ class Session:
                 played, remainder = f"{done:,} of its {self.steps:,}", ", and no whole rollout fits"
             hint = "pass a larger --steps (steps=) to continue"
             say(folder, f"has already played {played} env steps{remainder}; {hint}")
+
+    def _again(self) -> str:
+        """Return the command that resumes the run, and in a notebook the call."""
+        command = again(self, stops=self._stop.is_set())
+        return f'{command}, or corral.resume("{self.run.folder}")' if in_notebook() else command
 
     def _record_mode(self) -> None:
         """Compare greedy and sampled play, and write down which plays better.

@@ -68,6 +68,13 @@ class Screen(Console):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, emoji=False, highlight=False, **options)
+        self._forced = bool(options.get("force_terminal"))
+
+    @property
+    def can_animate(self) -> bool:
+        """Whether it can show a moving bar. ``is_terminal`` is also true for a log or a notebook's
+        cell with FORCE_COLOR, which then has colors."""
+        return self.is_terminal and (self._forced or self.file.isatty())
 
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(visible(text), **options)
@@ -228,7 +235,7 @@ def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
     if is_quiet():
         yield lambda label, done, total: None
         return
-    if not err.is_terminal:
+    if not err.can_animate:
         with progress_to(None):
             yield LogLines(_log)
         return
@@ -244,7 +251,7 @@ def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
 def log_progress() -> Callable[[str, int, int], None]:
     """Return a function that prints lines with the remaining time in a log: label, amount done,
     total. In a terminal, and with --quiet, it prints nothing."""
-    silent = is_quiet() or err.is_terminal
+    silent = is_quiet() or err.can_animate
     return (lambda label, done, total: None) if silent else LogLines(_log)
 
 
@@ -254,7 +261,7 @@ def reading_bar() -> Iterator[None]:
 
     In a log, prints lines with the remaining time of every long task; with --quiet, nothing.
     """
-    if is_quiet() or not err.is_terminal:
+    if is_quiet() or not err.can_animate:
         with progress_to(None if is_quiet() else LogLines(_log)):
             yield
         return

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -30,6 +30,7 @@ from corral.envs.conformance.processes import Processes
 from corral.envs.conformance.report import CHECKS, CheckResult, Finding, Findings
 from corral.envs.conformance.session import Session
 from corral.envs.conformance.turns import check_paid_again
+from corral.progress import Progress, cell_progress
 
 __all__ = ["CHECKS", "CheckResult", "Finding", "check_env"]
 
@@ -38,8 +39,6 @@ AT_EVERY_STEP = (
     *("crash", "endless", "agents", "observation", "mask", "reward", "ends", "info", "aliasing"),
 )
 """The checks that run at every step of a single environment."""
-
-Progress = Callable[[str, int, int], None]
 
 TURNS_ONLY = ("selection", "last", "dead-step", "cumulative-rewards")
 
@@ -52,7 +51,7 @@ def check_env(
     stochastic: bool | None = None,
     processes: bool = True,
     seconds: float | None = None,
-    progress: Progress = lambda stage, done, total: None,
+    progress: Progress = cell_progress,
 ) -> CheckResult:
     """Check a PettingZoo environment, parallel or AEC.
 
@@ -152,7 +151,7 @@ def _play(session: Session, processes: bool, progress: Progress) -> None:
             session.findings.skip(["processes", "hashing"], "processes=False")
         else:
             children.judge(session)
-    progress("", total, total)
+    progress("other processes", total, total)
 
 
 def _prepare(session: Session, make: Copies) -> None:

@@ -138,7 +138,7 @@ class Findings:
         return any(f.check in checks and f.severity == "error" for f in self.entries.values())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CheckResult(Result):
     """The findings of ``check_env``: errors first, then warnings, in the order of ``CHECKS``."""
 

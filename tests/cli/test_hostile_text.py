@@ -229,6 +229,16 @@ def test_a_bar_says_what_goes_on_as_plain_text(capsys: pytest.CaptureFixture[str
     assert "\x07" not in seen
 
 
+def test_a_log_with_colors_has_no_bar(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as the kernel of a notebook does
+    monkeypatch.setattr(output, "err", output.Screen(stderr=True))
+    with output.progress_bar() as show:
+        show("playing", 1, 2)
+    assert capsys.readouterr().err == ""
+
+
 # --- Encodings -----------------------------------------------------------------------------------
 
 ASCII: dict[str, Any] = {**ENVIRONMENT, "LC_ALL": "C", "PYTHONUTF8": "0"}

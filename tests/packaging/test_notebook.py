@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import corral
+from corral import notebook, progress
 from corral.data import load_trace
+from corral.envs import check_env
 from corral.envs.registry import ENVIRONMENTS
 from corral.loads.replay import replay
-from corral.notebook import MAX_ROWS, as_html
+from corral.notebook import MAX_ROWS, NotebookBar, as_html
+from corral.progress import cell_progress
+from corral.trainers.cloning.agreement import Agreement, AgreementRow
+from corral.trainers.evaluation.episodes import Interval
 from corral.trainers.evaluation.scores import Evaluation, TeamScore
 
 
@@ -126,6 +132,53 @@ def test_an_evaluation_shows_returns_of_agents_that_differ(
     assert all(name in str(evaluation) for name in columns)
 
 
+def test_a_result_prints_its_screen_and_a_cell_shows_it() -> None:
+    result = check_env("two_step_v0", processes=False)
+    assert str(result) == result.text()
+    assert "\n" not in repr(result)
+    assert result.text().splitlines()[0] in repr(result)
+    assert texts(result) == [result.text()]
+
+
+def test_a_result_without_a_screen_prints_its_table() -> None:
+    rows = (AgreementRow("all", 8, 0.5, Interval(0.25, 0.75), None),)
+    result = Agreement("<b>rule</b>", 4, rows, None)
+    assert "0.25" in str(result)
+    assert "0.25" in texts(result)[0]
+    assert len(repr(result).splitlines()) == 1
+
+
+class Display:
+    """The outputs of a cell, and the events of the kernel."""
+
+    def __init__(self) -> None:
+        self.shown: list[str] = []
+        events = pytest.importorskip("IPython.core.events", reason="needs the extra dev")
+        self.events = events.EventManager(None, events.available_events)
+
+    def bar(self) -> NotebookBar:
+        bar = NotebookBar.__new__(NotebookBar)
+        bar._html, bar._shown, bar._handle = str, 0.0, SimpleNamespace(update=self.shown.append)
+        return bar
+
+
+def test_a_cell_shows_progress_and_removes_it_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    display = Display()
+    monkeypatch.setattr(progress, "in_notebook", lambda: True)
+    monkeypatch.setattr(notebook, "NotebookBar", display.bar)
+    monkeypatch.setattr(notebook, "_events", lambda: display.events)
+    cell_progress("playing", 1, 8)
+    assert display.shown == []  # a cell of less than a second shows no bar
+    monkeypatch.setattr(notebook, "DELAY_S", 0.0)
+    cell_progress("playing", 8, 8)
+    assert 'value="8"' in display.shown[-1]
+    assert "playing" in texts(display.shown[-1])[-1]
+    display.events.trigger("post_run_cell", None)
+    assert display.shown[-1] == ""
+    display.events.trigger("post_run_cell", None)
+    assert len(display.shown) == 2  # the next cell has no bar to remove
+
+
 NOTEBOOK: tuple[tuple[str, Callable[[str], bool]], ...] = (
     ("import corral", lambda html: html == ""),
     (
@@ -135,6 +188,10 @@ NOTEBOOK: tuple[tuple[str, Callable[[str], bool]], ...] = (
     ("run", lambda html: "<table" in html and "two_step_v0" in html),
     ("corral.evaluate(run, episodes=4)", lambda html: "random" in html),
     ('corral.make("arena_v0")', lambda html: "action space" in html),
+    (
+        'corral.learnable("two_step_v0", seconds=4)',
+        lambda html: html.startswith("<pre>") and "<progress" not in html,
+    ),
 )
 """The cells of a notebook, and what their outputs have to show."""
 
@@ -145,9 +202,9 @@ def test_a_notebook_shows_tables_and_a_bar(tmp_path: Path) -> None:
     nbclient = pytest.importorskip("nbclient", reason="needs the extra dev")
     from nbformat import v4
 
-    notebook = v4.new_notebook(cells=[v4.new_code_cell(source) for source, _ in NOTEBOOK])
+    book = v4.new_notebook(cells=[v4.new_code_cell(source) for source, _ in NOTEBOOK])
     place = {"metadata": {"path": tmp_path}}
-    nbclient.NotebookClient(notebook, timeout=1500, resources=place).execute()
-    for cell, (source, holds) in zip(notebook.cells, NOTEBOOK, strict=True):
+    nbclient.NotebookClient(book, timeout=1500, resources=place).execute()
+    for cell, (source, holds) in zip(book.cells, NOTEBOOK, strict=True):
         html = "".join(output.get("data", {}).get("text/html", "") for output in cell.outputs)
         assert holds(html), (source, cell.outputs)

@@ -7,6 +7,7 @@ import inspect
 
 import pytest
 
+import corral
 from corral.envs import ENVIRONMENTS
 from corral.errors import MissingExtraError
 from support.messages import refused
@@ -43,6 +44,14 @@ def test_public_names_can_be_imported(name: str) -> None:
     missing = [each for each in names if not hasattr(module, each)]
     assert missing == []
     assert set(names) <= set(dir(module))
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("doctor", "diagnose"), ("check", "check_env"), ("trian", "train")]
+)
+def test_names_of_commands_lead_to_functions(name: str, meant: str) -> None:
+    with refused(AttributeError, f"'{name}'", f"'{meant}'"):
+        getattr(corral, name)
 
 
 @pytest.mark.parametrize("name", ["corral.adapters", "corral.trainers"])

@@ -169,12 +169,25 @@ def test_a_stop_says_how_to_go_on(
     stop_at(monkeypatch, ROLLOUT)
     handlers = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     folder = tmp_path / "run"
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) as stopped:
         small_run(folder, updates=3)
     assert handlers == (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM))
+    modules = [each.frame.f_globals["__name__"] for each in stopped.traceback]
+    assert not [name for name in modules if name.startswith("corral.trainers")]
     said = capsys.readouterr().err
     assert f"{folder}: stopped at 64 of 192 env steps, and saved" in said
     assert f"corral train --resume {folder}" in said
+    assert "corral.resume" not in said
+
+
+def test_a_stop_in_a_notebook_gives_the_call_that_resumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stop_at(monkeypatch, ROLLOUT)
+    monkeypatch.setattr(session, "in_notebook", lambda: True)
+    with pytest.raises(KeyboardInterrupt):
+        small_run(tmp_path / "run", updates=3)
+    assert f'corral.resume("{tmp_path / "run"}")' in capsys.readouterr().err
 
 
 def test_a_loop_over_seeds_ends_at_the_first_interrupt(

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any, ClassVar
 
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -23,9 +24,11 @@ from corral.adapters import SeatEnv, zoo_rules
 from corral.adapters.seats import random_policy
 from corral.envs import dfaas_v0
 from corral.envs.batch import batch_for
+from corral.envs.others import single_agent
 from corral.envs.policy import RandomPolicy
 from corral.envs.registry import make_rules
-from corral.errors import UnsupportedSpaceError
+from corral.errors import EnvironmentFault, UnsupportedSpaceError
+from corral.trainers.evaluation import episodes
 from corral.trainers.evaluation.scores import TeamScore, evaluate_players, evaluate_team
 from corral.trainers.evaluation.tables import tables
 from corral.trainers.runs.run import Run, load_run
@@ -69,6 +72,48 @@ def test_episodes_begin_anew_when_a_run_goes_on(
     corral.resume(run.folder, steps=4 * 64, env=rules)
     shown(capsys.readouterr().err, "episodes")
     assert run.progress["env_steps"].tolist() == [64, 128, 192, 256]
+
+
+class Walk(gymnasium.Env):
+    """Action 1 ends the episode; action 0 waits, forever."""
+
+    observation_space = spaces.Discrete(2)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        return 0, {}
+
+    def step(self, action):
+        return 0, 1.0, bool(action), False, {}
+
+
+def test_play_that_never_ends_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(single_agent, "ENDLESS", 40)
+    monkeypatch.setattr(episodes, "LONG", 20)
+    waits = {"agent_0": lambda observation: 0}
+    with refused(EnvironmentFault, 40, "max_cycles"):
+        corral.evaluate(waits, Walk, episodes=2)
+    shown(capsys.readouterr().err, 20, "max_cycles")
+    ends = {"agent_0": lambda observation: 1}
+    corral.evaluate(ends, Walk, episodes=60)
+    assert capsys.readouterr().err == ""
+
+
+def test_other_arguments_than_those_of_training_are_refused_by_name(tmp_path: Path) -> None:
+    run = corral.train(Walk, trainer="mappo", steps=64, out=tmp_path / "run", **SMALL)
+    with refused(ValueError, "max_cycles=30", "trained"):
+        corral.evaluate(run.folder, Walk, env_kwargs={"max_cycles": 30}, episodes=2)
+    assert load_run(run.folder, Walk, env_kwargs={}).config.env_config.env == "Walk"
+
+
+def test_a_run_object_goes_on_and_is_read_again_without_its_environment(tmp_path: Path) -> None:
+    run = train_small(zoo_rules(MixedEnv), tmp_path / "run", updates=2)
+    more = corral.resume(run, steps=3 * 4 * 16)
+    assert more.progress["env_steps"].tolist() == [64, 128, 192]
+    assert load_run(run).config.steps == 3 * 4 * 16  # as in the folder, not in the object
 
 
 @pytest.mark.slow

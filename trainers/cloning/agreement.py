@@ -36,7 +36,7 @@ class AgreementRow:
     difference: float | None  # mean absolute difference in ``unit``; None: actions are not amounts
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Agreement(Result):
     """Agreement with ``teacher`` over ``episodes``. The last of ``rows`` is for all agents."""
 

@@ -9,6 +9,7 @@ replays of loads, pictures of policies and ``corral.watch`` all use ``play``.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ from corral.envs.core import AgentViews, Array, Observation, Rules, generator, w
 from corral.envs.episode_stats import EndedEpisodes, EpisodeStats
 from corral.envs.masks import MASK, draw
 from corral.envs.policy import PolicyBase, PolicyLike, as_policy
+from corral.progress import is_quiet
 
 __all__ = [
     "FEWEST_EPISODES",
@@ -36,6 +38,9 @@ __all__ = [
 
 MANY = 8
 """Minimum number of agents for one joint forward pass of a shared network."""
+
+LONG = 1_000
+"""Steps without the end of an episode, after which a message says so."""
 
 FEWEST_EPISODES = 6
 """Minimum number of episodes for an interval. In 1,000 samples of normal returns, a 95 % interval
@@ -277,12 +282,20 @@ def play_episodes(
     quota = episodes // size + (np.arange(size) < episodes % size)
     parts: list[EndedEpisodes] = []
     illegal = np.zeros(len(rules.agents), dtype=np.int64)
-    done = 0
+    done, latest = 0, 0
     progress(done, episodes)
     for turn in play(rules, team, deterministic, quota=quota, seed=seed, workers=workers):
         illegal += turn.illegal
         on_turn(turn)
+        if turn.t - latest == LONG and rules.max_cycles is None and not is_quiet():
+            print(
+                f"corral: {rules.name}: no episode has ended for {LONG:,} steps. Without a time "
+                "limit, some play never ends: train with one, for classes of Gymnasium and RLlib "
+                "--arg max_cycles=200 (env_kwargs=)",
+                file=sys.stderr,
+            )
         if len(turn.ended):
+            latest = turn.t
             parts.append(turn.ended)
             done += len(turn.ended)
             progress(done, episodes)

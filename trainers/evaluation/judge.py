@@ -24,7 +24,7 @@ from corral.envs.registry import Api, make_rules
 from corral.errors import concise
 from corral.extensions import extension
 from corral.hints import answer
-from corral.progress import Progress
+from corral.progress import Progress, cell_progress
 from corral.trainers.criteria import Criterion
 from corral.trainers.evaluation.greedy import (
     describe_gaps,
@@ -50,7 +50,7 @@ from corral.trainers.evaluation.zero_sum import (
 )
 from corral.trainers.opponents.resolve import members
 from corral.trainers.opponents.resolve import resolve as named_player
-from corral.trainers.runs.run import Run, load_each
+from corral.trainers.runs.run import Run, load_each, load_run
 from corral.trainers.runs.run_config import versions
 
 __all__ = [
@@ -80,7 +80,7 @@ def evaluate(
     out: str | Path | None = None,
     workers: int = 0,
     require: str | Sequence[str] = (),
-    progress: Progress = lambda what, done, total: None,
+    progress: Progress = cell_progress,
     **options: Any,
 ) -> Evaluation:
     """Return the scores of the team of ``run``, greedy and sampled, and of players to compare with.
@@ -145,10 +145,7 @@ def evaluate(
     named: dict[str, Any] = {"env_kwargs": env_kwargs, "api": api, "trainer": trainer}
     passed = [env, model, *named.values()]
     if isinstance(run, Run) and any(value is not None for value in passed):
-        named["trainer"] = trainer or run.config.own_trainer
-        if model is None and run.config.own_model is not None:
-            model = run.config.own_model.make
-        run = run.name  # reload it with the passed arguments
+        run = load_run(run, env, **named, model=model)
     first, *rest = load_each([run, *beside], env, **named, model=model)
     folder = Path(out) if out is not None else first.results
     env_config = first.config.env_config

@@ -48,7 +48,7 @@ WIDTH = 480
 MAX_CLIP = 8_000_000
 """Maximum bytes of a clip that a notebook shows."""
 
-INSTEAD = "Write a clip instead with out=clip.gif, or print text with the command's --ansi"
+INSTEAD = "Write a clip instead with out=clip.gif, or print text with --ansi (text=print)"
 
 
 @dataclass(frozen=True)

@@ -291,6 +291,13 @@ def given_again(
                 f"{argument}={value!r}: {folder} was trained with {argument}={original!r}; omit "
                 "the environment, or train a new run"
             )
+    for argument, value in (env_kwargs or {}).items() if name not in REGISTERED else ():
+        if _is_json(value) and saved["env_kwargs"].get(argument) != value:
+            trained = saved["env_kwargs"].get(argument, "its default")
+            raise ValueError(
+                f"{argument}={value!r}: {folder} was trained with {trained}; omit it, or train a "
+                "new run"
+            )
     return dataclasses.replace(given, env_kwargs=dict(env_kwargs or {}))
 
 

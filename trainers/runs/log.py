@@ -316,7 +316,7 @@ class Bar:
 
             self._cell = notebook.NotebookBar()
         self._visible = visible and self._cell is None
-        if self._visible and self._console.is_terminal:
+        if self._visible and self._console.file.isatty():  # not a log with FORCE_COLOR
             self._bar = Progress(
                 TextColumn("{task.completed:,.0f} of {task.total:,.0f} env steps"),
                 BarColumn(bar_width=None),

@@ -415,7 +415,7 @@ class Run:
 
 @concise
 def load_run(
-    folder: str | Path,
+    folder: str | Path | Run,
     env: EnvLike | None = None,
     *,
     env_kwargs: Mapping[str, Any] | None = None,
@@ -430,7 +430,8 @@ def load_run(
     looked up in their installed tables.
 
     Args:
-        folder: the run's folder, or a checkpoint (see below).
+        folder: the run's folder, or a checkpoint (see below). A Run is read again, with its own
+            environment, trainer and model.
         env: a third-party environment, see ``corral.adapters.sources``.
         env_kwargs, api: for a third-party ``env``; default: those of the run. With a built-in
             environment, the run's arguments are used.
@@ -443,6 +444,13 @@ def load_run(
     Raises RunError for a missing run, ValueError for arguments that the run defines,
     CheckpointError for a missing checkpoint, and TraceError if its trace has changed.
     """
+    if isinstance(folder, Run):
+        config, folder = folder.config, folder.name
+        if env is None and env_kwargs is None and api is None:
+            env = config.env_config.own_rules
+        trainer = config.own_trainer if trainer is None else trainer
+        if model is None and config.own_model is not None:
+            model = config.own_model.make
     path, at = _place_of(folder)
     _require_agreement(path, at or "latest")
     config = RunConfig.read(path, trainer, model, env=env, env_kwargs=env_kwargs, api=api)

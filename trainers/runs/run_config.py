@@ -21,6 +21,7 @@ from corral.errors import (
     UnknownNameError,
 )
 from corral.files import read_json, reason, write_file
+from corral.hints import meant
 from corral.text import pasted
 from corral.trainers.base import ResolvedTrainer, Trainer, find_trainer, trainer_class
 from corral.trainers.capabilities import Seats
@@ -370,12 +371,14 @@ def config_values(folder: Path) -> dict[str, Any]:
 
 
 def _missing(folder: Path) -> str:
-    """Return why ``folder`` has no config.json, with a run inside if there is one."""
-    if not folder.exists():
-        return "it does not exist"
+    """Return why ``folder`` has no config.json, with a run inside or the one that may be meant."""
     inside = next(iter(sorted(folder.glob(f"*/{CONFIG}"))), None)
-    rest = "" if inside is None else f"; pass a run inside, such as {inside.parent}"
-    return f"it has no {CONFIG}{rest}"
+    if inside is not None:
+        return f"it has no {CONFIG}; pass a run inside, such as {inside.parent}"
+    runs = [path.parent.name for path in folder.parent.glob(f"*/{CONFIG}")]
+    near = [str(folder.with_name(name)) for name in meant(folder.name, runs)]
+    suggestion = f"; did you mean {near[0]}?" if near else ""
+    return (f"it has no {CONFIG}" if folder.exists() else "it does not exist") + suggestion
 
 
 def require_format(path: Path, values: Any) -> None:

@@ -129,7 +129,7 @@ def _print_text(fps: float | None, text: str) -> None:
     """Print a frame as text. In a terminal, wait between frames to keep ``fps``."""
     out.print(text, soft_wrap=True)
     out.print()
-    time.sleep(1 / fps if fps and out.is_terminal else 0.0)
+    time.sleep(1 / fps if fps and out.can_animate else 0.0)
 
 
 def _print_summary(shown: Watched) -> None:

@@ -31,7 +31,7 @@ from corral.lab.bisect.search import smallest
 from corral.lab.bisect.sequential import ALPHA, Boundary, better, rank_p
 from corral.lab.bisect.sides import Difference
 from corral.lab.bisect.training import FAILED, Mixable, MixedConfigs, seconds_per_step, shortened
-from corral.progress import Progress
+from corral.progress import Progress, cell_progress
 from corral.text import one_line
 from corral.trainers.plan import begun
 from corral.trainers.runs.run_config import RunConfig
@@ -132,7 +132,7 @@ def bisect(
     steps: int | None = None,
     seconds: float = SECONDS,
     out: str | Path | None = None,
-    progress: Progress = lambda label, done, total: None,
+    progress: Progress = cell_progress,
 ) -> Bisection:
     """Find the smallest set of differences between two trainings that costs the learning.
 

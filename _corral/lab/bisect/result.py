@@ -28,7 +28,7 @@ class Cause:
     seeds: int  # new seeds, not used by the search
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Bisection(Result):
     """The differences between two trainings, and those that cost the learning.
 

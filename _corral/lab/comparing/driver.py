@@ -23,7 +23,7 @@ from corral.lab.comparing.groups import (
 from corral.lab.comparing.marl_eval import is_file, read_marl_eval
 from corral.lab.comparing.scores import mean_returns, require_new_seed, scores_of
 from corral.lab.comparing.statistics import MIN_SEEDS
-from corral.progress import Progress
+from corral.progress import Progress, cell_progress
 from corral.trainers.runs.run import Run, without_logs
 
 __all__ = ["compare"]
@@ -44,7 +44,7 @@ def compare(
     unequal_steps: bool = False,
     unfinished: bool = False,
     out: str | Path | None = None,
-    progress: Progress = lambda what, done, total: None,
+    progress: Progress = cell_progress,
 ) -> Comparison:
     """Return a comparison of groups of runs, with intervals and a verdict.
 
@@ -76,6 +76,11 @@ def compare(
     """
     episodes = nonnegative_int("episodes", episodes, least=1)
     seed, workers = nonnegative_int("seed", seed), nonnegative_int("workers", workers)
+    if not isinstance(groups, Mapping):
+        raise TypeError(
+            "compare takes groups of runs, by name, each with several seeds: "
+            'corral.compare({"a": ["runs/a-seed0", "runs/a-seed1"], "b": ["runs/b-seed0"]})'
+        )
     members_of = {
         str(label): [members] if isinstance(members, str | Path | Run) else without_logs(members)
         for label, members in groups.items()

@@ -71,7 +71,7 @@ class Outcome:
     right: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Verdict(Result):
     """The result of judging one answer."""
 

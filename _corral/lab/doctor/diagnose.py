@@ -28,7 +28,7 @@ from corral.lab.doctor.imitation import Imitation
 from corral.lab.doctor.looking import SECONDS, Looking
 from corral.lab.doctor.verdict.commands import Step, next_steps
 from corral.lab.doctor.verdict.learning import Learning
-from corral.progress import Progress
+from corral.progress import Progress, cell_progress
 from corral.results import Result
 from corral.trainers.rng import GlobalGenerators
 from corral.trainers.runs.run import Run, load_run
@@ -37,7 +37,7 @@ from corral.trainers.runs.trends import Change
 __all__ = ["Diagnosis", "diagnose"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Diagnosis(Result):
     """Whether a run learns, its faults, most likely cause first, and the examined parts.
 
@@ -113,7 +113,7 @@ def diagnose(
     checked: bool = True,
     seconds: float = SECONDS,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Progress = cell_progress,
 ) -> Diagnosis:
     """Judge whether a run learns, and find the reasons why not, in about a minute.
 
@@ -138,7 +138,7 @@ def diagnose(
     if not isinstance(run, Run):
         run = load_run(run, env, env_kwargs=env_kwargs, api=api, trainer=trainer, model=model)
     began = time.perf_counter()
-    looking = Looking(run, seed, progress or (lambda what, done, total: None), seconds)
+    looking = Looking(run, seed, progress, seconds)
     try:
         with GlobalGenerators(seed):
             looking.look(audited, cloned, checked)

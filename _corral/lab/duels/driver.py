@@ -35,7 +35,7 @@ from corral.lab.duels.ratings import (
     rate,
     wilson,
 )
-from corral.progress import Progress
+from corral.progress import Progress, cell_progress
 from corral.results import Result, csv_text, plain
 from corral.trainers.evaluation.episodes import bootstrap_ratio
 from corral.trainers.runs.run_config import versions
@@ -210,7 +210,7 @@ def duel(
     model: Any = None,
     trainer: Any = None,
     workers: int = 0,
-    progress: Progress = lambda what, done, total: None,
+    progress: Progress = cell_progress,
 ) -> Duels:
     """Let ``players`` play each other in every seat, and rate them.
 

@@ -45,7 +45,7 @@ class Measured:
     latest: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report(Result):
     """The report of ``corral.listen``.
 
@@ -94,8 +94,9 @@ class Report(Result):
     def texts(self) -> dict[str, str]:
         return {**super().texts(), "listen.txt": f"{self}\n"}
 
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
+    def text(self, width: int = 80) -> str:
+        """Return the whole report, verdict first, in lines of at most ``width``."""
+        return "\n".join(self.lines(width))
 
     def _repr_html_(self) -> str:
         from corral.notebook import as_html  # late: only for notebooks
@@ -142,8 +143,8 @@ class Report(Result):
             updates = max(self.updates.values(), default=0)
             episodes = sum(self.episodes.values())
             return (
-                f"No fault heard; {updates} updates and {episodes} ended episodes are too few to "
-                f"tell if it learns.{note}"
+                f"No fault heard; {_counted(updates, 'update')} and "
+                f"{_counted(episodes, 'ended episode')} are too few to tell if it learns.{note}"
             )
         return (
             f"It does not learn, and no fault was heard: {self._returns()}.{note} Next, test the "
@@ -175,7 +176,12 @@ class Report(Result):
             if item.policy == policy:
                 label = LABELS[item.name]
                 yield f"  {label:<34}{_number(item.beginning):>12}{_number(item.latest):>14}"
-        yield f"{self.updates[policy]:,} updates, {self.episodes[policy]:,} ended episodes"
+        updates, episodes = self.updates[policy], self.episodes[policy]
+        yield f"{_counted(updates, 'update')}, {_counted(episodes, 'ended episode')}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def report_of(

@@ -8,6 +8,7 @@ from corral.envs.core import Array
 from corral.lab.doctor.findings.finding import Finding
 from corral.lab.doctor.findings.steps import some
 from corral.lab.doctor.findings.texts import finding_of
+from corral.lab.listening.formula import TEXTS as FORMULA_TEXTS
 from corral.lab.listening.heard import Heard, Minibatch
 from corral.lab.listening.minibatches import (
     DIFFERS,
@@ -28,6 +29,7 @@ from corral.lab.listening.steps import place_of
 
 __all__ = [
     "clip_range",
+    "equal_advantages",
     "first_ratio",
     "policy_in_loss",
     "recomputed",
@@ -37,6 +39,33 @@ __all__ = [
 
 FAR = 2.0
 """KL divergence, in nats, of a minibatch within an update, above which the update is too large."""
+
+
+def equal_advantages(heard: Heard) -> Finding | None:
+    """Report advantages of minibatches that are all equal, although the targets are not.
+
+    If rollouts have advantages, the rule about their formula reports this.
+    """
+    if any(rollout.advantages is not None for rollout in heard.rollouts):
+        return None
+    pairs = [(flat(item.advantages), flat(item.returns)) for item in heard.minibatches]
+    told = [(a, r) for a, r in pairs if a is not None and r is not None and len(a) >= ROWS]
+    if len(told) < FEWEST or any(vary(a) or not vary(r) for a, r in told):
+        return None
+    size = max(abs(float(a.mean())) for a, _ in told)
+    spread = min(float(r.std()) for _, r in told)
+    measured = (
+        f"advantages are {size:.3g} in all rows of {len(told)} minibatches, targets have a "
+        f"standard deviation of {spread:.3g} or more"
+    )
+    title, expected, todo = FORMULA_TEXTS["zero-advantages"]
+    if size > 0:
+        title = "All advantages are equal: the gradient of the actor is noise."
+    return Finding("zero-advantages", title, measured, expected, todo, 3, heard.policy)
+
+
+FEWEST = 3
+"""Minibatches from which equal advantages are reported."""
 
 
 def policy_in_loss(heard: Heard) -> Finding | None:

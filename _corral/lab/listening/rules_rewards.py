@@ -365,8 +365,8 @@ def returns_fell(heard: Heard) -> Finding | None:
         f"{change.first:.4g} in the first third of {len(returns):,} episodes, {change.last:.4g} in "
         f"the last (p = {change.p_value:.2g})",
         "rising returns, unless opponents learn too or the environment becomes harder",
-        "look for a wrong sign of advantages or of the loss, for a learning rate that is too "
-        "large, and for bonuses that the return does not contain",
+        "look for a wrong sign of advantages or of the loss, for rewards of another agent, for a "
+        "learning rate that is too large, and for bonuses that the return does not contain",
         1,
         heard.policy,
     )

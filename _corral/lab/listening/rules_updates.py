@@ -22,6 +22,7 @@ __all__ = ["RULES"]
 
 RULES: tuple[Callable[[Heard], Finding | None], ...] = (
     rules_steps.not_finite,
+    rules_policy.equal_advantages,
     rules_masks.played_illegally,
     rules_policy.policy_in_loss,
     rules_masks.masks_in_loss,

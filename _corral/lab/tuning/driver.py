@@ -26,7 +26,7 @@ from corral.lab.tuning.result import Study, Trial
 from corral.lab.tuning.space import Space
 from corral.lab.tuning.trials import Trials, opened
 from corral.lab.tuning.words import words_of
-from corral.progress import Progress
+from corral.progress import Progress, cell_progress
 from corral.trainers.arguments import arguments_of
 from corral.trainers.base import find_trainer
 from corral.trainers.driver import session
@@ -60,7 +60,7 @@ def tune(
     out: str | Path | None = None,
     on_trial: Callable[[Trial, Study], None] | None = None,
     tell: Callable[[str], None] = lambda text: None,
-    progress: Progress = lambda label, done, total: None,
+    progress: Progress = cell_progress,
     **options: Any,
 ) -> Study:
     """Train an environment with many settings, and return all trials.

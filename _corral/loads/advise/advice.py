@@ -25,7 +25,7 @@ from corral.loads.paired import has_costs, paired_headings, paired_lines
 from corral.loads.replay import Replay
 from corral.loads.report import evaluation_of
 from corral.loads.scores import ordered
-from corral.results import Result, plain
+from corral.results import Result, filled, plain
 from corral.trainers.evaluation.intervals import FEWEST_WINDOWS
 from corral.trainers.evaluation.tables import COLUMNS, table_of
 from corral.trainers.runs.run_config import versions
@@ -42,7 +42,7 @@ LADDER = "What each step of knowledge saves"
 """Heading of the ladder. Its lines are a table, to be printed unchanged."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Advice(Result):
     """The policy to run on the nodes of a load, its saving, and how certain that is."""
 
@@ -189,6 +189,10 @@ class Advice(Result):
             if policy in played.promised and self.replay.best_rule is not None:
                 cells[0] = f"{played.daily(played.promised[policy]):,.0f}"
             table.add_row(policy, *cells, self._cell(policy))
+
+    def text(self, width: int = 80) -> str:
+        """Return ``lines`` in lines of at most ``width``."""
+        return filled(self.lines(), width)
 
     def to_dataframe(self) -> pd.DataFrame:
         """Return one row for each rule of the shortlist, on all days."""

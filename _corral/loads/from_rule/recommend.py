@@ -26,7 +26,7 @@ from corral.errors import ArgumentError, CorralError, RunError
 from corral.loads.export.core import NodeDecider
 from corral.loads.export.decider import Decider, rules_of
 from corral.loads.export.formats import FORMATS
-from corral.results import Result
+from corral.results import Result, filled
 from corral.trainers.evaluation.intervals import FEWEST_WINDOWS, difference_interval
 from corral.trainers.file_fields import read_fields
 from corral.trainers.runs.run import Run, load_run
@@ -39,7 +39,7 @@ LATER_LEVEL = 0.9
 """Confidence level for the later half: with the other test, one-sided 5 % is strict enough."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Recommendation(Result):
     """The recommended policy, with the differences on validation windows that support it."""
 
@@ -130,6 +130,10 @@ class Recommendation(Result):
             mean = _figures(self.later, self.later_low, self.later_high)
             lines.append(f"Mean of the later half of the run: {mean} (90 %)")
         return lines
+
+    def text(self, width: int = 80) -> str:
+        """Return ``lines`` in lines of at most ``width``."""
+        return filled(self.lines(), width)
 
     def to_dataframe(self) -> pd.DataFrame:
         """Return one row: the content of recommendation.json."""

@@ -12,7 +12,7 @@ from rich.table import Table
 from corral.loads.advise.verdict import Saving, between
 from corral.loads.advise.words import columns, requests
 from corral.loads.text import counted
-from corral.results import Result, plain
+from corral.results import Result, filled, plain
 from corral.trainers.evaluation.intervals import FEWEST_WINDOWS
 from corral.trainers.evaluation.tables import table_of
 
@@ -66,7 +66,7 @@ class Rung:
         return {"name": self.name, "knowledge": KNOWLEDGE[self.name], **values}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Ladder(Result):
     """The saving of each step of knowledge, on the same held-out days."""
 
@@ -152,6 +152,10 @@ class Ladder(Result):
             cells = [f"{cost:,.0f}", *_cells(self.capacity)]
             rows.append(["20 % more capacity", "that of rung 1", *cells])
         return rows
+
+    def text(self, width: int = 80) -> str:
+        """Return ``lines`` in lines of at most ``width``."""
+        return filled(self.lines(), width)
 
     def to_dataframe(self) -> pd.DataFrame:
         """Return one row for each rung."""

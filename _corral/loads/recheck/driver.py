@@ -40,7 +40,7 @@ from corral.loads.recheck.result import (
 from corral.loads.recheck.stated import Stated, StatedSaving, stated_of
 from corral.loads.rehearsal.policies import Entry
 from corral.loads.replay import Replay
-from corral.progress import Progress
+from corral.progress import Progress, cell_progress
 from corral.trainers.evaluation.intervals import FEWEST_WINDOWS
 from corral.trainers.evaluation.judge import players
 from corral.trainers.runs.run import Run, load_run
@@ -57,7 +57,7 @@ def recheck(
     beyond: str | None = None,
     seed: int = 0,
     write: bool = True,
-    progress: Progress = lambda part, done, total: None,
+    progress: Progress = cell_progress,
 ) -> Recheck:
     """Return whether the verdict of an advice still holds on later days.
 

@@ -15,7 +15,7 @@ from corral.loads.advise.verdict import Saving
 from corral.loads.advise.words import requests
 from corral.loads.recheck.stated import StatedSaving
 from corral.loads.text import about_exceeding, counted
-from corral.results import Result, plain
+from corral.results import Result, filled, plain
 from corral.trainers.evaluation.intervals import FEWEST_WINDOWS
 from corral.trainers.evaluation.tables import table_of
 from corral.trainers.runs.run_config import versions
@@ -106,7 +106,7 @@ class Fresh:
     play: Play = "replay"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Recheck(Result):
     """Whether the verdict of an advice still holds on later days."""
 
@@ -215,6 +215,10 @@ class Recheck(Result):
         return f"{subject}."
 
     # --- Files ------------------------------------------------------------------------------------
+
+    def text(self, width: int = 80) -> str:
+        """Return ``lines`` in lines of at most ``width``."""
+        return filled(self.lines(), width)
 
     def to_dataframe(self) -> pd.DataFrame:
         """Return one row for each stated saving, in requests a day."""

@@ -36,7 +36,7 @@ from corral.loads.rehearsal.policies import Entry, Policy, labelled, policies_of
 from corral.loads.rehearsal.result import PARTS, Promise, Rehearsal
 from corral.loads.rehearsal.setting import Setting
 from corral.loads.rehearsal.sizes import SizedLoad, sized_load
-from corral.progress import Progress
+from corral.progress import Progress, cell_progress
 from corral.trainers.evaluation.players import Player
 
 __all__ = ["rehearse"]
@@ -69,7 +69,7 @@ def rehearse(
     parts: bool = True,
     compiled: bool | None = None,
     jobs: int = 1,
-    progress: Progress = lambda part, done, total: None,
+    progress: Progress = cell_progress,
     **settings: Any,
 ) -> Rehearsal:
     """Play every request of a load through each policy, with waiting times.

@@ -29,7 +29,7 @@ from corral.loads.rehearsal.summary import (
     waits_of,
 )
 from corral.loads.text import about_exceeding
-from corral.results import Result, plain
+from corral.results import Result, filled, plain
 from corral.trainers.runs.run_config import versions
 
 __all__ = ["FORMAT", "PARTS", "Promise", "Rehearsal", "wait_at"]
@@ -40,7 +40,7 @@ FORMAT = 1
 HOURS = 24
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Rehearsal(Result):
     """What policies cost, request by request, and how long requests wait. W windows."""
 
@@ -160,6 +160,10 @@ class Rehearsal(Result):
         return [*self.about(), *self.verdict()]
 
     # --- Files ------------------------------------------------------------------------------------
+
+    def text(self, width: int = 80) -> str:
+        """Return ``lines`` in lines of at most ``width``."""
+        return filled(self.lines(), width)
 
     def to_dataframe(self) -> pd.DataFrame:
         """Return one row for each policy and window: counts of requests, cost, mean times in

@@ -65,6 +65,11 @@ def test_a_score_is_the_greedy_return_on_a_seed_of_its_own(groups: Groups, tmp_p
     assert steps[last]["return"][0] == pytest.approx(returns.iloc[-1] / 2)  # the mean of two agents
 
 
+def test_runs_without_groups_are_refused_with_a_call_that_works() -> None:
+    with refused(TypeError, "corral.compare({"):
+        corral.compare(["runs/a", "runs/b"])
+
+
 def test_a_run_is_scored_in_its_mode(groups: Groups, tmp_path: Path) -> None:
     folder = shutil.copytree(groups["ippo"][0], tmp_path / "run")
     ModeRecord("sampled", 0.0, 1.0, 12).write(folder)

@@ -117,6 +117,12 @@ def test_unknown_names_and_lengths_that_differ_are_refused() -> None:
         corral.listen({})
 
 
+def test_a_finished_run_is_refused_with_the_function_that_examines_it() -> None:
+    run = corral.train("two_step_v0", steps=64, dry_run=True)
+    with refused(TypeError, "corral.diagnose(run)", "corral.listen(session)"):
+        corral.listen(run)
+
+
 def test_parameters_outside_the_optimizer_are_heard_at_once() -> None:
     net = torch.nn.ModuleList([torch.nn.Linear(2, 2), torch.nn.Linear(2, 1)])
     ear = corral.listen(policy=net, optimizer=torch.optim.Adam(net[0].parameters()))

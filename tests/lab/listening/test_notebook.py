@@ -29,3 +29,9 @@ def test_the_headline_tells_of_findings_below_it() -> None:
     for findings in ((), (note,), (note, note)):
         headline = str(report(*findings)).partition("\n\n")[0]
         assert (SURE[1] in " ".join(headline.split())) == bool(findings)
+
+
+def test_one_update_is_no_plural() -> None:
+    heard = Report((), {"policy": None}, {"policy": 1}, {"policy": 2048}, (), {"policy": ()})
+    assert "updates" not in str(heard)
+    assert "2,048" in str(heard)

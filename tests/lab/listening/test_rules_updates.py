@@ -248,6 +248,16 @@ def test_faults_of_the_policy_loss(loss: Loss, cause: str, certainty: int) -> No
     assert found(policy_loss=loss).get(cause, 0) >= certainty
 
 
+@pytest.mark.parametrize("value", [0.0, 3.0])
+def test_advantages_of_minibatches_that_are_all_equal(value: float) -> None:
+    def equal(rows: Rows) -> Rows:
+        return dataclasses.replace(rows, advantages=torch.full_like(rows.advantages, value))
+
+    assert found(of_play=equal, policy_loss=plain)["zero-advantages"] == 3
+    nothing = lambda rows: dataclasses.replace(equal(rows), returns=0 * rows.values)  # noqa: E731
+    assert "zero-advantages" not in found(of_play=nothing)  # equal targets, equal advantages
+
+
 def test_normalized_advantages_that_are_broadcast() -> None:
     """Their mean is 0, but for rounding: so is the gradient."""
 

@@ -22,6 +22,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 import corral
 from corral.lab.listening.ear import Ear
+from support.messages import refused
 
 SMALL: dict[Any, dict[str, Any]] = {
     PPO: {"n_steps": 64, "batch_size": 64, "n_epochs": 2},
@@ -281,3 +282,11 @@ def test_normalized_rewards_are_stored_as_returned() -> None:
     envs = VecNormalize(make_vec_env("CartPole-v1", n_envs=4, seed=0))
     model = PPO("MlpPolicy", envs, n_steps=64, batch_size=64, n_epochs=1, seed=0)
     assert causes_of(model, 512) == {}
+
+
+def test_corrals_own_trainers_over_it_are_refused(tmp_path: Path) -> None:
+    with (
+        corral.session("two_step_v0", trainer="sb3_ppo", steps=64, out=tmp_path / "run") as session,
+        refused(TypeError, "mappo", "SB3PPO", "corral.diagnose"),
+    ):
+        corral.listen(session)

@@ -198,6 +198,12 @@ def test_without_a_terminal_a_line_for_every_tenth(
     assert lines[0] == "100 of 1,000 env steps, 1,234/s, reward per step 0.25, about 90 s left"
     assert lines[-1] == "1,000 of 1,000 env steps, 1,234/s, reward per step 0.25"
     assert max(map(len, lines)) <= 80
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as the kernel of a notebook does
+    colored = progress.Bar(1000, visible=True)
+    colored.show({"env_steps": 500, "env_steps_per_s": 1.0}, "return 3")
+    colored.close()
+    assert "\x1b" not in capsys.readouterr().err
+    monkeypatch.delenv("FORCE_COLOR")
     silent = progress.Bar(1000, visible=False)
     silent.show({"env_steps": 500, "env_steps_per_s": 1.0}, "return 3")
     silent.close()

@@ -113,6 +113,10 @@ def test_folders_that_are_no_runs(tmp_path: Path) -> None:
         with pytest.raises(RunError):
             resume(folder)
     assert not (tmp_path / "nowhere").exists()
+    (tmp_path / "arena").mkdir()
+    (tmp_path / "arena" / "config.json").write_text("{}")
+    with refused(RunError, tmp_path / "aren", f"did you mean {tmp_path / 'arena'}?"):
+        load_run(tmp_path / "aren")
 
 
 @pytest.mark.parametrize(

@@ -239,7 +239,7 @@ EVERY = 5.0
 @contextmanager
 def _progress() -> Iterator[Callable[[str, int, int], None]]:
     """Show a bar in a terminal; in a log, write a line with the remaining time every 5 seconds."""
-    if err.is_terminal or is_quiet():
+    if err.can_animate or is_quiet():
         with progress_bar() as show:
             yield show
         return
@@ -266,7 +266,7 @@ def _beginner() -> Callable[[str], None]:
     printed: list[str] = []
 
     def begins(part: str) -> None:
-        if not is_quiet() and not (printed and err.is_terminal):
+        if not is_quiet() and not (printed and err.can_animate):
             err.print(f"corral: {part}", soft_wrap=True, highlight=False, markup=False)
         printed.append(part)
 

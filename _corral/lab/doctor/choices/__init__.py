@@ -13,7 +13,7 @@ with that of actions chosen from the observation (``gains``).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +40,7 @@ from corral.lab.doctor.choices.forked import (
 from corral.lab.doctor.choices.gains import Forked, Gain, compare
 from corral.lab.doctor.choices.scripts import LONGEST, Fixed, Script, Scripts, play_scripts
 from corral.lab.doctor.choices.verdict import Fault, faults_of, notes_of, verdict_of
+from corral.progress import Progress, cell_progress
 from corral.results import Result
 from corral.trainers.evaluation.episodes import play
 
@@ -55,7 +56,7 @@ WATCHED = 16
 """Number of episodes in which observations are compared."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Learnable(Result):
     """Result of the test: verdict, scripts, forked states, faults and notes."""
 
@@ -86,7 +87,7 @@ def learnable(
     *,
     seed: int = 0,
     seconds: float = SECONDS,
-    progress: Callable[[str, int, int], None] = lambda what, done, total: None,
+    progress: Progress = cell_progress,
     **env_kwargs: Any,
 ) -> Learnable:
     """Test if choices matter in an environment, and if the observation shows the best action.
@@ -160,7 +161,7 @@ def _all_forked(
     scripts: Scripts,
     seed: int,
     seconds: float,
-    progress: Callable[[str, int, int], None],
+    progress: Progress,
     skipped: list[str],
 ) -> Iterator[Forked]:
     """Fork states of each agent in random play, then in play of the best reference team.

@@ -161,7 +161,7 @@ def _who(check: Check) -> str:
     return check.wrong.rpartition(" ")[0]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Examination(results.Result):
     """Results of all probes."""
 

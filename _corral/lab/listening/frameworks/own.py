@@ -14,15 +14,30 @@ from corral.trainers.on_policy.records import (
     Outputs,
     Trajectories,
 )
+from corral.trainers.on_policy.trainer import OnPolicyTrainer
+from corral.trainers.runs.run import Run
 from corral.trainers.session import Session
 
 __all__ = ["listen_corral"]
 
 
 def listen_corral(trainer: Any, ear: Ear) -> None:
-    """Let ``ear`` hear a trainer, or the trainer of a session; call it before training."""
+    """Let ``ear`` hear a trainer, or the trainer of a session; call it before training.
+
+    Raises TypeError for a finished run, and for trainers that are not in-house.
+    """
     if isinstance(trainer, Session):
         trainer = trainer.learner
+    if isinstance(trainer, Run):
+        raise TypeError(
+            f"{trainer.name} is a finished run: corral.diagnose(run) examines it. To hear a "
+            "training: with corral.session(...) as session: ear = corral.listen(session)"
+        )
+    if not isinstance(trainer, OnPolicyTrainer):
+        raise TypeError(
+            f"listen hears the in-house trainers (mappo, ippo, ...), not {type(trainer).__name__}; "
+            "train, then call corral.diagnose(run)"
+        )
     settings = vars(trainer.settings)
     for learner in trainer.learners.values():
         if learner.trained:
