@@ -282,7 +282,10 @@ def table(found: dict[str, Any]) -> str:
     alike = {game: {**COMMON, **settings} for game, settings in SETTINGS.items()}
     lines += ["", *(f"Set alike, {game}: {settings}." for game, settings in alike.items())]
     lines += ["", DIFFERENCES, "± is the half width of a 95 % interval."]
-    return "\n".join([*lines, *listener_table(found)])
+    lines += listener_table(found)
+    return "\n".join(
+        [*lines, "", "The date below is that of the last run; other games may be older."]
+    )
 
 
 def listener_table(found: dict[str, Any]) -> list[str]:
