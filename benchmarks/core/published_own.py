@@ -31,8 +31,8 @@ __all__ = ["CORRAL", "VARIANTS", "Curve", "Played", "cleanrl", "trained"]
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "mappo_like_sb3": (
         "mappo",
-        {"num_envs": 16, "n_minibatches": 6, "n_epochs": 6, "learning_rate": 2e-3}
-        | {"activation": "tanh"},
+        {"preset": "none", "num_envs": 16, "n_minibatches": 6, "n_epochs": 6}
+        | {"learning_rate": 2e-3, "activation": "tanh"},
     ),
     "mappo_constant_rate": ("mappo", {"anneal": False}),
     "mappo_raw_values": ("mappo", {"normalize_values": False}),

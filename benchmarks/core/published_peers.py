@@ -69,8 +69,8 @@ def _alike(config: Any, algorithm: Any, game: Game) -> dict[str, Any]:
     }
 
 
-def benchmarl(name: str, game: Game, seed: int, curve: Curve) -> Played:
-    """Train one of ``PEERS``."""
+def benchmarl(name: str, game: Game, seed: int, curve: Curve, task: Any = None) -> Played:
+    """Train one of ``PEERS``; ``task``: BenchMARL's view of the game, if it is not corral's."""
     config = ExperimentConfig.get_from_yaml()
     algorithm = (QmixConfig if name == "benchmarl_qmix" else MappoConfig).get_from_yaml()
     config.gamma = game.discounting.get("gamma", config.gamma)
@@ -83,7 +83,7 @@ def benchmarl(name: str, game: Game, seed: int, curve: Curve) -> Played:
     config.evaluation, config.loggers, config.create_json = False, [], False
     network = MlpConfig.get_from_yaml() if layers is None else MlpConfig(**layers)
     curve.restart()  # what our settings are took a moment
-    task = CorralTask(name, rules=game.rules(), max_steps=game.max_steps)
+    task = task or CorralTask(name, rules=game.rules(), max_steps=game.max_steps)
     with tempfile.TemporaryDirectory() as config.save_folder:
         experiment = Experiment(
             task=task,
@@ -96,7 +96,7 @@ def benchmarl(name: str, game: Game, seed: int, curve: Curve) -> Played:
         )
         experiment.run()
     team = {
-        agent: Shared(experiment.policy, group, len(members), index)
+        agent: Shared(experiment.group_policies[group], group, len(members), index)
         for group, members in experiment.group_map.items()
         for index, agent in enumerate(members)
     }
