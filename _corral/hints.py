@@ -31,7 +31,6 @@ SPELLINGS: Mapping[str, str] = {
     "keep": "keep_checkpoints keep_checkpoints_num num_to_keep save_total_limit",
     "resume": "load trained_agent restore continue checkpoint load_model resume_from "
     "from_checkpoint load_path model_path",
-    "load_run": "load load_model from_checkpoint load_from_checkpoint",
     "held_out": "test_split test_size split holdout",
     "validation": "validation_split validation_size val_split val_size dev_split valid",
     "policies": "share_policy share_policies parameter_sharing share_parameters shared share_param "
@@ -51,7 +50,7 @@ SPELLINGS: Mapping[str, str] = {
     # functions of corral, by the names of commands and of other libraries
     "diagnose": "doctor",
     "check_env": "check env_checker",
-    "load_run": "load load_policy from_checkpoint",
+    "load_run": "load load_model load_policy from_checkpoint load_from_checkpoint",
     # settings
     "num_envs": "n_envs n_env envs num_env num_parallel_envs num_environments n_rollout_threads "
     "copies env_num num_envs_per_worker num_envs_per_env_runner parallel_envs "
