@@ -112,7 +112,7 @@ def test_json_holds_all_of_it_and_nothing_else_is_printed(zeroed: tuple[Path, st
 
 REFUSED = (
     ([], "corral doctor runs/NAME"),
-    (["no/such/run"], "config.json"),
+    (["no/such/run"], "is not a run: it does not exist"),
     (["dfaas_v0"], "corral check dfaas_v0 --learnable"),
     (["run", "--learner", "mappo"], "give run or --learner mappo, not both"),
     (["run", "--probes", "P4"], "--probes requires --learner"),

@@ -198,7 +198,7 @@ MISTAKES: list[tuple[list[str], str]] = [
         ["train", "probe_p04_v0", "--policies", "separate", "--set", "agent_0.anneal=maybe"],
         "--anneal 'maybe': ",
     ),
-    (["train", "--resume", "nowhere"], "config.json"),
+    (["train", "--resume", "nowhere"], "nowhere is not a run: it does not exist"),
     (["train", "--resume", "nowhere", "--gamma", "0.9"], "leave out --gamma"),
     (["train", "dfaas_v0", "--resume", "nowhere"], "leave out dfaas_v0"),
     (["trainers", "sb3_po"], "did you mean 'sb3_ppo'"),
