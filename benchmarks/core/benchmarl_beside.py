@@ -84,7 +84,8 @@ DIFFERENCES = (
     "Different, each its own: ours normalises values and advantages, has a Huber loss, tells a "
     "shared policy which agent it plays, and its critic sees the agent's own observation besides "
     "the state; BenchMARL's does none of these (squared loss, a critic of the state). Both: relu, "
-    "one policy for all agents, a constant learning rate."
+    "one policy for all agents, a constant learning rate; in simple_speaker_listener_v4 a policy "
+    "for each agent, and a rate of ours that falls to 0."
 )
 
 

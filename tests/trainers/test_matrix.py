@@ -22,9 +22,6 @@ def test_no_trainer_is_left_out() -> None:
 LONGER = ("mappo", "pg", "sb3_ppo", "sb3_a2c", "sb3_dqn")
 """Trainers that tests/lab/doctor/test_healthy.py trains on every probe, for more updates."""
 
-OTHER_LOSSES = ("ppo_kl", "a2c", "pg_episode")
-"""Trainers whose rollouts are those of ``mappo`` and ``ippo``."""
-
 
 def rows() -> list[Any]:
     """Every environment with every trainer, in turn fast with one in three. Probes have the same
@@ -36,7 +33,7 @@ def rows() -> list[Any]:
             turn = 3 if env in ENVIRONMENTS else len(TRAINERS)
             if number % turn == place % turn:
                 found.append((env, trainer))
-            elif env in ENVIRONMENTS or trainer not in LONGER + OTHER_LOSSES:
+            elif env in ENVIRONMENTS or trainer not in LONGER:
                 found.append(pytest.param(env, trainer, marks=pytest.mark.slow))
     return found
 

@@ -25,7 +25,7 @@ EVALUATE = ("evaluate", "run", "--policies", "random", "--optimum-windows", "0")
 PRINT = ("train", "--config", "run/config.json", "--print-config")
 OTHERS = (
     ("train", "--resume", "run"),
-    ("doctor", "run", "--no-audit", "--no-clone", "--no-check"),
+    ("doctor", "run", "--no-audit", "--no-clone"),
     ("export", "run", "--format", "numpy", "--out", "exported"),
     ("watch", "run", "--steps", "1", "--ansi"),
     ("replay", "zq_load.csv", "--policies", "run", "--out", "replayed"),
