@@ -60,6 +60,8 @@ def test_a_damaged_run_is_listed_with_its_fault(tmp_path: Path) -> None:
     (run,) = list_runs([tmp_path])
     assert run.env is None
     assert CONFIG in (run.fault or "")
+    headings = within("runs", tmp_path).strip().splitlines()[0].split()
+    assert headings[:3] == ["run", "environment", "trainer"]
 
 
 def listed(*arguments: str | Path) -> Any:

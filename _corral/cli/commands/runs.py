@@ -119,9 +119,10 @@ def _show(summaries: list[RunSummary]) -> None:
     table = _table(summaries, texts)
     if out.measure(table, options=out.options.update(width=10_000)).maximum > out.width:
         common = {name: cells[0] for name, cells in texts.items() if len({*cells}) == 1}
-        if common:
+        if common and not any(run.fault for run in summaries):
             out.print(one_line(", ".join(f"{k} {v}" for k, v in common.items())), soft_wrap=True)
-        table = _table(summaries, {k: v for k, v in texts.items() if k not in common})
+            texts = {name: cells for name, cells in texts.items() if name not in common}
+        table = _table(summaries, texts)
     show_table(table)
 
 

@@ -40,7 +40,7 @@ WHERE = {"shortest-queue": " in one balancer in front of all servers, which need
 """Balancer -> the only place where its directives do the same."""
 
 NONE = "No directive of NGINX, HAProxy or Envoy does this"
-CODE = "Its pseudo-code is in report.html."
+CODE = "The pseudo-code of the balancer is in report.html."
 
 METHODS = {
     "equal": ("", "roundrobin"),

@@ -319,7 +319,8 @@ def team_sentences(
     if rehearsal is not None:
         on += ", in the replay"
         if decision.reason != "rehearsal":  # else the figures of both rehearsals follow
-            on += f", and {_more_or_fewer(rehearsal[0])} request by request"
+            by_request = "the same" if rehearsal[0].same else _more_or_fewer(rehearsal[0])
+            on += f", and {by_request} request by request"
     if saving.same:
         text = f"A learned team costs the same as {rule} {on}"
     else:
