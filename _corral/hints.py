@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 __all__ = ["answer", "hint", "listed", "meant", "no_attribute", "spelled_otherwise"]
 
@@ -258,14 +259,17 @@ def _noted(name: str) -> str | None:
     return None
 
 
-def no_attribute(owner: object, name: str, instead: Mapping[str, str]) -> AttributeError:
-    """Return the error for an attribute that an object does not have.
+def no_attribute(owner: object, name: str, instead: Mapping[str, str]) -> Any:
+    """Raise the error for an attribute that an object does not have, for its ``__getattr__``.
 
-    ``instead`` has names of other libraries, and what to use instead.
+    ``instead`` has names of other libraries, and what to use instead. A property that raised an
+    AttributeError raises it again, because Python hides it before it calls ``__getattr__``.
     """
+    if hasattr(type(owner), name):
+        return object.__getattribute__(owner, name)
     text = next((f"; {text}" for names, text in instead.items() if name in names.split()), "")
     message = f"{type(owner).__name__!r} object has no attribute {name!r}{text}"
-    return AttributeError(message, name=name, obj=owner)
+    raise AttributeError(message, name=name, obj=owner)
 
 
 def listed(words: Iterable[str], last: str = "and") -> str:

@@ -136,7 +136,7 @@ def make_batch(
 @overload
 def make_batch(
     env: types.Name, num_envs: int = 64, seed: int | None = None, **kw: Any
-) -> types.NoSuchArgument: ...
+) -> types.WrongArgument: ...
 
 
 @overload

@@ -28,8 +28,9 @@ class Untyped:
     """Type of values that only Any fits, as in the call ``make("arena_v0", **json.load(file))``."""
 
 
-class NoSuchArgument:
-    """Type of a call with a name of the suite and a wrong argument. It has no attribute.
+class WrongArgument:
+    """Type of a call with a name of the suite and an argument of another name or static type. It
+    has no attribute.
 
     Without an overload of its own, such a call would fit the overload for any text, and type
     checkers would accept it. At run time the call raises an error.

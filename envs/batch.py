@@ -208,6 +208,8 @@ class Batch(Copies):
         if held is None:
             outcome = self.rules.step(self._state, self._checked(actions))
         else:
+            if held.dtype != bool or held.shape != (self.num_envs,):
+                raise ActionError(f"held: pass bool [{self.num_envs}], a value for each copy")
             outcome = self._step_rows(np.flatnonzero(~held), self._checked(actions, held))
             self._began[held] += 1
         self._state = outcome.state

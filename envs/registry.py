@@ -286,7 +286,7 @@ def make(name: types.Name, *, api: Api | None = None, **kwargs: types.Untyped) -
 
 
 @overload
-def make(name: types.Name, *, api: Api | None = None, **kwargs: Any) -> types.NoSuchArgument: ...
+def make(name: types.Name, *, api: Api | None = None, **kwargs: Any) -> types.WrongArgument: ...
 
 
 @overload
@@ -305,7 +305,7 @@ def make(name: str | Callable[..., Any], *ids: str, api: Api | None = None, **kw
         api: "parallel" or "aec". Default: parallel if all agents act at once, otherwise aec.
         kwargs: arguments of the environment. Type checkers know those of the environments of
             corral. After a wrong argument they report the first use of the result, which has the
-            type ``NoSuchArgument``.
+            type ``WrongArgument``.
 
     Raises UnknownNameError, with the nearest known name. Raises ValueError for an ``api`` that the
     environment does not have.

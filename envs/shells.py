@@ -167,7 +167,7 @@ class _Shell:
     if not TYPE_CHECKING:  # type checkers report unknown attributes themselves
 
         def __getattr__(self, name: str) -> Any:
-            raise no_attribute(self, name, INSTEAD)
+            return no_attribute(self, name, INSTEAD)
 
     def _require_agent(self, agent: str) -> str:
         if agent not in self.possible_agents:

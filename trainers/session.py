@@ -311,7 +311,7 @@ class Session:
     if not TYPE_CHECKING:  # type checkers report unknown attributes themselves
 
         def __getattr__(self, name: str) -> Any:
-            raise no_attribute(self, name, INSTEAD)
+            return no_attribute(self, name, INSTEAD)
 
     @property
     def _played(self) -> bool:

@@ -15,6 +15,7 @@ import pytest
 
 import corral
 from corral.adapters import make_batch
+from corral.envs.registry import make_rules
 from support.messages import refused
 
 
@@ -58,6 +59,18 @@ def test_environments(name: str, api: Any, instead: str) -> None:
         getattr(env, name)
     for other in (copy.deepcopy(env), pickle.loads(pickle.dumps(env))):
         assert other.possible_agents == env.possible_agents
+
+
+def test_a_property_raises_its_own_error() -> None:
+    class Broken(type(corral.make("arena_v0"))):  # type: ignore[misc]
+        @property
+        def width(self) -> int:
+            return int(self.rules.no_such_width)
+
+    env = Broken(make_rules("arena_v0"))
+    with refused(AttributeError, "'no_such_width'"):
+        env.width
+    assert not hasattr(env, "width")
 
 
 def test_an_agent_that_does_not_exist() -> None:

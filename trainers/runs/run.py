@@ -367,7 +367,7 @@ class Run:
     if not TYPE_CHECKING:  # type checkers report unknown attributes themselves
 
         def __getattr__(self, name: str) -> Any:
-            raise no_attribute(self, name, INSTEAD)
+            return no_attribute(self, name, INSTEAD)
 
     def save_checkpoint(
         self, env_steps: int, content: Content, progress: Mapping[str, Any], *, best: bool = False

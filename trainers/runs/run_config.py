@@ -372,8 +372,11 @@ def config_values(folder: Path) -> dict[str, Any]:
 
 def _missing(folder: Path) -> str:
     """Return why ``folder`` has no config.json, with a run inside or the one that may be meant."""
-    inside = next(iter(sorted(folder.glob(f"*/{CONFIG}"))), None)
-    if inside is not None:
+    for inside in sorted(folder.glob(f"*/{CONFIG}")):
+        try:
+            require_format(inside, read_json(inside, MAX_BYTES, folder=inside.parent))
+        except (OSError, ValueError, MemoryError, RunError):
+            continue  # another library's file
         return f"it has no {CONFIG}; pass a run inside, such as {inside.parent}"
     runs = [path.parent.name for path in folder.parent.glob(f"*/{CONFIG}")]
     near = [str(folder.with_name(name)) for name in meant(folder.name, runs)]

@@ -90,7 +90,10 @@ def runs(
             line = f"advice on {verdict.trace}: run {verdict.policy}"
         out.print(one_line(f"{folder}: {line}"), soft_wrap=True)
     if not summaries and not advices:
-        where = ", ".join(map(str, folders)) or 'the folder "runs" (it does not exist)'
+        where = (
+            ", ".join(f'"{folder}"' for folder in folders)
+            or 'the folder "runs" (it does not exist)'
+        )
         filters = {"--env": env, "--trainer": trainer}
         chosen = "".join(f" with {name} {value}" for name, value in filters.items() if value)
         out.print(one_line(f"No runs{chosen} in {where}."), soft_wrap=True)

@@ -111,6 +111,13 @@ def _require_alike(ours: tuple[Any, ...], theirs: tuple[Any, ...]) -> None:
             assert values.tolist() == told[key].tolist()
 
 
+def test_held_copies_are_named_by_booleans() -> None:
+    batch = make_batch("arena_v0", num_envs=2, seed=0)
+    batch.reset()
+    with pytest.raises(ActionError):
+        batch.step(np.zeros((2, 2), dtype=int), held=np.array([0, 1]))
+
+
 def test_copies_end_at_their_own_time() -> None:
     """Copies whose agents live for 1 to 6 steps: final values where one ended, and only there."""
 
