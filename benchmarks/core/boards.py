@@ -1,14 +1,15 @@
 """Networks for boards and grids, before and after, at equal CPU seconds.
 
-    OMP_NUM_THREADS=1 python benchmarks/core/boards.py --out FILE.jsonl [--workers N] [--seconds S]
+    OMP_NUM_THREADS=1 python benchmarks/core/boards.py --out FILE.jsonl [--games NAME ...]
+        [--variants NAME ...] [--workers N] [--seconds S]
     python benchmarks/core/boards.py --report FILE.jsonl ...
 
 A cell is [game, variant, arguments of ``corral.train``, seed, factor of the game's budget];
 ``--cells`` is a file of them, by default boards_cells.json. Its
 first rollouts are played to measure CPU seconds per env step; then it trains with as many env steps
 as fit into the budget. Every row is appended to the file when its cell is done, and cells in the
-file are not repeated. After ``--seconds`` no new cell starts. ``--report`` writes results/boards.md
-from the rows.
+file are not repeated. After ``--seconds`` no new cell starts. ``--report`` writes the rows to
+results/boards.md, where lines of other cells stay.
 
 connect_four is judged by a ladder, on array code with the rules of PettingZoo; tictactoe by games
 against random play, and on 3 x 3 also against perfect play; go by games against random play;
@@ -335,24 +336,24 @@ def short(row: Mapping[str, Any]) -> str:
     return text
 
 
-def report(files: Sequence[Path]) -> str:
-    """Return the rows of several files as Markdown tables: means over seeds."""
+def report(files: Sequence[Path], page: str) -> str:
+    """Return the rows of several files as Markdown tables: means over seeds.
+
+    Lines of the previous ``page`` stay if no row has their game, variant and budget.
+    """
     groups: dict[tuple[str, str, float], list[dict[str, Any]]] = {}
     for line in itertools.chain.from_iterable(file.read_text().splitlines() for file in files):
         row = json.loads(line)
         if "error" not in row:
             key = row["game"], row["variant"], round(row["budget"], -1)
             groups.setdefault(key, []).append(row)
-    text, last = "", ""
+    heads, lines = lines_of(page)
     given = {(cell[0], cell[1]): cell[2] for cell in json.loads(CELLS.read_text())}
     for (game, variant, _), rows in sorted(groups.items()):
         rungs = list(rows[0].get("played", ["team return"]))
-        if game != last:
-            heads = " | ".join(f"{rung}, {mode}" for rung in rungs for mode in MODES)
-            text += f"\n## {game}\n\n| variant | budget | seeds | env steps | CPU s | "
-            text += f"{heads} | settings |\n"
-            text += "|---|--:|--:|--:|--:|" + "---|" * (2 * len(rungs) + 1) + "\n"
-            last = game
+        columns = " | ".join(f"{rung}, {mode}" for rung in rungs for mode in MODES)
+        heads[game] = f"| variant | budget | seeds | env steps | CPU s | {columns} | settings |\n"
+        heads[game] += "|---|--:|--:|--:|--:|" + "---|" * (2 * len(rungs) + 1) + "\n"
         cells = [_cell(rows, rung, mode) for rung in rungs for mode in MODES]
         steps, seconds = (
             sum(row[key] for row in rows) / len(rows) for key in ("env_steps", "cpu_s")
@@ -360,8 +361,25 @@ def report(files: Sequence[Path]) -> str:
         budget = float(np.mean([row["budget"] for row in rows]))
         head = f"| {variant} | {budget:.0f} | {len(rows)} | {steps:,.0f} | {seconds:.0f} | "
         changes = ", ".join(f"{k}={v}" for k, v in given.get((game, variant), {}).items())
-        text += head + " | ".join(cells) + f" | {changes} |\n"
-    return text
+        key = game, variant, int(f"{budget:.0f}")
+        lines[key] = head + " | ".join(cells) + f" | {changes} |\n"
+    return "".join(
+        f"\n## {game}\n\n{head}" + "".join(lines[key] for key in sorted(lines) if key[0] == game)
+        for game, head in sorted(heads.items())
+    )
+
+
+def lines_of(page: str) -> tuple[dict[str, str], dict[tuple[str, str, int], str]]:
+    """Return the heads of a page's tables by game, and their lines by game, variant and budget."""
+    heads, lines = {}, {}
+    for section in page.split("\n## ")[1:]:
+        game, _, first, second, *rest = section.splitlines(keepends=True)
+        heads[game.strip()] = first + second
+        for line in rest:
+            if line.startswith("| "):
+                _, variant, budget, *_ = map(str.strip, line.split("|"))
+                lines[game.strip(), variant, int(budget)] = line
+    return heads, lines
 
 
 def _cell(rows: Sequence[Mapping[str, Any]], rung: str, mode: str) -> str:
@@ -380,15 +398,22 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=1e9, help="after which no cell starts")
     parser.add_argument(
-        "--cells", type=Path, help="JSON: [[game, variant, settings, seed, factor]]"
+        "--cells", type=Path, default=CELLS, help="JSON: [[game, variant, settings, seed, factor]]"
     )
+    parser.add_argument("--games", nargs="+", choices=GAMES, default=list(GAMES))
+    parser.add_argument("--variants", nargs="+", metavar="NAME", help="default: all")
     parser.add_argument("--report", type=Path, nargs="+", help="files with rows")
     asked = parser.parse_args()
     if asked.report:
-        (HERE.parent / "results" / "boards.md").write_text(INTRODUCTION + report(asked.report))
+        page = HERE.parent / "results" / "boards.md"
+        page.write_text(INTRODUCTION + report(asked.report, page.read_text()))
         return
     began = time.monotonic()
-    cells = [tuple(cell) for cell in json.loads(asked.cells.read_text())]
+    cells = [
+        tuple(cell)
+        for cell in json.loads(asked.cells.read_text())
+        if cell[0] in asked.games and cell[1] in (asked.variants or [cell[1]])
+    ]
     done = set()
     if asked.out.exists():
         rows = map(json.loads, asked.out.read_text().splitlines())
