@@ -51,8 +51,8 @@ class BatchVectorEnv(gymnasium.vector.VectorEnv[dict[str, Array], Array, Array])
         num_envs: number of columns; without ``seat`` a multiple of the number of agents.
         seat: the learner's agent; None: all agents learn.
         autoreset_mode: "same_step", or "next_step" for wrappers of Gymnasium that require it:
-            FlattenObservation, and NormalizeObservation after it. Algorithms for "same_step" must not train with "next_step":
-            the step between two episodes would be part of their data.
+            FlattenObservation, and NormalizeObservation after it. Algorithms for "same_step" must
+            not train with "next_step": the step between two episodes would be part of their data.
         opponents, deterministic, env_kwargs: see ``SeatEnv``.
 
     Raises:

@@ -69,8 +69,7 @@ def test_a_property_raises_its_own_error() -> None:
 
     env = Broken(make_rules("arena_v0"))
     with refused(AttributeError, "'no_such_width'"):
-        env.width
-    assert not hasattr(env, "width")
+        getattr(env, "width")  # noqa: B009
 
 
 def test_an_agent_that_does_not_exist() -> None:
