@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from corral.data.headers import TIME_WORDS, words_of
 from corral.data.importers.tables.columns import quoted
 from corral.data.importers.tables.roles import ARRIVALS, METRICS, words_of_all
 from corral.data.importers.tables.times import UNDATED, style_of
@@ -223,18 +224,25 @@ class Flatten:
     def _titles(self, inner: str, lists: Mapping[str, list[Any]]) -> list[str] | None:
         """Return the names of the values in lists of ``inner``: a list next to it, or its first.
 
-        Return None without names, or if the caller named the values by their places.
+        A list next to lists with a time is no list of names, such as tags or units, unless it has
+        a name for the time. Return None without names, or if the caller named the values by their
+        places.
         """
         items = lists[inner]
         if not isinstance(items[0], list) or any(n.startswith(f"{inner}[") for n in self.named):
             return None
+        times = [at for at, cell in enumerate(items[-1]) if _has_time({"": cell})]
         candidates = [column for key, column in lists.items() if key != inner]
         if len(items) > 1 and not _has_time(flat(items[0], "[]")):
             candidates.append(items[0])
         for column in candidates:
             names = [cell.get("name") if isinstance(cell, dict) else cell for cell in column]
             titles = [name for name in names if isinstance(name, str)]
-            if len(items[-1]) == len(names) == len(titles) == len({*titles}):
+            if not len(items[-1]) == len(names) == len(titles) == len({*titles}):
+                continue
+            heads = [titles[at] for at in times if ":" not in titles[at]]  # "data:x" is a tag
+            names_time = any(words_of(head) & TIME_WORDS for head in heads)
+            if names_time or not times or column is items[0]:
                 return titles
         return None
 

@@ -291,3 +291,37 @@ def test_a_constant_of_an_answer_is_not_its_load(tmp_path: Path) -> None:
     path = document(tmp_path, {"requests": 2, "series": series})
     with refused(TraceError, "arrivals=requests", "arrivals='points[][1]'"):
         import_trace(path)
+
+
+# --- Texts and numbers beside the values ---------------------------------------------------------
+
+
+def datadog(*hosts: str, **more: Any) -> dict[str, Any]:
+    unit = [{"family": "network", "name": "request"}, {"family": "time", "name": "second"}]
+    series = [
+        {
+            "metric": "nginx.requests",
+            "scope": f"host:{host}",
+            "unit": unit,
+            "tag_set": ["data:x", f"host:{host}"],
+            "pointlist": [[at, row[n]] for at, row in zip(STAMPS, COUNTS, strict=True)],
+            **more,
+        }
+        for n, host in enumerate(hosts)
+    ]
+    return {"status": "ok", "series": series}
+
+
+@pytest.mark.parametrize("more", [{}, {"unit": []}, {"tag_set": []}])
+@pytest.mark.parametrize("hosts", ["a", "ab"])
+def test_units_and_tags_beside_pairs_are_no_titles(
+    tmp_path: Path, hosts: str, more: dict[str, Any]
+) -> None:
+    trace = import_trace(document(tmp_path, datadog(*hosts, **more))).trace
+    assert trace.arrivals.tolist() == [row[: len(hosts)] for row in COUNTS]
+    assert len(hosts) == 1 or trace.nodes == ("host:a", "host:b")
+
+
+def test_tags_before_the_titles_of_rows_are_skipped(tmp_path: Path) -> None:
+    content = {"tags": ["x", "y", "z"], **NESTED["rows beside titles"]}
+    assert import_trace(document(tmp_path, content)).trace.nodes == NAMES
