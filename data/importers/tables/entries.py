@@ -48,13 +48,13 @@ def flat(value: Any, path: str = "", lists: dict[str, list[Any]] | None = None) 
     return {}
 
 
-def as_list(value: Any) -> Any:
+def as_list(value: Any, levels: int = 4) -> Any:
     """Return an object with row numbers, times or nodes as keys as a list; others as they are.
 
     A time or a node becomes a value of the entry: ``{time: {...}}`` is ``[{"time": time, ...}]``.
-    Names are nodes if all hold entries with times and equal keys.
+    Names are nodes if all hold entries with times and equal keys, at most ``levels`` deeper.
     """
-    if not isinstance(value, dict) or len(value) < 2:
+    if not isinstance(value, dict) or len(value) < 2 or not levels:
         return value
     keys, items = [*value], [*value.values()]
     if keys[0] == "0" and keys == [*map(str, range(len(keys)))]:
@@ -63,7 +63,7 @@ def as_list(value: Any) -> Any:
         return [e for key, item in value.items() for e in _entries({"time": key}, item)]
     if not all(isinstance(item, dict | list) for item in items):
         return value
-    items = [_as_rows(as_list(item)) for item in items]
+    items = [_as_rows(as_list(item, levels - 1)) for item in items]
     if not all(isinstance(item, list) and item for item in items):
         return value
     shapes = [flat(item[0], "[]") for item in items if isinstance(item[0], dict | list)]

@@ -88,6 +88,7 @@ REFUSED = {
         "time_column=time",
     ),
     "no entries": ({"Datapoints": [], "Label": "RequestCount"}, "x.json"),
+    "objects in objects": ('{"b":{},"a":' * 500 + "{}" + "}" * 500, "time_column="),
     "cut": ('{"items": [{"timestamp": "20260', "truncated"),
     "a line that is cut": (f'{{"time": "{iso(0)}", "n": 1}}\n{{"time": "20', "x.json:2"),
     "a value that is no number": ([{"time": iso(m), "n": "12345678x"[m]} for m in range(9)], "n"),
