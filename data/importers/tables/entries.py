@@ -56,17 +56,14 @@ def as_list(value: Any, levels: int = 4) -> Any:
     """
     if not isinstance(value, dict) or len(value) < 2 or not levels:
         return value
-    keys, items = [*value], [*value.values()]
-    if keys[0] == "0" and keys == [*map(str, range(len(keys)))]:
-        return items
+    keys = [*value]
     if keys[0][:1].isdigit() and _are_times(keys):
         return [e for key, item in value.items() for e in _entries({"time": key}, item)]
-    if not all(isinstance(item, dict | list) for item in items):
-        return value
-    items = [_as_rows(as_list(item, levels - 1)) for item in items]
-    if not all(isinstance(item, list) and item for item in items):
-        return value
-    shapes = [flat(item[0], "[]") for item in items if isinstance(item[0], dict | list)]
+    items = [_as_rows(as_list(item, levels - 1)) for item in value.values()]
+    firsts = [item[0] for item in items if isinstance(item, list) and item]
+    shapes = [flat(first, "[]") for first in firsts if isinstance(first, dict | list)]
+    if not shapes and keys == [*map(str, range(len(keys)))]:
+        return items
     if len(shapes) < len(items) or not all(map(_has_time, shapes)) or not _have_equal_keys(shapes):
         return value
     name = _kind_of(keys)

@@ -326,3 +326,29 @@ def test_units_and_tags_beside_pairs_are_no_titles(
 def test_tags_before_the_titles_of_rows_are_skipped(tmp_path: Path) -> None:
     content = {"tags": ["x", "y", "z"], **NESTED["rows beside titles"]}
     assert import_trace(document(tmp_path, content)).trace.nodes == NAMES
+
+
+NUMBERED = {
+    "times as keys": {str(n): BY_NODE[name] for n, name in enumerate(NAMES)},
+    "pairs": {str(n): POINTS[name] for n, name in enumerate(NAMES)},
+    "objects": {str(n): NESTED["node, objects"][name] for n, name in enumerate(NAMES)},
+    "two lists": {str(n): NESTED["two lists per node"][name] for n, name in enumerate(NAMES)},
+}
+
+
+@pytest.mark.parametrize("content", NUMBERED.values(), ids=NUMBERED)
+def test_numbers_as_keys_of_series_are_nodes(tmp_path: Path, content: Any) -> None:
+    trace = import_trace(document(tmp_path, content)).trace
+    assert (trace.nodes, trace.arrivals.tolist()) == (("0", "1"), COUNTS)
+
+
+def test_numbers_as_keys_of_pairs_are_rows(tmp_path: Path) -> None:
+    pairs = {str(m): [at, n] for m, (at, n) in enumerate(POINTS["fra-01"])}
+    trace = import_trace(document(tmp_path, pairs)).trace
+    assert trace.arrivals[:, 0].tolist() == LISTS["fra-01"]
+
+
+def test_numbered_series_with_differing_keys_are_asked_for(tmp_path: Path) -> None:
+    series = {**NUMBERED["objects"], "2": [{"time": at, "requests": 1, "x": 2} for at, _ in ROWS]}
+    with refused(TraceError, "time_column="):
+        import_trace(document(tmp_path, series))
