@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 from corral.data.headers import TIME_WORDS, words_of
 from corral.data.importers.tables.columns import quoted
+from corral.data.importers.tables.numbers import looks_numeric
 from corral.data.importers.tables.roles import ARRIVALS, METRICS, words_of_all
 from corral.data.importers.tables.times import UNDATED, style_of
 from corral.data.source import fault_error
@@ -27,7 +29,8 @@ Row = Mapping[str, Any]
 def flat(value: Any, path: str = "", lists: dict[str, list[Any]] | None = None) -> dict[str, Any]:
     """Return path -> value for the values in nested objects. Lists are added to ``lists``.
 
-    A list of values in a list, such as [time, value], has the paths ``[][0]`` and ``[][1]``.
+    A list of values in a list, such as [time, value], has the paths ``[][0]`` and ``[][1]``. With
+    ``lists``, an empty list is a value.
     """
     if isinstance(value, dict):
         leaves: dict[str, Any] = {}
@@ -45,7 +48,7 @@ def flat(value: Any, path: str = "", lists: dict[str, list[Any]] | None = None) 
         return {f"{path}[{at}]": item for at, item in enumerate(value)}
     if lists is not None and value:
         lists[f"{path}[]"] = value
-    return {}
+    return {f"{path}[]": []} if lists is not None and not value else {}
 
 
 def as_list(value: Any, levels: int = 4) -> Any:
@@ -156,7 +159,7 @@ class Flatten:
     file: Path
     time: str | None
     chain: str | None
-    named: Collection[str]
+    named: AbstractSet[str]
 
     def rows(self, value: Any, prefix: str, outer: Row, *, is_entry: bool) -> Iterator[Row]:
         """Yield a row for each entry in ``value``, with the values ``outer`` around it."""
@@ -166,6 +169,7 @@ class Flatten:
         for key in [*lists] if is_entry and self.chain is None else ():
             if len(lists[key]) == 1 and isinstance(lists[key][0], dict):
                 leaves |= flat(lists.pop(key)[0], key, lists)
+        empty = {key: leaves.pop(key) for key in [*leaves] if leaves[key] == []}
         row: dict[str, Any] = {**outer, **leaves}
         inner = self._inner(row, lists, is_entry) if lists else None
         if inner is None:
@@ -183,6 +187,8 @@ class Flatten:
             and len(column) == len(items)
             and (is_plain or _are_times(column))
         }
+        if is_plain:
+            self._check_lengths(inner, {**lists, **empty}, parallel)
         for name, key in ((n, k) for n in self.named for k in lists if n.startswith(k)):
             if key in parallel or key == inner:
                 continue
@@ -217,6 +223,22 @@ class Flatten:
         if len(inner) > 1 or is_entry:
             self._stop(row, {key: lists[key][0] for key in inner})
         return inner[0]
+
+    def _check_lengths(
+        self, inner: str, lists: Mapping[str, list[Any]], parallel: Mapping[str, list[Any]]
+    ) -> None:
+        """Refuse numbers or times that differ from ``inner`` in length, unless loads are named."""
+        if self.named & lists.keys() - {self.time}:
+            return
+        for key in (key for key in lists if key not in parallel):
+            cells = [cell for cell in lists[key][:200] if cell is not None]
+            if not cells or looks_numeric(cells) or _are_times(cells):
+                loads = [k for k, items in parallel.items() if not _are_times(items)][:8]
+                remedy = f"complete or remove {key}"
+                if loads:
+                    remedy += f", or pass the loads, such as arrivals={quoted(','.join(loads))}"
+                rule = f"the lists {key} and {inner} differ in length"
+                raise fault_error(self.file, f"{rule}; {remedy}")
 
     def _titles(self, inner: str, lists: Mapping[str, list[Any]]) -> list[str] | None:
         """Return the names of the values in lists of ``inner``: a list next to it, or its first.

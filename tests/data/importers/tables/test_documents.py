@@ -352,3 +352,39 @@ def test_numbered_series_with_differing_keys_are_asked_for(tmp_path: Path) -> No
     series = {**NUMBERED["objects"], "2": [{"time": at, "requests": 1, "x": 2} for at, _ in ROWS]}
     with refused(TraceError, "time_column="):
         import_trace(document(tmp_path, series))
+
+
+AT = [at for at, _ in ROWS]
+UNEQUAL = {
+    "a shorter list": {"time": AT, "a": LISTS["fra-01"], "b": LISTS["lon-01"][:-1]},
+    "a longer list": {"time": AT, "a": LISTS["fra-01"], "b": [*LISTS["lon-01"], 1]},
+    "a list without a number": {"time": AT, "a": LISTS["fra-01"], "b": []},
+    "a list with null": {"time": AT, "a": LISTS["fra-01"], "b": [1, None]},
+    "other times": {"time": AT, "a": LISTS["fra-01"], "b": AT[:-1]},
+    "in an answer": {
+        "ok": True,
+        "data": {"time": AT, "a": LISTS["fra-01"], "b": LISTS["lon-01"][:-1]},
+    },
+}
+
+
+@pytest.mark.parametrize("content", UNEQUAL.values(), ids=UNEQUAL)
+def test_lists_that_differ_in_length_are_refused(tmp_path: Path, content: Any) -> None:
+    path = document(tmp_path, content)
+    start = "data." if "data" in content else ""
+    with refused(TraceError, f"{start}b[]", f"arrivals='{start}a[]'"):
+        import_trace(path)
+    trace = import_trace(path, arrivals=f"{start}a[]").trace
+    assert trace.arrivals[:, 0].tolist() == LISTS["fra-01"]
+
+
+def test_texts_beside_lists_of_numbers_are_skipped(tmp_path: Path) -> None:
+    path = document(tmp_path, {"time": AT, **LISTS, "tags": ["x", "y", "z"]})
+    assert import_trace(path).trace.nodes == NAMES
+
+
+def test_an_empty_list_is_no_column(tmp_path: Path) -> None:
+    entries = [{"time": at, "of": [{"requests": row[0], "tags": []}], "x": []} for at, row in ROWS]
+    imported = import_trace(document(tmp_path, entries))
+    assert imported.trace.arrivals[:, 0].tolist() == LISTS["fra-01"]
+    assert "tags" not in str(imported.guesses)
