@@ -13,7 +13,7 @@ from corral.data.headers import TIME_WORDS, words_of
 from corral.data.importers.tables.columns import quoted
 from corral.data.importers.tables.numbers import looks_numeric
 from corral.data.importers.tables.roles import ARRIVALS, METRICS, words_of_all
-from corral.data.importers.tables.times import UNDATED, style_of
+from corral.data.importers.tables.times import UNDATED, is_clock, is_day, style_of
 from corral.data.source import fault_error
 
 __all__ = ["PATHS", "Flatten", "Row", "as_list", "chain_of", "flat", "follow"]
@@ -85,7 +85,10 @@ def _as_rows(value: Any) -> Any:
 def _entries(outer: dict[str, Any], item: Any) -> Iterator[dict[str, Any]]:
     if isinstance(item, dict):
         inner = [*item.values()]
-        if len(inner) > 1 and all(isinstance(i, dict) for i in inner) and _have_equal_keys(inner):
+        if len(inner) > 1 and is_day(outer.get("time")) and (part := _part_of_day([*item])):
+            for key, entry in item.items():
+                yield from _entries({**outer, part: key}, entry)
+        elif len(inner) > 1 and all(isinstance(i, dict) for i in inner) and _have_equal_keys(inner):
             name = _kind_of([*item])
             yield from ({**outer, name: key, **entry} for key, entry in item.items())
         else:
@@ -94,6 +97,13 @@ def _entries(outer: dict[str, Any], item: Any) -> Iterator[dict[str, Any]]:
         yield from (outer | entry for entry in item)
     else:
         yield outer | {"values" if isinstance(item, list) else "value": item}
+
+
+def _part_of_day(keys: Sequence[str]) -> str | None:
+    """Return the kind of keys that are times of day: a clock, such as 09:00, or an hour."""
+    if all(map(is_clock, keys)):
+        return "clock"
+    return "hour" if all(re.fullmatch("[01]?[0-9]|2[0-4]", key) for key in keys) else None
 
 
 def _kind_of(keys: Sequence[str]) -> str:

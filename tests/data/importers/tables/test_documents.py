@@ -388,3 +388,74 @@ def test_an_empty_list_is_no_column(tmp_path: Path) -> None:
     imported = import_trace(document(tmp_path, entries))
     assert imported.trace.arrivals[:, 0].tolist() == LISTS["fra-01"]
     assert "tags" not in str(imported.guesses)
+
+
+# --- Days ----------------------------------------------------------------------------------------
+
+DAYS = ("2026-01-05", "2026-01-06")
+HOURLY = [3 + h * h % 11 for h in range(48)]
+KEYS = {
+    "hours": [str(h) for h in range(24)],
+    "hours with zeros": [f"{h:02d}" for h in range(24)],
+    "hours from 1": [str(h + 1) for h in range(24)],
+    "clocks": [f"{h:02d}:00" for h in range(24)],
+}
+
+
+def by_day(numbers: list[int]) -> dict[str, list[int]]:
+    return {day: numbers[24 * d : 24 * d + 24] for d, day in enumerate(DAYS)}
+
+
+@pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
+def test_hours_in_days_are_times(tmp_path: Path, keys: list[str]) -> None:
+    of_day = {day: dict(zip(keys, numbers, strict=True)) for day, numbers in by_day(HOURLY).items()}
+    nodes = {
+        day: {k: {"a": n, "b": 1 + n % 3} for k, n in of.items()} for day, of in of_day.items()
+    }
+    for content in (of_day, {"a": of_day, "b": of_day}, nodes):
+        trace = import_trace(document(tmp_path, content)).trace
+        assert (trace.times[0], trace.step) == (MIDNIGHT, 3600)
+        assert trace.arrivals[:, 0].tolist() == HOURLY
+        assert len(trace.nodes) == (1 if content is of_day else 2)
+
+
+LISTS_OF_DAYS = {
+    "day, list": (by_day(HOURLY), "values[*]"),
+    "entries with lists": (
+        [{"date": day, "values": numbers} for day, numbers in by_day(HOURLY).items()],
+        "values[*]",
+    ),
+    "entries with clocks": (
+        [
+            {"date": f"{day}T00:00:00Z", "of": dict(zip(KEYS["clocks"], numbers, strict=True))}
+            for day, numbers in by_day(HOURLY).items()
+        ],
+        "of.*",
+    ),
+    "numbers of quarters of an hour": (
+        {day: {str(q): q * q % 7 + d for q in range(96)} for d, day in enumerate(DAYS)},
+        ",".join(map(str, range(96))),
+    ),
+    "a list for each part of an hour": (
+        {day: [q * q % 7 + d for q in range(288)] for d, day in enumerate(DAYS)},
+        "values[*]",
+    ),
+}
+
+
+@pytest.mark.parametrize(("content", "arrivals"), LISTS_OF_DAYS.values(), ids=LISTS_OF_DAYS)
+def test_numbers_that_may_be_the_hours_of_a_day_are_refused(
+    tmp_path: Path, content: Any, arrivals: str
+) -> None:
+    path = document(tmp_path, content)
+    with refused(TraceError, f"arrivals='{arrivals}'" if "*" in arrivals else "arrivals='0,1,"):
+        import_trace(path)
+    trace = import_trace(path, arrivals=arrivals).trace
+    assert (len(trace), trace.step) == (2, 86_400)
+    assert len(trace.nodes) >= 24
+
+
+def test_few_numbers_as_keys_of_days_are_not_taken_for_nodes(tmp_path: Path) -> None:
+    content = {f"2026-01-{d:02d}": {"1": d, "2": 2 * d % 7, "3": 4} for d in range(5, 15)}
+    with refused(TraceError, "gaps=zero"):
+        import_trace(document(tmp_path, content))
