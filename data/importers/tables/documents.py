@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -213,15 +214,15 @@ def _check_days(table: Table) -> None:
     columns = [table.columns[name] for name in names]
     is_number = [np.array([cell is not None for cell in c.cells])[c.codes] for c in columns]
     num = int(np.median(np.sum(is_number, axis=0)))  # a change of the clock adds or skips an hour
-    if num and num % 24 == 0 and 1440 % num == 0:
-        starred = {re.sub(r"(?<=[.\[])[^.\[\]]+(?=\]?$)", "*", name) for name in names}
-        loads = starred.pop() if len(starred) == 1 and len(names) > 1 else ",".join(names)
-        rule = f"the {num} numbers of a day may be of its hours, or of parts of an hour"
-        write = "Write a time beside each number"
-        stop(table, f"{rule}. {write}, or pass arrivals={quoted(loads)} if each is of a node")
+    if ":" in "".join(names) or (num and num % 24 == 0 and 1440 % num == 0):
+        pattern = re.sub(r"(?<=[.\[])[^.\[\]]+(?=\]?$)", "*", names[0])
+        matches = [n for n in table.columns if fnmatchcase(n, pattern.replace("[", "[[]"))]
+        loads = pattern if matches == names else ",".join(names)
+        rule = "the numbers of a day may be of its hours, or of parts of an hour; write a time"
+        stop(table, f"{rule} beside each, or pass arrivals={quoted(loads)} if each is of a node")
 
 
-_IN_DAY = re.compile(r"(?:^|[.\[])(?:hour|h)?_?\d[\d:h -]*\]?$", re.IGNORECASE)
+_IN_DAY = re.compile(r"(?:^|[^\d.][.\[])(?:hour|h)?_?\d[\d:h -]*\]?$", re.IGNORECASE)
 """The end of the name of a column that may be of a part of a day: 0, 00:00, h0 or values[0]."""
 
 _MIDNIGHT = re.compile(r"[T ]00:00(?::00(?:\.0+)?)?(?:Z|\+00:00)?$")

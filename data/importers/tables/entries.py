@@ -101,7 +101,7 @@ def _entries(outer: dict[str, Any], item: Any) -> Iterator[dict[str, Any]]:
 
 def _part_of_day(keys: Sequence[str]) -> str | None:
     """Return the kind of keys that are times of day: a clock, such as 09:00, or an hour."""
-    if all(map(is_clock, keys)):
+    if all(is_clock(key) and "-" not in key for key in keys):  # 09:00-10:00 is a range
         return "clock"
     return "hour" if all(re.fullmatch("[01]?[0-9]|2[0-4]", key) for key in keys) else None
 
