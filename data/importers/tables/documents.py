@@ -219,7 +219,7 @@ def _check_days(table: Table) -> None:
         matches = [n for n in table.columns if fnmatchcase(n, pattern.replace("[", "[[]"))]
         loads = pattern if matches == names else ",".join(names)
         rule = "the numbers of a day may be of its hours, or of parts of an hour; write a time"
-        stop(table, f"{rule} beside each, or pass arrivals={quoted(loads)} if each is of a node")
+        stop(table, f"{rule} next to each, or pass arrivals={quoted(loads)} if each is of a node")
 
 
 _IN_DAY = re.compile(r"(?:^|[^\d.][.\[])(?:hour|h)?_?\d[\d:h -]*\]?$", re.IGNORECASE)

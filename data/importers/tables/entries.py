@@ -62,10 +62,14 @@ def as_list(value: Any, levels: int = 4) -> Any:
     keys = [*value]
     if keys[0][:1].isdigit() and _are_times(keys):
         return [e for key, item in value.items() for e in _entries({"time": key}, item)]
-    items = [_as_rows(as_list(item, levels - 1)) for item in value.values()]
+    are_rows = keys[0] == "0" and keys == [*map(str, range(len(keys)))]
+    items = [*value.values()]
+    if not all(isinstance(item, dict | list) for item in items):
+        return items if are_rows else value
+    items = [_as_rows(as_list(item, levels - 1)) for item in items]
     firsts = [item[0] for item in items if isinstance(item, list) and item]
     shapes = [flat(first, "[]") for first in firsts if isinstance(first, dict | list)]
-    if not shapes and keys == [*map(str, range(len(keys)))]:
+    if are_rows and not shapes:
         return items
     if len(shapes) < len(items) or not all(map(_has_time, shapes)) or not _have_equal_keys(shapes):
         return value
@@ -253,9 +257,8 @@ class Flatten:
     def _titles(self, inner: str, lists: Mapping[str, list[Any]]) -> list[str] | None:
         """Return the names of the values in lists of ``inner``: a list next to it, or its first.
 
-        A list next to lists with a time is no list of names, such as tags or units, unless it has
-        a name for the time. Return None without names, or if the caller named the values by their
-        places.
+        If the values include a time, a list next to them must have a name for it: others may be
+        tags or units. Return None without names, or if the caller named the values by their places.
         """
         items = lists[inner]
         if not isinstance(items[0], list) or any(n.startswith(f"{inner}[") for n in self.named):
