@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 from array import array
@@ -126,6 +127,8 @@ def read_table(
             text: Iterator[str] = sheet_lines(path, notes, max_bytes=max_bytes, max_cells=max_cells)
             delimiter = ","
         else:
+            if codecs.lookup(encoding).name.startswith("utf-16"):
+                encoding = "utf-8"  # see chunks
             if has_times and columns is None:
                 require_times(
                     path, max_bytes=max_bytes, named=named, mark=delimiter, encoding=encoding

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,11 @@ import numpy as np
 
 from corral.data.headers import rows_mention_times
 from corral.data.importers.tables.cells import MAX_COLUMNS, MAX_TEXTS, Column, Table
-from corral.data.importers.tables.columns import choose, stop
+from corral.data.importers.tables.columns import choose, quoted, stop
 from corral.data.importers.tables.entries import PATHS, Flatten, Row, as_list, chain_of, follow
 from corral.data.importers.tables.numbers import looks_numeric
 from corral.data.importers.tables.roles import is_no_load
-from corral.data.importers.tables.times import UNDATED, style_of
+from corral.data.importers.tables.times import UNDATED, is_day, style_of
 from corral.data.source import (
     MAX_CELLS,
     chunks,
@@ -167,6 +168,7 @@ def read_json(
         raise fault_error(path, f"{rule}. {PATHS}; {order}")
     if arrivals is None:
         _check_lists(table)
+        _check_days(table)
         if shape is None:
             _name_nodes(table, named)
     return table
@@ -201,6 +203,29 @@ def _check_lists(table: Table) -> None:
     if lists and len(choices := [*further, *lists]) > 1:
         stop(table, f"several numbers could be the loads; pass {choose('arrivals', choices)}")
 
+
+def _check_days(table: Table) -> None:
+    """Raise TraceError if the numbers of a day may be of its hours, or of parts of an hour."""
+    names = [name for name in _numbers(table) if _IN_DAY.search(name)]
+    cells = [c.sample() for name, c in table.columns.items() if name not in names]
+    days = [c for c in cells if c and all(is_day(_MIDNIGHT.sub("", str(cell))) for cell in c)]
+    if not names or not days:
+        return
+    columns = [table.columns[name] for name in names]
+    is_number = [np.array([cell is not None for cell in c.cells])[c.codes] for c in columns]
+    num = int(np.median(np.sum(is_number, axis=0)))  # a change of the clock adds or skips an hour
+    if ":" in "".join(names) or (num and num % 24 == 0 and 1440 % num == 0):
+        pattern = re.sub(r"(?<=[.\[])[^.\[\]]+(?=\]?$)", "*", names[0])
+        matches = [n for n in table.columns if fnmatchcase(n, pattern.replace("[", "[[]"))]
+        loads = pattern if matches == names else ",".join(names)
+        rule = "the numbers of a day may be of its hours, or of parts of an hour; write a time"
+        stop(table, f"{rule} next to each, or pass arrivals={quoted(loads)} if each is of a node")
+
+
+_IN_DAY = re.compile(r"(?:^|[^\d.][.\[])(?:hour|h)?_?\d[\d:h -]*\]?$", re.IGNORECASE)
+"""The end of the name of a column that may be of a part of a day: 0, 00:00, h0 or values[0]."""
+
+_MIDNIGHT = re.compile(r"[T ]00:00(?::00(?:\.0+)?)?(?:Z|\+00:00)?$")
 
 _IN_LIST = re.compile(r"[^\]]\[\d+\]$")
 """The end of the name of a column with a number of a list, such as ``values[0]``."""

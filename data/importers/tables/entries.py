@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from corral.data.headers import TIME_WORDS, words_of
 from corral.data.importers.tables.columns import quoted
+from corral.data.importers.tables.numbers import looks_numeric
 from corral.data.importers.tables.roles import ARRIVALS, METRICS, words_of_all
-from corral.data.importers.tables.times import UNDATED, style_of
+from corral.data.importers.tables.times import UNDATED, is_clock, is_day, style_of
 from corral.data.source import fault_error
 
 __all__ = ["PATHS", "Flatten", "Row", "as_list", "chain_of", "flat", "follow"]
@@ -26,7 +29,8 @@ Row = Mapping[str, Any]
 def flat(value: Any, path: str = "", lists: dict[str, list[Any]] | None = None) -> dict[str, Any]:
     """Return path -> value for the values in nested objects. Lists are added to ``lists``.
 
-    A list of values in a list, such as [time, value], has the paths ``[][0]`` and ``[][1]``.
+    A list of values in a list, such as [time, value], has the paths ``[][0]`` and ``[][1]``. With
+    ``lists``, an empty list is a value.
     """
     if isinstance(value, dict):
         leaves: dict[str, Any] = {}
@@ -44,28 +48,29 @@ def flat(value: Any, path: str = "", lists: dict[str, list[Any]] | None = None) 
         return {f"{path}[{at}]": item for at, item in enumerate(value)}
     if lists is not None and value:
         lists[f"{path}[]"] = value
-    return {}
+    return {f"{path}[]": []} if lists is not None and not value else {}
 
 
-def as_list(value: Any) -> Any:
+def as_list(value: Any, levels: int = 4) -> Any:
     """Return an object with row numbers, times or nodes as keys as a list; others as they are.
 
     A time or a node becomes a value of the entry: ``{time: {...}}`` is ``[{"time": time, ...}]``.
-    Names are nodes if all hold entries with times and equal keys.
+    Names are nodes if all hold entries with times and equal keys, at most ``levels`` deeper.
     """
-    if not isinstance(value, dict) or len(value) < 2:
+    if not isinstance(value, dict) or len(value) < 2 or not levels:
         return value
-    keys, items = [*value], [*value.values()]
-    if keys[0] == "0" and keys == [*map(str, range(len(keys)))]:
-        return items
+    keys = [*value]
     if keys[0][:1].isdigit() and _are_times(keys):
         return [e for key, item in value.items() for e in _entries({"time": key}, item)]
+    are_rows = keys[0] == "0" and keys == [*map(str, range(len(keys)))]
+    items = [*value.values()]
     if not all(isinstance(item, dict | list) for item in items):
-        return value
-    items = [_as_rows(as_list(item)) for item in items]
-    if not all(isinstance(item, list) and item for item in items):
-        return value
-    shapes = [flat(item[0], "[]") for item in items if isinstance(item[0], dict | list)]
+        return items if are_rows else value
+    items = [_as_rows(as_list(item, levels - 1)) for item in items]
+    firsts = [item[0] for item in items if isinstance(item, list) and item]
+    shapes = [flat(first, "[]") for first in firsts if isinstance(first, dict | list)]
+    if are_rows and not shapes:
+        return items
     if len(shapes) < len(items) or not all(map(_has_time, shapes)) or not _have_equal_keys(shapes):
         return value
     name = _kind_of(keys)
@@ -84,7 +89,10 @@ def _as_rows(value: Any) -> Any:
 def _entries(outer: dict[str, Any], item: Any) -> Iterator[dict[str, Any]]:
     if isinstance(item, dict):
         inner = [*item.values()]
-        if len(inner) > 1 and all(isinstance(i, dict) for i in inner) and _have_equal_keys(inner):
+        if len(inner) > 1 and is_day(outer.get("time")) and (part := _part_of_day([*item])):
+            for key, entry in item.items():
+                yield from _entries({**outer, part: key}, entry)
+        elif len(inner) > 1 and all(isinstance(i, dict) for i in inner) and _have_equal_keys(inner):
             name = _kind_of([*item])
             yield from ({**outer, name: key, **entry} for key, entry in item.items())
         else:
@@ -93,6 +101,13 @@ def _entries(outer: dict[str, Any], item: Any) -> Iterator[dict[str, Any]]:
         yield from (outer | entry for entry in item)
     else:
         yield outer | {"values" if isinstance(item, list) else "value": item}
+
+
+def _part_of_day(keys: Sequence[str]) -> str | None:
+    """Return the kind of keys that are times of day: a clock, such as 09:00, or an hour."""
+    if all(is_clock(key) and "-" not in key for key in keys):  # 09:00-10:00 is a range
+        return "clock"
+    return "hour" if all(re.fullmatch("[01]?[0-9]|2[0-4]", key) for key in keys) else None
 
 
 def _kind_of(keys: Sequence[str]) -> str:
@@ -158,7 +173,7 @@ class Flatten:
     file: Path
     time: str | None
     chain: str | None
-    named: Collection[str]
+    named: AbstractSet[str]
 
     def rows(self, value: Any, prefix: str, outer: Row, *, is_entry: bool) -> Iterator[Row]:
         """Yield a row for each entry in ``value``, with the values ``outer`` around it."""
@@ -168,6 +183,7 @@ class Flatten:
         for key in [*lists] if is_entry and self.chain is None else ():
             if len(lists[key]) == 1 and isinstance(lists[key][0], dict):
                 leaves |= flat(lists.pop(key)[0], key, lists)
+        empty = {key: leaves.pop(key) for key in [*leaves] if leaves[key] == []}
         row: dict[str, Any] = {**outer, **leaves}
         inner = self._inner(row, lists, is_entry) if lists else None
         if inner is None:
@@ -185,6 +201,8 @@ class Flatten:
             and len(column) == len(items)
             and (is_plain or _are_times(column))
         }
+        if is_plain:
+            self._check_lengths(inner, {**lists, **empty}, parallel)
         for name, key in ((n, k) for n in self.named for k in lists if n.startswith(k)):
             if key in parallel or key == inner:
                 continue
@@ -220,21 +238,43 @@ class Flatten:
             self._stop(row, {key: lists[key][0] for key in inner})
         return inner[0]
 
+    def _check_lengths(
+        self, inner: str, lists: Mapping[str, list[Any]], parallel: Mapping[str, list[Any]]
+    ) -> None:
+        """Refuse numbers or times that differ from ``inner`` in length, unless loads are named."""
+        if self.named & lists.keys() - {self.time}:
+            return
+        for key in (key for key in lists if key not in parallel):
+            cells = [cell for cell in lists[key][:200] if cell is not None]
+            if not cells or looks_numeric(cells) or _are_times(cells):
+                loads = [k for k, items in parallel.items() if not _are_times(items)][:8]
+                remedy = f"complete or remove {key}"
+                if loads:
+                    remedy += f", or pass the loads, such as arrivals={quoted(','.join(loads))}"
+                rule = f"the lists {key} and {inner} differ in length"
+                raise fault_error(self.file, f"{rule}; {remedy}")
+
     def _titles(self, inner: str, lists: Mapping[str, list[Any]]) -> list[str] | None:
         """Return the names of the values in lists of ``inner``: a list next to it, or its first.
 
-        Return None without names, or if the caller named the values by their places.
+        If the values include a time, a list next to them must have a name for it: others may be
+        tags or units. Return None without names, or if the caller named the values by their places.
         """
         items = lists[inner]
         if not isinstance(items[0], list) or any(n.startswith(f"{inner}[") for n in self.named):
             return None
+        times = [at for at, cell in enumerate(items[-1]) if _has_time({"": cell})]
         candidates = [column for key, column in lists.items() if key != inner]
         if len(items) > 1 and not _has_time(flat(items[0], "[]")):
             candidates.append(items[0])
         for column in candidates:
             names = [cell.get("name") if isinstance(cell, dict) else cell for cell in column]
             titles = [name for name in names if isinstance(name, str)]
-            if len(items[-1]) == len(names) == len(titles) == len({*titles}):
+            if not len(items[-1]) == len(names) == len(titles) == len({*titles}):
+                continue
+            heads = [titles[at] for at in times if ":" not in titles[at]]  # "data:x" is a tag
+            names_time = any(words_of(head) & TIME_WORDS for head in heads)
+            if names_time or not times or column is items[0]:
                 return titles
         return None
 

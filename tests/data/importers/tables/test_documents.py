@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from corral.data import import_trace
+from corral.data.importers.tables.columns import quoted
 from corral.errors import TraceError
 from support.import_files import MIDNIGHT
 from support.messages import refused, shown
@@ -88,6 +89,7 @@ REFUSED = {
         "time_column=time",
     ),
     "no entries": ({"Datapoints": [], "Label": "RequestCount"}, "x.json"),
+    "objects in objects": ('{"b":{},"a":' * 500 + "{}" + "}" * 500, "time_column="),
     "cut": ('{"items": [{"timestamp": "20260', "truncated"),
     "a line that is cut": (f'{{"time": "{iso(0)}", "n": 1}}\n{{"time": "20', "x.json:2"),
     "a value that is no number": ([{"time": iso(m), "n": "12345678x"[m]} for m in range(9)], "n"),
@@ -291,3 +293,192 @@ def test_a_constant_of_an_answer_is_not_its_load(tmp_path: Path) -> None:
     path = document(tmp_path, {"requests": 2, "series": series})
     with refused(TraceError, "arrivals=requests", "arrivals='points[][1]'"):
         import_trace(path)
+
+
+# --- Texts and numbers beside the values ---------------------------------------------------------
+
+
+def datadog(*hosts: str, **more: Any) -> dict[str, Any]:
+    unit = [{"family": "network", "name": "request"}, {"family": "time", "name": "second"}]
+    series = [
+        {
+            "metric": "nginx.requests",
+            "scope": f"host:{host}",
+            "unit": unit,
+            "tag_set": ["data:x", f"host:{host}"],
+            "pointlist": [[at, row[n]] for at, row in zip(STAMPS, COUNTS, strict=True)],
+            **more,
+        }
+        for n, host in enumerate(hosts)
+    ]
+    return {"status": "ok", "series": series}
+
+
+@pytest.mark.parametrize("more", [{}, {"unit": []}, {"tag_set": []}])
+@pytest.mark.parametrize("hosts", ["a", "ab"])
+def test_units_and_tags_beside_pairs_are_no_titles(
+    tmp_path: Path, hosts: str, more: dict[str, Any]
+) -> None:
+    trace = import_trace(document(tmp_path, datadog(*hosts, **more))).trace
+    assert trace.arrivals.tolist() == [row[: len(hosts)] for row in COUNTS]
+    assert len(hosts) == 1 or trace.nodes == ("host:a", "host:b")
+
+
+def test_tags_before_the_titles_of_rows_are_skipped(tmp_path: Path) -> None:
+    content = {"tags": ["x", "y", "z"], **NESTED["rows beside titles"]}
+    assert import_trace(document(tmp_path, content)).trace.nodes == NAMES
+
+
+NUMBERED = {
+    "times as keys": {str(n): BY_NODE[name] for n, name in enumerate(NAMES)},
+    "pairs": {str(n): POINTS[name] for n, name in enumerate(NAMES)},
+    "objects": {str(n): NESTED["node, objects"][name] for n, name in enumerate(NAMES)},
+    "two lists": {str(n): NESTED["two lists per node"][name] for n, name in enumerate(NAMES)},
+}
+
+
+@pytest.mark.parametrize("content", NUMBERED.values(), ids=NUMBERED)
+def test_numbers_as_keys_of_series_are_nodes(tmp_path: Path, content: Any) -> None:
+    trace = import_trace(document(tmp_path, content)).trace
+    assert (trace.nodes, trace.arrivals.tolist()) == (("0", "1"), COUNTS)
+
+
+def test_numbers_as_keys_of_pairs_are_rows(tmp_path: Path) -> None:
+    pairs = {str(m): [at, n] for m, (at, n) in enumerate(POINTS["fra-01"])}
+    trace = import_trace(document(tmp_path, pairs)).trace
+    assert trace.arrivals[:, 0].tolist() == LISTS["fra-01"]
+
+
+def test_numbered_series_with_differing_keys_are_asked_for(tmp_path: Path) -> None:
+    series = {**NUMBERED["objects"], "2": [{"time": at, "requests": 1, "x": 2} for at, _ in ROWS]}
+    with refused(TraceError, "time_column="):
+        import_trace(document(tmp_path, series))
+
+
+AT = [at for at, _ in ROWS]
+UNEQUAL = {
+    "a shorter list": {"time": AT, "a": LISTS["fra-01"], "b": LISTS["lon-01"][:-1]},
+    "a longer list": {"time": AT, "a": LISTS["fra-01"], "b": [*LISTS["lon-01"], 1]},
+    "a list without a number": {"time": AT, "a": LISTS["fra-01"], "b": []},
+    "a list with null": {"time": AT, "a": LISTS["fra-01"], "b": [1, None]},
+    "other times": {"time": AT, "a": LISTS["fra-01"], "b": AT[:-1]},
+    "in an answer": {
+        "ok": True,
+        "data": {"time": AT, "a": LISTS["fra-01"], "b": LISTS["lon-01"][:-1]},
+    },
+}
+
+
+@pytest.mark.parametrize("content", UNEQUAL.values(), ids=UNEQUAL)
+def test_lists_that_differ_in_length_are_refused(tmp_path: Path, content: Any) -> None:
+    path = document(tmp_path, content)
+    start = "data." if "data" in content else ""
+    with refused(TraceError, f"{start}b[]", f"arrivals='{start}a[]'"):
+        import_trace(path)
+    trace = import_trace(path, arrivals=f"{start}a[]").trace
+    assert trace.arrivals[:, 0].tolist() == LISTS["fra-01"]
+
+
+def test_texts_beside_lists_of_numbers_are_skipped(tmp_path: Path) -> None:
+    path = document(tmp_path, {"time": AT, **LISTS, "tags": ["x", "y", "z"]})
+    assert import_trace(path).trace.nodes == NAMES
+
+
+def test_an_empty_list_is_no_column(tmp_path: Path) -> None:
+    entries = [{"time": at, "of": [{"requests": row[0], "tags": []}], "x": []} for at, row in ROWS]
+    imported = import_trace(document(tmp_path, entries))
+    assert imported.trace.arrivals[:, 0].tolist() == LISTS["fra-01"]
+    assert "tags" not in str(imported.guesses)
+
+
+# --- Days ----------------------------------------------------------------------------------------
+
+DAYS = ("2026-01-05", "2026-01-06")
+HOURLY = [3 + h * h % 11 for h in range(48)]
+KEYS = {
+    "hours": [str(h) for h in range(24)],
+    "hours with zeros": [f"{h:02d}" for h in range(24)],
+    "hours from 1": [str(h + 1) for h in range(24)],
+    "clocks": [f"{h:02d}:00" for h in range(24)],
+}
+
+
+def by_day(numbers: list[int]) -> dict[str, list[int]]:
+    return {day: numbers[24 * d : 24 * d + 24] for d, day in enumerate(DAYS)}
+
+
+@pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
+def test_hours_in_days_are_times(tmp_path: Path, keys: list[str]) -> None:
+    of_day = {day: dict(zip(keys, numbers, strict=True)) for day, numbers in by_day(HOURLY).items()}
+    nodes = {
+        day: {k: {"a": n, "b": 1 + n % 3} for k, n in of.items()} for day, of in of_day.items()
+    }
+    for content in (of_day, {"a": of_day, "b": of_day}, nodes):
+        trace = import_trace(document(tmp_path, content)).trace
+        assert (trace.times[0], trace.step) == (MIDNIGHT, 3600)
+        assert trace.arrivals[:, 0].tolist() == HOURLY
+        assert len(trace.nodes) == (1 if content is of_day else 2)
+
+
+LISTS_OF_DAYS = {
+    "day, list": (by_day(HOURLY), "values[*]"),
+    "entries with lists": (
+        [{"date": day, "values": numbers} for day, numbers in by_day(HOURLY).items()],
+        "values[*]",
+    ),
+    "entries with clocks": (
+        [
+            {"date": f"{day}T00:00:00Z", "of": dict(zip(KEYS["clocks"], numbers, strict=True))}
+            for day, numbers in by_day(HOURLY).items()
+        ],
+        "of.*",
+    ),
+    "numbers of quarters of an hour": (
+        {day: {str(q): q * q % 7 + d for q in range(96)} for d, day in enumerate(DAYS)},
+        ",".join(map(str, range(96))),
+    ),
+    "rows without titles": (
+        [[day, *numbers] for day, numbers in by_day(HOURLY).items()],
+        ",".join(f"[][{at}]" for at in range(1, 25)),
+    ),
+    "ranges of times": (
+        {
+            day: {f"{h:02d}:00-{h + 1:02d}:00": n for h, n in enumerate(numbers)}
+            for day, numbers in by_day(HOURLY).items()
+        },
+        ",".join(f"{h:02d}:00-{h + 1:02d}:00" for h in range(24)),
+    ),
+    "two ranges": (
+        {day: {"09:00-10:00": 3, "10:00-11:00": d} for d, day in enumerate(DAYS)},
+        "09:00-10:00,10:00-11:00",
+    ),
+    "a list for each part of an hour": (
+        {day: [q * q % 7 + d for q in range(288)] for d, day in enumerate(DAYS)},
+        "values[*]",
+    ),
+}
+
+
+@pytest.mark.parametrize(("content", "arrivals"), LISTS_OF_DAYS.values(), ids=LISTS_OF_DAYS)
+def test_numbers_that_may_be_the_hours_of_a_day_are_refused(
+    tmp_path: Path, content: Any, arrivals: str
+) -> None:
+    path = document(tmp_path, content)
+    with refused(TraceError, f"arrivals={quoted(arrivals)}"):
+        import_trace(path)
+    trace = import_trace(path, arrivals=arrivals).trace
+    assert (len(trace), trace.step) == (2, 86_400)
+
+
+def test_addresses_are_no_hours(tmp_path: Path) -> None:
+    nodes = [f"10.0.0.{n}:9090" for n in range(24)]
+    content = {
+        day: dict(zip(nodes, numbers, strict=True)) for day, numbers in by_day(HOURLY).items()
+    }
+    assert len(import_trace(document(tmp_path, content)).trace.nodes) == len(nodes)
+
+
+def test_few_numbers_as_keys_of_days_are_not_taken_for_nodes(tmp_path: Path) -> None:
+    content = {f"2026-01-{d:02d}": {"1": d, "2": 2 * d % 7, "3": 4} for d in range(5, 15)}
+    with refused(TraceError, "gaps=zero"):
+        import_trace(document(tmp_path, content))
