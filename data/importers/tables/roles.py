@@ -75,8 +75,8 @@ METRICS = _words(
 )
 GAUGES = _words("cpu mem memory ram percent ratio temperature replicas p50 p90 p95 p99 avg")
 """Measures that a row of a request log does not have."""
-CALENDAR = _words("day month year weekday week hour minute second dow doy")
-HOURS = _words("hour hr hh h stunde std heure hora ora uur час 小时 時")
+HOURS = _words("hour stunde heure hora ora uur час 小时 時")
+CALENDAR = HOURS | _words("day month year weekday week minute second dow doy")
 MINUTES = _words("minute minuten minuto minuut минута 分钟 分")
 _ID = re.compile(
     r"(?:.*[^a-z])?(?:(?:trace|span|rpc|request|instance|user|session|job|task|client|thread)?ids?"
@@ -178,9 +178,17 @@ def time_columns(
     is_dated = len(proper) == 1 and all(map(is_day, table.columns[proper[0]].sample()))
     if is_dated and len(clocks) == 1:
         return [proper[0], clocks[0]]
-    hours, minutes = _parts(table, HOURS, 24), _parts(table, MINUTES, 59)
+    hours, minutes = _parts(table, HOURS | {"hr"}, 24), _parts(table, MINUTES, 59)
     if is_dated and len(hours) == 1 and len(minutes) < 2:
-        return [proper[0], *hours, *minutes]
+        parts = [proper[0], *hours, *minutes]
+        if _is_split(table, parts, requested.node):
+            return parts
+        if words_of(hours[0]) & HOURS:
+            stop(
+                table,
+                f"column {hours[0]!r} may be the hour of each row, or an hour of the day such as "
+                f"the peak. Pass {choose('time_column', ['+'.join(parts), proper[0]])}",
+            )
     first = next(iter(styles), None)
     epochs = [n for n in styles if "1970" in styles[n]]
     epochs = [n for n in epochs if n in named or n == first or n.endswith("[][0]")]
@@ -212,13 +220,26 @@ def time_columns(
     )
 
 
+def _is_split(table: Table, parts: Sequence[str], node: str | None) -> bool:
+    """Return True if rows of one date and node differ in hour or minute.
+
+    ``parts`` are the columns of date, hour and minute. A table with one row per date and node may
+    have the hour of a peak.
+    """
+    date, *clock = (table.columns[name] for name in parts)
+    nodes = [c for name, c in table.columns.items() if name == node or words_of(name) & NODE]
+    return any(_num_pairs(date, part) > _distinct(date.codes) for part in clock) and not any(
+        _num_pairs(date, column) == len(table) for column in nodes
+    )
+
+
 def _parts(table: Table, words: frozenset[str], largest: int) -> list[str]:
-    """Return the columns with one of ``words`` in the name and whole numbers up to ``largest``."""
+    """Return the columns named by one of ``words``, with whole numbers up to ``largest``."""
     return [
         name
         for name, column in table.columns.items()
-        if words_of(name) & words
-        and not (words_of(name) & ARRIVALS or per_seconds(name))
+        if len(words_of(name) - {"of", "day", "ending"}) == 1
+        and words_of(name) & words
         and all(re.fullmatch(r"[0-9]{1,2}(\.0)?", str(cell)) for cell in column.cells)
         and max(float(cell) for cell in column.cells) <= largest
     ]
@@ -459,8 +480,11 @@ def _node_columns(
 
 def same_groups(a: Column, b: Column) -> bool:
     """Return True if two columns group the rows in the same way."""
-    pairs = _distinct(a.codes.astype(np.int64) * len(b.cells) + b.codes)
-    return pairs == _distinct(a.codes) == _distinct(b.codes)
+    return _num_pairs(a, b) == _distinct(a.codes) == _distinct(b.codes)
+
+
+def _num_pairs(a: Column, b: Column) -> int:
+    return _distinct(a.codes.astype(np.int64) * len(b.cells) + b.codes)
 
 
 def _load_column(table: Table, numeric: list[str]) -> str:

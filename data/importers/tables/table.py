@@ -386,6 +386,8 @@ def _sheet(
     taken = time_columns(table, requested, options.time_format)
     column = column_of(table, "+".join(taken), "time_column")
     time_format = options.time_format or table.roles.get("time_format")
+    if len(taken) > 1 and requested.time is None:
+        notes.append(f"{table.path.name}: columns {' and '.join(taken)} were read as one time")
     if len(taken) > 1 and time_format is None:
         column = with_clock(table, column, notes)
     times = times_of(

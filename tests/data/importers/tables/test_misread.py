@@ -151,6 +151,47 @@ def test_requests_per_hour_are_no_hours(tmp_path: Path) -> None:
     assert trace.arrivals[:, 0].tolist() == [24 * load for load in LOADS]
 
 
+DAYS = [f"{datetime(2026, 3, 2) + timedelta(days=i):%Y-%m-%d}" for i in range(20)]
+
+
+@pytest.mark.parametrize("title", ["peak_hour", "std", "h", "hh", "hr"])
+@pytest.mark.parametrize("hours", [[4] * 20, [12 + i * 5 % 9 for i in range(20)]])
+def test_a_number_beside_a_day_is_no_hour(tmp_path: Path, title: str, hours: list[int]) -> None:
+    text = f"date,requests,{title}\n" + rows(DAYS, LOADS, hours)
+    result = imported(tmp_path, text, arrivals=f"requests,{title}")
+    assert result.trace.arrivals.T.tolist() == [LOADS, hours]
+    assert (result.trace.clock_text(0), result.trace.step) == ("2026-03-02 00:00", 86_400)
+    hosts = f"date,host,requests,{title}\n" + rows(
+        DAYS * 2, ["a"] * 20 + ["b"] * 20, LOADS * 2, [4] * 20 + [5] * 20
+    )
+    result = imported(tmp_path, hosts, arrivals="requests")
+    assert result.trace.nodes == ("a", "b")
+    assert result.trace.arrivals.T.tolist() == [LOADS, LOADS]
+
+
+def test_one_row_per_day_has_no_clear_hour(tmp_path: Path) -> None:
+    for title in ("hour", "Stunde"):
+        text = f"date,requests,{title}\n" + rows(DAYS, LOADS, [4] * 20)
+        said = refusal(tmp_path, text)
+        shown(said, f"time_column=date+{title}", "time_column=date")
+        trace = imported(tmp_path, text, time_column=f"date+{title}").trace
+        assert (trace.clock_text(0), trace.step) == ("2026-03-02 04:00", 86_400)
+        trace = imported(tmp_path, text, time_column="date").trace
+        assert trace.clock_text(0) == "2026-03-02 00:00"
+        assert trace.arrivals.T.tolist() == [LOADS]
+    hosts = "date,host,requests,hour\n" + rows(
+        DAYS * 2, ["a"] * 20 + ["b"] * 20, LOADS * 2, [4] * 20 + [5] * 20
+    )
+    shown(refusal(tmp_path, hosts), "time_column=date+hour", "time_column=date")
+    assert imported(tmp_path, hosts, time_column="date").trace.nodes == ("a", "b")
+
+
+def test_a_join_of_date_and_hour_is_noted(tmp_path: Path) -> None:
+    text = "date,hour,requests\n" + rows(["2026-03-02"] * 20, range(20), LOADS)
+    shown(" ".join(imported(tmp_path, text).notes), "date", "hour")
+    assert not imported(tmp_path, text, time_column="date+hour").notes
+
+
 # --- Units ---------------------------------------------------------------------------------------
 
 
