@@ -36,6 +36,7 @@ from corral.data.importers.tables.times import (
     is_day,
     reader_of,
     style_of,
+    without_midnight,
 )
 from corral.data.source import MAX_NODES
 from corral.data.trace import Counts
@@ -175,15 +176,19 @@ def time_columns(
     clocks = [n for n, c in table.columns.items() if c.sample() and all(map(is_clock, c.sample()))]
     named = [name for name in styles if words_of(name) & TIME_WORDS]
     proper = [n for n in styles if "1970" not in styles[n] and styles[n] not in PLAIN]
-    is_dated = len(proper) == 1 and all(map(is_day, table.columns[proper[0]].sample()))
+    cells = table.columns[proper[0]].sample() if len(proper) == 1 else []
+    is_dated = bool(cells) and all(is_day(without_midnight(cell)) for cell in cells)
+    is_bare = is_dated and all(map(is_day, cells))  # midnights may be complete times
     if is_dated and len(clocks) == 1:
-        return [proper[0], clocks[0]]
+        parts = [proper[0], *clocks]
+        if is_bare or _is_split(table, parts, requested.node):
+            return parts
     hours, minutes = _parts(table, HOURS | {"hr"}, 24), _parts(table, MINUTES, 59)
     if is_dated and len(hours) == 1 and len(minutes) < 2:
         parts = [proper[0], *hours, *minutes]
         if _is_split(table, parts, requested.node):
             return parts
-        if words_of(hours[0]) & HOURS:
+        if is_bare and words_of(hours[0]) & HOURS:
             stop(
                 table,
                 f"column {hours[0]!r} may be the hour of each row, or an hour of the day such as "
@@ -196,6 +201,16 @@ def time_columns(
         [name for name in group if len(table.columns[name].sample()) > 1 or len(table) < 3]
         for group in (proper, epochs, named)
     ]
+    if is_dated and not (groups[0] or groups[1]):
+        if groups[2]:
+            choices = choose("time_column", [f"{proper[0]}+{groups[2][0]}", groups[2][0]])
+            stop(
+                table,
+                f"all rows have the same {proper[0]!r}, and the numbers in {groups[2][0]!r} have no "
+                f"unit. Pass {choices}: the first for hours, the second with time_unit=min or "
+                "another unit, and epoch=YYYY-MM-DD, the date",
+            )
+        return proper
     times = next(filter(None, groups), [])
     exact = [name for name in times if name.lower().strip("@_") in TIME_WORDS]
     for candidates in (exact, *groups):
@@ -221,9 +236,9 @@ def time_columns(
 
 
 def _is_split(table: Table, parts: Sequence[str], node: str | None) -> bool:
-    """Return True if rows of one date and node differ in hour or minute.
+    """Return True if rows of one date and node differ in the time of day.
 
-    ``parts`` are the columns of date, hour and minute. A table with one row per date and node may
+    ``parts`` are the columns of the date and the time of day. A table with one row per date and node may
     have the hour of a peak.
     """
     date, *clock = (table.columns[name] for name in parts)

@@ -386,10 +386,10 @@ def _sheet(
     taken = time_columns(table, requested, options.time_format)
     column = column_of(table, "+".join(taken), "time_column")
     time_format = options.time_format or table.roles.get("time_format")
-    if len(taken) > 1 and requested.time is None:
-        notes.append(f"{table.path.name}: columns {' and '.join(taken)} were read as one time")
     if len(taken) > 1 and time_format is None:
-        column = with_clock(table, column, notes)
+        texts, column = column, with_clock(table, column, notes)
+        if column is not texts and requested.time is None:
+            notes.append(f"{table.path.name}: columns {' and '.join(taken)} were read as one time")
     times = times_of(
         table,
         column,

@@ -35,6 +35,7 @@ __all__ = [
     "style_of",
     "times_of",
     "with_clock",
+    "without_midnight",
 ]
 
 DateOrder = Literal["dmy", "mdy"]
@@ -55,6 +56,7 @@ _NAMED = re.compile(  # 02/Mar/2026:00:00:00 +0000, Mon, 02 Mar 2026, March 2, 2
     r"(?:([0-9]{4})(?:[:, @]+([0-9][0-9:.,+ APMZ-]+(?:[A-Z]{3,4})?))?"
     r"|([0-9:.]{5,}(?: [A-Z]{3,4})?) ([0-9]{4}))\]?"
 )
+_MIDNIGHT = re.compile(r"[T ]00:00:00(?= [0-9]|$)")
 _DAY_AND_HOUR = re.compile(r"(\S+) ([0-9]{1,2})(?:\.0)?(?: ([0-9]{1,2})(?:\.0)?)?")
 _MONTHS = re.findall("...", "JanFebMarAprMayJunJulAugSepOctNovDec")
 _DIGITS = re.compile(
@@ -122,6 +124,11 @@ def is_day(cell: Any) -> bool:
     return (bool(match) and ":" not in cell) or _is_compact(cell)
 
 
+def without_midnight(cell: Any) -> str:
+    """Return a date as text, without the midnight that spreadsheets and DataFrames add."""
+    return _MIDNIGHT.sub("", str(cell), count=1)
+
+
 def _is_compact(cell: Any) -> bool:
     return _is_short(cell) and len(cell) == 8 and _DIGITS.fullmatch(cell) is not None
 
@@ -134,9 +141,11 @@ def is_clock(cell: Any) -> bool:
 def with_clock(table: Table, column: Column, notes: list[str]) -> Column:
     """Return a column of date, hour and minute, such as "2026-03-02 9 5", as times.
 
-    Other columns are returned as they are, but with marks in dates such as 20260302. Hour 1 of 24
-    begins at midnight.
+    Other columns are returned as they are, but with marks in dates such as 20260302, and without
+    the midnight of each date. Hour 1 of 24 begins at midnight.
     """
+    if all(_MIDNIGHT.search(_text(cell)[:LONGEST]) for cell in column.cells):
+        column = Column(column.name, column.codes, list(map(without_midnight, column.cells)))
     if all(_is_compact(str(cell).partition(" ")[0]) for cell in column.cells):
         cells = [f"{cell[:4]}-{cell[4:6]}-{cell[6:]}" for cell in column.cells]
         column = Column(column.name, column.codes, cells)

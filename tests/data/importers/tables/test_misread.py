@@ -6,10 +6,11 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
-from corral.data import Imported, import_trace
-from corral.errors import TraceError
+from corral.data import Imported, Trace, import_trace
+from corral.errors import TraceError, TraceWarning
 from support.messages import refused, shown
 
 TIMES = [f"{datetime(2026, 3, 2) + timedelta(minutes=i)}" for i in range(20)]
@@ -190,6 +191,61 @@ def test_a_join_of_date_and_hour_is_noted(tmp_path: Path) -> None:
     text = "date,hour,requests\n" + rows(["2026-03-02"] * 20, range(20), LOADS)
     shown(" ".join(imported(tmp_path, text).notes), "date", "hour")
     assert not imported(tmp_path, text, time_column="date+hour").notes
+
+
+@pytest.mark.parametrize("title", ["time", "Uhrzeit", "period"])
+def test_numbers_beside_one_date_have_no_unit(tmp_path: Path, title: str) -> None:
+    text = f"date,{title},requests\n" + rows(["2026-03-02"] * 20, range(20), LOADS)
+    said = refusal(tmp_path, text)
+    shown(said, "date", title, f"time_column=date+{title}", f"time_column={title}")
+    shown(said, "time_unit=min", "epoch=YYYY-MM-DD")
+    trace = imported(tmp_path, text, time_column=f"date+{title}").trace
+    assert (trace.clock_text(1), trace.step) == ("2026-03-02 01:00", 3600)
+    options: dict[str, Any] = {"time_column": title, "time_unit": "min", "epoch": "2026-03-02"}
+    trace = imported(tmp_path, text, **options).trace
+    assert (trace.clock_text(1), trace.step) == ("2026-03-02 00:01", 60)
+    assert trace.arrivals[:, 0].tolist() == LOADS
+
+
+def test_the_date_of_an_export_is_no_time(tmp_path: Path) -> None:
+    epochs = range(1_772_409_600, 1_772_409_600 + 1200, 60)
+    text = "exported,ts,requests\n" + rows(["2026-03-09"] * 20, epochs, LOADS)
+    trace = imported(tmp_path, text).trace
+    assert (trace.clock_text(0), trace.step) == ("2026-03-02 00:00", 60)
+
+
+@pytest.mark.parametrize("mark", ["T", " "])
+@pytest.mark.parametrize("num_days", [1, 2])
+def test_dates_at_midnight_are_joined_with_the_hour(
+    tmp_path: Path, mark: str, num_days: int
+) -> None:
+    days = [f"2026-03-0{2 + i}{mark}00:00:00" for i in range(num_days) for _ in range(24)]
+    loads = [i * i % 7 for i in range(len(days))]
+    for clock in ("{}", "{}.0", "{:02d}:00", "{:02d}:00:00"):
+        hours = [clock.format(i % 24) for i in range(len(days))]
+        text = "date,hour,requests\n" + rows(days, hours, loads)
+        for options in ({}, {"time_column": "date+hour"}):
+            trace = imported(tmp_path, text, **options).trace
+            assert (trace.clock_text(0), trace.step) == ("2026-03-02 00:00", 3600)
+            assert trace.arrivals[:, 0].tolist() == loads
+
+
+@pytest.mark.parametrize("kind", [pd.to_datetime, lambda days: pd.to_datetime(days).date])
+def test_dates_of_a_frame_are_joined_with_the_hour(kind: Any) -> None:
+    days = kind(["2026-03-02"] * 20)
+    frame = pd.DataFrame({"date": days, "hour": range(20), "requests": LOADS})
+    with pytest.warns(TraceWarning, match="date and hour"):
+        trace = Trace.from_dataframe(frame, zone="Z")
+    assert (trace.clock_text(0), trace.step) == ("2026-03-02 00:00", 3600)
+    assert trace.arrivals[:, 0].tolist() == LOADS
+
+
+def test_midnights_beside_other_clocks_are_the_times(tmp_path: Path) -> None:
+    days = [f"{day} 00:00:00" for day in DAYS]
+    for title, cells in (("sunrise", ["06:12"] * 20), ("hour", [0] * 20)):
+        text = f"timestamp,{title},requests\n" + rows(days, cells, LOADS)
+        trace = imported(tmp_path, text).trace
+        assert (trace.clock_text(0), trace.step) == ("2026-03-02 00:00", 86_400)
 
 
 # --- Units ---------------------------------------------------------------------------------------
