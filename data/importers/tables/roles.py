@@ -206,8 +206,8 @@ def time_columns(
             choices = choose("time_column", [f"{proper[0]}+{groups[2][0]}", groups[2][0]])
             stop(
                 table,
-                f"all rows have the same {proper[0]!r}, and the numbers in {groups[2][0]!r} have no "
-                f"unit. Pass {choices}: the first for hours, the second with time_unit=min or "
+                f"all rows have the same {proper[0]!r}, and the numbers in {groups[2][0]!r} have "
+                f"no unit. Pass {choices}: the first for hours, the second with time_unit=min or "
                 "another unit, and epoch=YYYY-MM-DD, the date",
             )
         return proper
@@ -238,8 +238,8 @@ def time_columns(
 def _is_split(table: Table, parts: Sequence[str], node: str | None) -> bool:
     """Return True if rows of one date and node differ in the time of day.
 
-    ``parts`` are the columns of the date and the time of day. A table with one row per date and node may
-    have the hour of a peak.
+    ``parts`` are the columns of the date and the time of day. A table with one row per date and
+    node may have the hour of a peak.
     """
     date, *clock = (table.columns[name] for name in parts)
     nodes = [c for name, c in table.columns.items() if name == node or words_of(name) & NODE]

@@ -339,16 +339,14 @@ def _import(
                 f"layout, kind of times or unit differs from {first.table.path.name}; import the "
                 "files separately",
             )
+    grid = grids.merge(sheets, first.clock, step=options.snap, notes=notes)
     if options.counter and first.kind != "log":
-        if first.capacity is not None:
+        if grid.capacity is not None:
             raise ValueError("counter= does not apply to capacities; pass the capacity of a node")
-        sheets = [
-            part for s in sheets for part in of_counters(s, options.snap, options.gaps, notes)
-        ]
+        grid = of_counters(grid, options.gaps, notes)
         guesses.append(Guess("counter", "requests are the growth per step", "counter=False"))
     elif options.counter is None and first.kind != "log":
-        check_counters(first)
-    grid = grids.merge(sheets, first.clock, step=options.snap, notes=notes)
+        check_counters(grid)
     guesses.append(Guess("nodes", _listed(grid.nodes), "names=NAME" if single_unnamed else ""))
     guesses.append(Guess("step", grids.step_text(grid), grids.other_step(grid)))
     absences: list[str] = []

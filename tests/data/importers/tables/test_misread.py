@@ -393,6 +393,42 @@ def test_one_counter_among_loads_is_refused(tmp_path: Path) -> None:
     shown(refusal(tmp_path, text), 100, 157, "counter=True", "counter=False")
 
 
+def test_a_counter_in_any_file_is_refused(tmp_path: Path) -> None:
+    loads, counter = tmp_path / "p.csv", tmp_path / "q.csv"
+    loads.write_text("time,requests\n" + rows(TIMES, LOADS))
+    counter.write_text("time,requests\n" + rows(TIMES, range(100, 300, 10)))
+    for files in ([loads, counter], [counter, loads]):
+        with refused(TraceError, "100", "290", "counter=True"):
+            import_trace(files, names=[path.stem for path in files])
+
+
+def test_a_counter_goes_on_in_the_next_file(tmp_path: Path) -> None:
+    totals = [1000 + sum(LOADS[: i + 1]) for i in range(20)]
+    files = [tmp_path / "1.csv", tmp_path / "2.csv"]
+    for path, part in zip(files, (slice(0, 12), slice(12, 20)), strict=True):
+        path.write_text("time,a,b\n" + rows(TIMES[part], totals[part], totals[part]))
+    with refused(TraceError, "counter=True"):
+        import_trace(files)
+    trace = import_trace(files, counter=True).trace
+    assert trace.arrivals.T.tolist() == [LOADS[1:]] * 2
+    assert trace.clock_text(0) == "2026-03-02 00:00"
+
+
+def test_a_counter_that_ends_early_has_a_hole(tmp_path: Path) -> None:
+    totals = [1000 + sum(LOADS[: i + 1]) for i in range(20)]
+    text = "time,a,b\n" + rows(TIMES, totals, [*totals[:10], "", *totals[11:16], "", "", "", ""])
+    with refused(TraceError, "2 holes", "2 steps"):
+        imported(tmp_path, text, counter=True)
+    trace = imported(tmp_path, text, counter=True, gaps="interpolate").trace
+    assert trace.arrivals[:, 0].tolist() == LOADS[1:16]
+    assert trace.arrivals[:, 1].sum() == sum(LOADS[1:16])
+
+
+def test_a_counter_at_one_time_has_no_step(tmp_path: Path) -> None:
+    text = "time,a\n" + rows([TIMES[0]] * 2, [5, 6])
+    assert "step" in refusal(tmp_path, text, combine="sum", counter=True)
+
+
 def test_the_sum_of_all_other_nodes_is_refused(tmp_path: Path) -> None:
     sums = [2 * load for load in LOADS]
     wide = "time,a,b,cluster\n" + rows(TIMES, LOADS, LOADS, sums)
