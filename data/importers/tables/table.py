@@ -67,6 +67,9 @@ __all__ = ["import_table", "trace_of_frame"]
 
 ROLES = ("time", "node", "arrivals", "capacity", "zone")
 
+MAX_LISTED = 8
+"""Maximum number of columns that a message lists."""
+
 
 def import_table(
     paths: Paths,
@@ -355,7 +358,7 @@ def _import(
         grid = grids.fill(grid, "zero", grids.find_holes(grid), [])
         notes.append("the first and the last step may be incomplete")
     else:
-        _check_sums(grid, first, options, notes)
+        _check_sums(grid, sheets, options, notes)
         absences = grids.absences(grid)
         grid = _loads(grid, first, options, notes, guesses)
     for node in grid.nodes:
@@ -441,26 +444,37 @@ def _sheet(
     return regroup(sheet, options.node_pattern, options.combine, notes)
 
 
-def _check_sums(grid: Grid, sheet: Sheet, options: Options, notes: list[str]) -> None:
-    """Refuse a node with the sum of all others, unless the caller named the columns."""
-    node = grids.node_of_sums(grid)
+def _check_sums(grid: Grid, sheets: Sequence[Sheet], options: Options, notes: list[str]) -> None:
+    """Refuse a node with the sum of all others, if an option can exclude it.
+
+    A caller who names the columns includes it. In all other cases, add a note.
+    """
+    node, first = grids.node_of_sums(grid), sheets[0]
     if node is None:
         return
     rule = f"node {node!r} has the sum of all other nodes"
-    named = options.arrivals is not None and (sheet.kind == "wide" or options.node_column)
-    if named:
+    renamed = _renamed(options.rename)
+    has_arrivals = options.arrivals is not None or "arrivals" in renamed
+    has_node = options.node_column is not None or "node" in renamed
+    is_wide = first.kind == "wide"
+    is_named = has_arrivals and (has_node or is_wide)
+    is_separable = first.kind != "series" and options.node_pattern is None
+    is_separable &= all({*sheet.nodes} == {*grid.nodes} for sheet in sheets)
+    names = list(first.columns.values())
+    if is_named or not is_separable or (is_wide and re.search("[,*]", "".join(names))):
         notes.append(rule)
         return
-    if sheet.kind == "wide":
-        rest = ",".join(name for name in grid.nodes if name != node)
-        choices = choose("arrivals", [rest, ",".join(grid.nodes)])
-        raise fault_error(sheet.table.path, f"{rule}. Exclude or include it: pass {choices}")
-    column = sheet.node_column
-    raise fault_error(
-        sheet.table.path,
-        f"{rule}. Exclude it: pass where={quoted(f'{column}!={node}')}. To include it, pass both "
-        "node_column= and arrivals=",
-    )
+    if not is_wide:
+        where = quoted(f"{first.node_column}!={node}")
+        both = choose("node_column", [first.node_column]) + " and " + choose("arrivals", names)
+        raise fault_error(
+            first.table.path, f"{rule}. Exclude it: pass where={where}. To include it, pass {both}"
+        )
+    rest = [column for name, column in first.columns.items() if name != node]
+    choices = choose("arrivals", [",".join(rest), ",".join(names)])
+    if len(names) > MAX_LISTED:
+        choices = "arrivals=, the names of the columns to read, separated by commas"
+    raise fault_error(first.table.path, f"{rule}. Exclude or include it: pass {choices}")
 
 
 def _loads(

@@ -429,16 +429,77 @@ def test_a_counter_at_one_time_has_no_step(tmp_path: Path) -> None:
     assert "step" in refusal(tmp_path, text, combine="sum", counter=True)
 
 
+A, B = LOADS, [3 + i % 5 for i in range(20)]
+TOTAL = [a + b for a, b in zip(A, B, strict=True)]
+
+
 def test_the_sum_of_all_other_nodes_is_refused(tmp_path: Path) -> None:
-    sums = [2 * load for load in LOADS]
-    wide = "time,a,b,cluster\n" + rows(TIMES, LOADS, LOADS, sums)
+    wide = "time,a,b,cluster\n" + rows(TIMES, A, B, TOTAL)
     shown(refusal(tmp_path, wide), "'cluster'", "arrivals='a,b'", "arrivals='a,b,cluster'")
+    assert imported(tmp_path, wide, arrivals="a,b").trace.nodes == ("a", "b")
     named = imported(tmp_path, wide, arrivals="a,b,cluster")
     assert named.trace.nodes == ("a", "b", "cluster")
     shown(" ".join(named.notes), "cluster")
     hosts = ["a"] * 20 + ["b"] * 20 + ["all"] * 20
-    long = "time,host,requests\n" + rows(TIMES * 3, hosts, LOADS * 2 + sums)
-    shown(refusal(tmp_path, long), "'all'", "'host!=all'")
+    long = "time,host,requests\n" + rows(TIMES * 3, hosts, A + B + TOTAL)
+    said = refusal(tmp_path, long)
+    shown(said, "'all'", "where='host!=all'", "node_column=host", "arrivals=requests")
     assert imported(tmp_path, long, where="host!=all").trace.nodes == ("a", "b")
-    kept = imported(tmp_path, long, node_column="host", arrivals="requests")
-    assert kept.trace.nodes == ("a", "b", "all")
+    options: list[dict[str, Any]] = [
+        {"node_column": "host", "arrivals": "requests"},
+        {"rename": "node=host,arrivals=requests"},
+    ]
+    for named_columns in options:
+        kept = imported(tmp_path, long, **named_columns)
+        assert kept.trace.nodes == ("a", "b", "all")
+        shown(" ".join(kept.notes), "all")
+
+
+def test_a_sum_in_columns_of_a_pattern_is_refused_with_their_names(tmp_path: Path) -> None:
+    names = [f"{kind}_{node}" for kind in ("invoc", "max") for node in ("a", "b", "c")]
+    text = f"time,{','.join(names)}\n" + rows(TIMES, A, B, TOTAL, *[[9] * 20] * 3)
+    shown(refusal(tmp_path, text), "'c'", "arrivals='invoc_a,invoc_b'")
+    assert imported(tmp_path, text, arrivals="invoc_a,invoc_b").trace.arrivals.T.tolist() == [A, B]
+
+
+def test_a_sum_that_no_option_excludes_is_noted(tmp_path: Path) -> None:
+    files = []
+    for name, loads in (("a", A), ("b", B), ("all", TOTAL)):
+        files.append(tmp_path / f"{name}.csv")
+        files[-1].write_text("time,requests\n" + rows(TIMES, loads))
+    result = import_trace(files, names=["a", "b", "all"])
+    assert result.trace.arrivals.T.tolist() == [A, B, TOTAL]
+    shown(" ".join(result.notes), "'all'")
+
+    hosts = ["web-1.x"] * 20 + ["web-2.x"] * 20 + ["web-3.x"] * 20
+    long = "time,host,requests\n" + rows(TIMES * 3, hosts, A + B + TOTAL)
+    result = imported(tmp_path, long, node_pattern="(web-[0-9]).*")
+    assert result.trace.nodes == ("web-1", "web-2", "web-3")
+    shown(" ".join(result.notes), "'web-3'")
+
+    result = imported(tmp_path, 'time,"a,x",b,c\n' + rows(TIMES, A, B, TOTAL))
+    assert result.trace.nodes == ("a,x", "b", "c")
+    shown(" ".join(result.notes), "'c'")
+
+    parts = [tmp_path / "1.csv", tmp_path / "2.csv"]
+    parts[0].write_text("time,host,requests\n" + rows(TIMES * 2, hosts[:40], A + B))
+    hosts = ["web-3.x"] * 20 + ["idle"] * 20
+    parts[1].write_text("time,host,requests\n" + rows(TIMES * 2, hosts, TOTAL + [0] * 20))
+    result = import_trace(parts)
+    assert result.trace.nodes == ("web-1.x", "web-2.x", "web-3.x", "idle")
+    shown(" ".join(result.notes), "'web-3.x'")
+
+
+def test_two_equal_nodes_beside_an_idle_one_are_no_sum(tmp_path: Path) -> None:
+    result = imported(tmp_path, "time,a,b,c\n" + rows(TIMES, A, A, [0] * 20))
+    assert result.trace.nodes == ("a", "b", "c")
+    assert not result.notes
+
+
+def test_the_message_on_a_sum_lists_few_names(tmp_path: Path) -> None:
+    nodes = [f"n{i}" for i in range(40)]
+    loads = [[3 + i * (1 + k % 6) % 7 for i in range(20)] for k in range(40)]
+    sums = [sum(column) for column in zip(*loads, strict=True)]
+    said = refusal(tmp_path, f"time,{','.join(nodes)},last\n" + rows(TIMES, *loads, sums))
+    shown(said, "'last'", "arrivals=")
+    assert "n39" not in said
