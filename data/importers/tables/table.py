@@ -52,6 +52,7 @@ from corral.data.importers.tables.times import (
     DateOrder,
     TimeUnit,
     check_numbers,
+    first_hour,
     parse_epoch,
     times_of,
     with_clock,
@@ -317,11 +318,21 @@ def _import(
     options: Options,
 ) -> Imported:
     """Return the trace of all tables. ``labels`` name the nodes of tables that name none."""
+    all_rows = tables
     tables = [shaped(table, options.where, options.named(), notes) for table in tables]
     requested = options.requested_columns(tables[0])
+    taken = [time_columns(table, requested, options.time_format) for table in tables]
+    hours = [
+        column_of(table, names[1], "time_column")
+        for table, names in zip(all_rows, taken, strict=True)
+        if len(names) > 1 and options.time_format is None
+    ]
+    first_of_day = first_hour(tables[-1], hours)
     sheets = [
-        _sheet(table, label, options, requested, notes, guesses if at == 0 else [])
-        for at, (table, label) in enumerate(zip(tables, labels, strict=True))
+        _sheet(
+            table, label, options, requested, names, first_of_day, notes, guesses if at == 0 else []
+        )
+        for at, (table, label, names) in enumerate(zip(tables, labels, taken, strict=True))
     ]
     first = sheets[0]
     is_named = first.kind in ("long", "wide") or options.names_given
@@ -380,15 +391,19 @@ def _sheet(
     label: str,
     options: Options,
     requested: RequestedColumns,
+    taken: list[str],
+    first_of_day: int,
     notes: list[str],
     guesses: list[Guess],
 ) -> Sheet:
-    """Return the loads of one table, and add the guesses about its columns."""
-    taken = time_columns(table, requested, options.time_format)
+    """Return the loads of one table, and add the guesses about its columns.
+
+    ``taken`` are the columns of the time. Hour ``first_of_day`` begins at midnight.
+    """
     column = column_of(table, "+".join(taken), "time_column")
     time_format = options.time_format or table.roles.get("time_format")
     if len(taken) > 1 and time_format is None:
-        texts, column = column, with_clock(table, column, notes)
+        texts, column = column, with_clock(table, column, first_of_day, notes)
         if column is not texts and requested.time is None:
             notes.append(f"{table.path.name}: columns {' and '.join(taken)} were read as one time")
     times = times_of(

@@ -139,6 +139,36 @@ def test_hours_from_1_to_24_begin_at_midnight(tmp_path: Path) -> None:
     shown(refusal(tmp_path, both), "hour", "0", "24")
 
 
+def test_hours_from_1_to_24_count_so_in_all_files_and_rows(tmp_path: Path) -> None:
+    loads = [1 + i * i % 7 for i in range(36)]
+    files = [tmp_path / "1.csv", tmp_path / "2.csv"]
+    for day, path, part in (("02", files[0], loads[:24]), ("03", files[1], loads[24:])):
+        hours = range(1, len(part) + 1)
+        path.write_text("date,hour,requests\n" + rows([f"2026-03-{day}"] * len(part), hours, part))
+    for order in (files, files[::-1]):
+        trace = import_trace(order, names=["x", "x"]).trace
+        assert trace.arrivals[:, 0].tolist() == loads
+        assert trace.clock_text(0) == "2026-03-02 00:00"
+    files[1].write_text(files[1].read_text().replace("2026-03-03,1,", "2026-03-03,0,"))
+    with refused(TraceError, "2.csv", "hour", "0", "24"):
+        import_trace(files, names=["x", "x"])
+
+    text = "date,hour,host,requests\n" + rows(
+        ["2026-03-02"] * 24, range(1, 25), "a" * 23 + "b", loads[:24]
+    )
+    trace = imported(tmp_path, text, where="host=a", one_node=True).trace
+    assert trace.clock_text(0) == "2026-03-02 00:00"
+    both = text.replace("2026-03-02,2,a", "2026-03-02,0,b")
+    shown(refusal(tmp_path, both, where="host=a", one_node=True), "hour", "0", "24")
+
+
+def test_the_hour_that_ends_is_the_hour_before(tmp_path: Path) -> None:
+    text = "date,hour_ending,requests\n" + rows(["2026-03-02"] * 20, range(1, 21), LOADS)
+    trace = imported(tmp_path, text).trace
+    assert trace.arrivals[:, 0].tolist() == LOADS
+    assert trace.clock_text(0) == "2026-03-02 00:00"
+
+
 def test_hour_and_minute_in_any_order_are_one_time(tmp_path: Path) -> None:
     text = "date,minute,hour,requests\n" + rows(["2026-03-02"] * 20, range(20), [9] * 20, LOADS)
     trace = imported(tmp_path, text).trace
