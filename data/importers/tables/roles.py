@@ -203,12 +203,13 @@ def time_columns(
     ]
     if is_dated and not (groups[0] or groups[1]):
         if groups[2]:
-            choices = choose("time_column", [f"{proper[0]}+{groups[2][0]}", groups[2][0]])
+            date, number = proper[0], groups[2][0]
             stop(
                 table,
-                f"all rows have the same {proper[0]!r}, and the numbers in {groups[2][0]!r} have "
-                f"no unit. Pass {choices}: the first for hours, the second with time_unit=min or "
-                "another unit, and epoch=YYYY-MM-DD, the date",
+                f"all rows have the same {date!r}, and the numbers in {number!r} have no unit. For "
+                f"hours, pass {choose('time_column', [f'{date}+{number}'])}. For another unit, pass "
+                f"{choose('time_column', [number])}, time_unit=min or another unit, and "
+                "epoch=YYYY-MM-DD, the date",
             )
         return proper
     times = next(filter(None, groups), [])
@@ -242,7 +243,13 @@ def _is_split(table: Table, parts: Sequence[str], node: str | None) -> bool:
     node may have the hour of a peak.
     """
     date, *clock = (table.columns[name] for name in parts)
-    nodes = [c for name, c in table.columns.items() if name == node or words_of(name) & NODE]
+    others = {name: c for name, c in table.columns.items() if name not in parts}
+    nodes = [c for name, c in others.items() if name == node or words_of(name) & NODE]
+    nodes += [
+        column
+        for column in others.values()
+        if 2 * len(column.cells) <= len(table) and not looks_numeric(column.sample())
+    ]
     return any(_num_pairs(date, part) > _distinct(date.codes) for part in clock) and not any(
         _num_pairs(date, column) == len(table) for column in nodes
     )

@@ -217,6 +217,14 @@ def test_one_row_per_day_has_no_clear_hour(tmp_path: Path) -> None:
     assert imported(tmp_path, hosts, time_column="date").trace.nodes == ("a", "b")
 
 
+@pytest.mark.parametrize("title", ["host", "product"])
+def test_peaks_of_two_nodes_are_no_even_times(tmp_path: Path, title: str) -> None:
+    cells = [DAYS * 2, "a" * 20 + "b" * 20, LOADS * 2, [4] * 20 + [16] * 20]
+    text = f"date,{title},requests,hour\n" + rows(*cells)
+    shown(refusal(tmp_path, text), "time_column=date+hour", "time_column=date")
+    assert imported(tmp_path, text, time_column="date").trace.nodes == ("a", "b")
+
+
 def test_a_join_of_date_and_hour_is_noted(tmp_path: Path) -> None:
     text = "date,hour,requests\n" + rows(["2026-03-02"] * 20, range(20), LOADS)
     shown(" ".join(imported(tmp_path, text).notes), "date", "hour")
