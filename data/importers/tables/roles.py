@@ -207,8 +207,8 @@ def time_columns(
             stop(
                 table,
                 f"all rows have the same {date!r}, and the numbers in {number!r} have no unit. For "
-                f"hours, pass {choose('time_column', [f'{date}+{number}'])}. For another unit, pass "
-                f"{choose('time_column', [number])}, time_unit=min or another unit, and "
+                f"hours, pass {choose('time_column', [f'{date}+{number}'])}. For another unit, "
+                f"pass {choose('time_column', [number])}, time_unit=min or another unit, and "
                 "epoch=YYYY-MM-DD, the date",
             )
         return proper
