@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
-from corral.data.importers.binning import Gaps, counted, mode_of, were
+from corral.data.importers.binning import Gaps, counted, were
 from corral.data.importers.prometheus_files import Series
-from corral.data.importers.tables.sheets import Sheet
+from corral.data.importers.tables.grid import Grid
 from corral.data.source import fault_error
 from corral.data.trace import MAX_VALUE
 from corral.errors import TraceError
@@ -20,7 +21,7 @@ ENOUGH = 5
 """Minimum number of values for recognizing a counter."""
 
 ENOUGH_ROWS = 20
-"""The same for a table, which rarely has counters."""
+"""The same for a table, which rarely has counters, and for a single restart."""
 
 
 def grows(series: Sequence[Series]) -> bool:
@@ -31,7 +32,8 @@ def grows(series: Sequence[Series]) -> bool:
         steps = np.diff(values)
         falls = steps < 0
         restarts = values[1:][falls] <= values[:-1][falls] / 2
-        if not restarts.all() or falls.sum() > max(1, 0.02 * len(steps)):
+        num_allowed = max(len(values) >= ENOUGH_ROWS, 0.02 * len(steps))
+        if not restarts.all() or falls.sum() > num_allowed:
             return False
         rising += len(values) >= ENOUGH and (steps > 0).sum() >= max(ENOUGH - 1, len(steps) / 4)
     return rising > len(series) / 2
@@ -56,19 +58,19 @@ def differences(series: Sequence[Series], step: int, gaps: Gaps, notes: list[str
     return [result[0] for result in results]
 
 
-def of_counters(sheet: Sheet, step: int | None, gaps: Gaps, notes: list[str]) -> list[Sheet]:
-    """Return a sheet per node, with the requests of each step instead of the counters."""
-    step = step or mode_of(np.diff(sheet.times))
-    grown = differences(_series(sheet), step, gaps, notes)
-    return [
-        replace(sheet, times=one.times, nodes=[node], arrivals=one.values[:, None])
-        for node, one in zip(sheet.nodes, grown, strict=True)
-    ]
+def of_counters(grid: Grid, gaps: Gaps, notes: list[str]) -> Grid:
+    """Return the requests of each step instead of the counters. The last step has no growth."""
+    arrivals = np.full_like(grid.arrivals, np.nan)
+    for column, one in zip(
+        arrivals.T, differences(_series(grid), grid.step, gaps, notes), strict=True
+    ):
+        column[(one.times - grid.start) // grid.step] = one.values
+    return replace(grid, arrivals=arrivals[:-1])
 
 
-def check_counters(sheet: Sheet) -> None:
-    """Raise TraceError if the values of a table look like counters."""
-    series = [one for one in _series(sheet) if len(one.present()[1]) >= ENOUGH_ROWS]
+def check_counters(grid: Grid) -> None:
+    """Raise TraceError if the values of tables look like counters."""
+    series = [one for one in _series(grid) if len(one.present()[1]) >= ENOUGH_ROWS]
     growing = [one for one in series if (np.diff(one.present()[1]) >= 0).all() and grows([one])]
     if growing or (series and grows(series)):
         raise counters_error(growing or series)
@@ -78,15 +80,16 @@ def counters_error(series: Sequence[Series]) -> TraceError:
     first = series[0].present()[1]
     return fault_error(
         series[0].path,
-        "the values look like counters, not requests per step: they only grow, in the first "
-        f"series from {first[0]:.10g} to {first[-1]:.10g}. Pass counter=True to import the "
-        "growth per step, or counter=False if the values are requests per step",
+        "the values look like counters, not requests per step: they fall only at restarts. The "
+        f"first series begins with {first[0]:.10g} and ends with {first[-1]:.10g}. Pass "
+        "counter=True to import the growth per step, or counter=False if the values are requests "
+        "per step",
     )
 
 
-def _series(sheet: Sheet) -> list[Series]:
-    path = sheet.table.path
-    return [Series({}, sheet.times, column, path) for column in sheet.arrivals.T]
+def _series(grid: Grid) -> list[Series]:
+    times = grid.start + grid.step * np.arange(len(grid.arrivals))
+    return [Series({}, times, column, Path(grid.source)) for column in grid.arrivals.T]
 
 
 def _differences(series: Series, step: int, gaps: Gaps) -> tuple[Series, int, int]:

@@ -229,9 +229,9 @@ def absences(grid: Grid) -> list[str]:
 
 
 def node_of_sums(grid: Grid) -> str | None:
-    """Return the node that has the sum of all others in each of ten or more steps, if any."""
+    """Return the node with the sum of two or more others in each of ten or more steps, if any."""
     values = grid.arrivals[~np.isnan(grid.arrivals).any(axis=1)]  # [T', N]
-    if len(values) < 10 or len(grid.nodes) < 3:
+    if len(values) < 10 or values.any(axis=0).sum() < 3:
         return None
     doubled = np.isclose(2 * values, values.sum(axis=1, keepdims=True), rtol=1e-6, atol=0)
     sums = doubled.all(axis=0) & values.any(axis=0)

@@ -36,6 +36,7 @@ from corral.data.importers.tables.times import (
     is_day,
     reader_of,
     style_of,
+    without_midnight,
 )
 from corral.data.source import MAX_NODES
 from corral.data.trace import Counts
@@ -75,8 +76,8 @@ METRICS = _words(
 )
 GAUGES = _words("cpu mem memory ram percent ratio temperature replicas p50 p90 p95 p99 avg")
 """Measures that a row of a request log does not have."""
-CALENDAR = _words("day month year weekday week hour minute second dow doy")
-HOURS = _words("hour hr hh h stunde std heure hora ora uur час 小时 時")
+HOURS = _words("hour stunde heure hora ora uur час 小时 時")
+CALENDAR = HOURS | _words("day month year weekday week minute second dow doy")
 MINUTES = _words("minute minuten minuto minuut минута 分钟 分")
 _ID = re.compile(
     r"(?:.*[^a-z])?(?:(?:trace|span|rpc|request|instance|user|session|job|task|client|thread)?ids?"
@@ -175,12 +176,24 @@ def time_columns(
     clocks = [n for n, c in table.columns.items() if c.sample() and all(map(is_clock, c.sample()))]
     named = [name for name in styles if words_of(name) & TIME_WORDS]
     proper = [n for n in styles if "1970" not in styles[n] and styles[n] not in PLAIN]
-    is_dated = len(proper) == 1 and all(map(is_day, table.columns[proper[0]].sample()))
+    cells = table.columns[proper[0]].sample() if len(proper) == 1 else []
+    is_dated = bool(cells) and all(is_day(without_midnight(cell)) for cell in cells)
+    is_bare = is_dated and all(map(is_day, cells))  # midnights may be complete times
     if is_dated and len(clocks) == 1:
-        return [proper[0], clocks[0]]
-    hours, minutes = _parts(table, HOURS, 24), _parts(table, MINUTES, 59)
+        parts = [proper[0], *clocks]
+        if is_bare or _is_split(table, parts, requested.node):
+            return parts
+    hours, minutes = _parts(table, HOURS | {"hr"}, 24), _parts(table, MINUTES, 59)
     if is_dated and len(hours) == 1 and len(minutes) < 2:
-        return [proper[0], *hours, *minutes]
+        parts = [proper[0], *hours, *minutes]
+        if _is_split(table, parts, requested.node):
+            return parts
+        if is_bare and words_of(hours[0]) & HOURS:
+            stop(
+                table,
+                f"column {hours[0]!r} may be the hour of each row, or an hour of the day such as "
+                f"the peak. Pass {choose('time_column', ['+'.join(parts), proper[0]])}",
+            )
     first = next(iter(styles), None)
     epochs = [n for n in styles if "1970" in styles[n]]
     epochs = [n for n in epochs if n in named or n == first or n.endswith("[][0]")]
@@ -188,6 +201,17 @@ def time_columns(
         [name for name in group if len(table.columns[name].sample()) > 1 or len(table) < 3]
         for group in (proper, epochs, named)
     ]
+    if is_dated and not (groups[0] or groups[1]):
+        if groups[2]:
+            date, number = proper[0], groups[2][0]
+            stop(
+                table,
+                f"all rows have the same {date!r}, and the numbers in {number!r} have no unit. For "
+                f"hours, pass {choose('time_column', [f'{date}+{number}'])}. For another unit, "
+                f"pass {choose('time_column', [number])}, time_unit=min or another unit, and "
+                "epoch=YYYY-MM-DD, the date",
+            )
+        return proper
     times = next(filter(None, groups), [])
     exact = [name for name in times if name.lower().strip("@_") in TIME_WORDS]
     for candidates in (exact, *groups):
@@ -212,13 +236,32 @@ def time_columns(
     )
 
 
+def _is_split(table: Table, parts: Sequence[str], node: str | None) -> bool:
+    """Return True if rows of one date and node differ in the time of day.
+
+    ``parts`` are the columns of the date and the time of day. A table with one row per date and
+    node may have the hour of a peak.
+    """
+    date, *clock = (table.columns[name] for name in parts)
+    others = {name: c for name, c in table.columns.items() if name not in parts}
+    nodes = [c for name, c in others.items() if name == node or words_of(name) & NODE]
+    nodes += [
+        column
+        for column in others.values()
+        if 2 * len(column.cells) <= len(table) and not looks_numeric(column.sample())
+    ]
+    return any(_num_pairs(date, part) > _distinct(date.codes) for part in clock) and not any(
+        _num_pairs(date, column) == len(table) for column in nodes
+    )
+
+
 def _parts(table: Table, words: frozenset[str], largest: int) -> list[str]:
-    """Return the columns with one of ``words`` in the name and whole numbers up to ``largest``."""
+    """Return the columns named by one of ``words``, with whole numbers up to ``largest``."""
     return [
         name
         for name, column in table.columns.items()
-        if words_of(name) & words
-        and not (words_of(name) & ARRIVALS or per_seconds(name))
+        if len(words_of(name) - {"of", "day", "ending"}) == 1
+        and words_of(name) & words
         and all(re.fullmatch(r"[0-9]{1,2}(\.0)?", str(cell)) for cell in column.cells)
         and max(float(cell) for cell in column.cells) <= largest
     ]
@@ -459,8 +502,11 @@ def _node_columns(
 
 def same_groups(a: Column, b: Column) -> bool:
     """Return True if two columns group the rows in the same way."""
-    pairs = _distinct(a.codes.astype(np.int64) * len(b.cells) + b.codes)
-    return pairs == _distinct(a.codes) == _distinct(b.codes)
+    return _num_pairs(a, b) == _distinct(a.codes) == _distinct(b.codes)
+
+
+def _num_pairs(a: Column, b: Column) -> int:
+    return _distinct(a.codes.astype(np.int64) * len(b.cells) + b.codes)
 
 
 def _load_column(table: Table, numeric: list[str]) -> str:

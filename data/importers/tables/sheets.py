@@ -68,6 +68,7 @@ class Sheet:
     capacity_unit: Unit = field(default_factory=Unit)
     kind: str = "log"
     node_column: str = ""  # of a long table
+    columns: dict[str, str] = field(default_factory=dict)  # with arrivals, by node, as in Roles
     clock: Clock = "utc"
     may_be_local: bool = False  # neither the times nor the caller state a zone
     abbreviated: list[str] = field(default_factory=list)  # abbreviated cells, such as 3K
@@ -173,7 +174,7 @@ def make_sheet(
             "were added to the others (combine=sum)"
         )
     sheet = Sheet(table, times, nodes, np.zeros((0, 0)), None, kind=roles.kind)
-    sheet.node_column = next(iter(roles.nodes), "")
+    sheet.node_column, sheet.columns = next(iter(roles.nodes), ""), roles.arrivals
     shape, rows = (len(times), len(nodes)), (rank, of_row)
     sheet.arrivals, sheet.unit = _values(sheet, roles.arrivals, shape, rows, decimal)
     if roles.capacity:

@@ -52,6 +52,7 @@ from corral.data.importers.tables.times import (
     DateOrder,
     TimeUnit,
     check_numbers,
+    first_hour,
     parse_epoch,
     times_of,
     with_clock,
@@ -66,6 +67,9 @@ if TYPE_CHECKING:
 __all__ = ["import_table", "trace_of_frame"]
 
 ROLES = ("time", "node", "arrivals", "capacity", "zone")
+
+MAX_LISTED = 8
+"""Maximum number of columns that a message lists."""
 
 
 def import_table(
@@ -314,11 +318,21 @@ def _import(
     options: Options,
 ) -> Imported:
     """Return the trace of all tables. ``labels`` name the nodes of tables that name none."""
+    all_rows = tables
     tables = [shaped(table, options.where, options.named(), notes) for table in tables]
     requested = options.requested_columns(tables[0])
+    taken = [time_columns(table, requested, options.time_format) for table in tables]
+    hours = [
+        column_of(table, names[1], "time_column")
+        for table, names in zip(all_rows, taken, strict=True)
+        if len(names) > 1 and options.time_format is None
+    ]
+    first_of_day = first_hour(tables[-1], hours)
     sheets = [
-        _sheet(table, label, options, requested, notes, guesses if at == 0 else [])
-        for at, (table, label) in enumerate(zip(tables, labels, strict=True))
+        _sheet(
+            table, label, options, requested, names, first_of_day, notes, guesses if at == 0 else []
+        )
+        for at, (table, label, names) in enumerate(zip(tables, labels, taken, strict=True))
     ]
     first = sheets[0]
     is_named = first.kind in ("long", "wide") or options.names_given
@@ -339,16 +353,14 @@ def _import(
                 f"layout, kind of times or unit differs from {first.table.path.name}; import the "
                 "files separately",
             )
+    grid = grids.merge(sheets, first.clock, step=options.snap, notes=notes)
     if options.counter and first.kind != "log":
-        if first.capacity is not None:
+        if grid.capacity is not None:
             raise ValueError("counter= does not apply to capacities; pass the capacity of a node")
-        sheets = [
-            part for s in sheets for part in of_counters(s, options.snap, options.gaps, notes)
-        ]
+        grid = of_counters(grid, options.gaps, notes)
         guesses.append(Guess("counter", "requests are the growth per step", "counter=False"))
     elif options.counter is None and first.kind != "log":
-        check_counters(first)
-    grid = grids.merge(sheets, first.clock, step=options.snap, notes=notes)
+        check_counters(grid)
     guesses.append(Guess("nodes", _listed(grid.nodes), "names=NAME" if single_unnamed else ""))
     guesses.append(Guess("step", grids.step_text(grid), grids.other_step(grid)))
     absences: list[str] = []
@@ -357,7 +369,7 @@ def _import(
         grid = grids.fill(grid, "zero", grids.find_holes(grid), [])
         notes.append("the first and the last step may be incomplete")
     else:
-        _check_sums(grid, first, options, notes)
+        _check_sums(grid, sheets, options, notes)
         absences = grids.absences(grid)
         grid = _loads(grid, first, options, notes, guesses)
     for node in grid.nodes:
@@ -379,15 +391,21 @@ def _sheet(
     label: str,
     options: Options,
     requested: RequestedColumns,
+    taken: list[str],
+    first_of_day: int,
     notes: list[str],
     guesses: list[Guess],
 ) -> Sheet:
-    """Return the loads of one table, and add the guesses about its columns."""
-    taken = time_columns(table, requested, options.time_format)
+    """Return the loads of one table, and add the guesses about its columns.
+
+    ``taken`` are the columns of the time. Hour ``first_of_day`` begins at midnight.
+    """
     column = column_of(table, "+".join(taken), "time_column")
     time_format = options.time_format or table.roles.get("time_format")
     if len(taken) > 1 and time_format is None:
-        column = with_clock(table, column, notes)
+        texts, column = column, with_clock(table, column, first_of_day, notes)
+        if column is not texts and requested.time is None:
+            notes.append(f"{table.path.name}: columns {' and '.join(taken)} were read as one time")
     times = times_of(
         table,
         column,
@@ -441,26 +459,37 @@ def _sheet(
     return regroup(sheet, options.node_pattern, options.combine, notes)
 
 
-def _check_sums(grid: Grid, sheet: Sheet, options: Options, notes: list[str]) -> None:
-    """Refuse a node with the sum of all others, unless the caller named the columns."""
-    node = grids.node_of_sums(grid)
+def _check_sums(grid: Grid, sheets: Sequence[Sheet], options: Options, notes: list[str]) -> None:
+    """Refuse a node with the sum of all others, if an option can exclude it.
+
+    A caller who names the columns includes it. In all other cases, add a note.
+    """
+    node, first = grids.node_of_sums(grid), sheets[0]
     if node is None:
         return
     rule = f"node {node!r} has the sum of all other nodes"
-    named = options.arrivals is not None and (sheet.kind == "wide" or options.node_column)
-    if named:
+    renamed = _renamed(options.rename)
+    has_arrivals = options.arrivals is not None or "arrivals" in renamed
+    has_node = options.node_column is not None or "node" in renamed
+    is_wide = first.kind == "wide"
+    is_named = has_arrivals and (has_node or is_wide)
+    is_separable = first.kind != "series" and options.node_pattern is None
+    is_separable &= all({*sheet.nodes} == {*grid.nodes} for sheet in sheets)
+    names = list(first.columns.values())
+    if is_named or not is_separable or (is_wide and re.search("[,*]", "".join(names))):
         notes.append(rule)
         return
-    if sheet.kind == "wide":
-        rest = ",".join(name for name in grid.nodes if name != node)
-        choices = choose("arrivals", [rest, ",".join(grid.nodes)])
-        raise fault_error(sheet.table.path, f"{rule}. Exclude or include it: pass {choices}")
-    column = sheet.node_column
-    raise fault_error(
-        sheet.table.path,
-        f"{rule}. Exclude it: pass where={quoted(f'{column}!={node}')}. To include it, pass both "
-        "node_column= and arrivals=",
-    )
+    if not is_wide:
+        where = quoted(f"{first.node_column}!={node}")
+        both = choose("node_column", [first.node_column]) + " and " + choose("arrivals", names)
+        raise fault_error(
+            first.table.path, f"{rule}. Exclude it: pass where={where}. To include it, pass {both}"
+        )
+    rest = [column for name, column in first.columns.items() if name != node]
+    choices = choose("arrivals", [",".join(rest), ",".join(names)])
+    if len(names) > MAX_LISTED:
+        choices = "arrivals=, the names of the columns to read, separated by commas"
+    raise fault_error(first.table.path, f"{rule}. Exclude or include it: pass {choices}")
 
 
 def _loads(

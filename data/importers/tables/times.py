@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corral.data.fields import midnight
+from corral.data.headers import words_of
 from corral.data.importers.binning import LONGEST_GAP, length_of
 from corral.data.importers.tables.cells import Column, Table, is_missing
 from corral.data.source import fault_error
@@ -27,6 +28,7 @@ __all__ = [
     "TimeUnit",
     "Times",
     "check_numbers",
+    "first_hour",
     "has_format",
     "is_clock",
     "is_day",
@@ -35,6 +37,7 @@ __all__ = [
     "style_of",
     "times_of",
     "with_clock",
+    "without_midnight",
 ]
 
 DateOrder = Literal["dmy", "mdy"]
@@ -55,6 +58,8 @@ _NAMED = re.compile(  # 02/Mar/2026:00:00:00 +0000, Mon, 02 Mar 2026, March 2, 2
     r"(?:([0-9]{4})(?:[:, @]+([0-9][0-9:.,+ APMZ-]+(?:[A-Z]{3,4})?))?"
     r"|([0-9:.]{5,}(?: [A-Z]{3,4})?) ([0-9]{4}))\]?"
 )
+_HOUR = re.compile(r"([0-9]{1,2})(?:\.0)?")
+_MIDNIGHT = re.compile(r"[T ]00:00:00(?= [0-9]|$)")
 _DAY_AND_HOUR = re.compile(r"(\S+) ([0-9]{1,2})(?:\.0)?(?: ([0-9]{1,2})(?:\.0)?)?")
 _MONTHS = re.findall("...", "JanFebMarAprMayJunJulAugSepOctNovDec")
 _DIGITS = re.compile(
@@ -122,6 +127,11 @@ def is_day(cell: Any) -> bool:
     return (bool(match) and ":" not in cell) or _is_compact(cell)
 
 
+def without_midnight(cell: Any) -> str:
+    """Return a date as text, without the midnight that spreadsheets and DataFrames add."""
+    return _MIDNIGHT.sub("", str(cell), count=1)
+
+
 def _is_compact(cell: Any) -> bool:
     return _is_short(cell) and len(cell) == 8 and _DIGITS.fullmatch(cell) is not None
 
@@ -131,12 +141,32 @@ def is_clock(cell: Any) -> bool:
     return _is_short(cell) and re.fullmatch(_CLOCK, cell) is not None
 
 
-def with_clock(table: Table, column: Column, notes: list[str]) -> Column:
+def first_hour(table: Table, columns: Sequence[Column]) -> int:
+    """Return 1 if the hours in all ``columns`` count from 1 to 24, otherwise 0.
+
+    Raises TraceError, with the file of ``table``, if hours 0 and 24 occur.
+    """
+    texts = [_text(cell)[:LONGEST] for column in columns for cell in column.cells]
+    hours = {int(match[1]) for text in texts if (match := _HOUR.fullmatch(text))}
+    if 24 not in hours and not any("ending" in words_of(column.name) for column in columns):
+        return 0
+    if 0 in hours:
+        rule = (
+            f"column {columns[0].name!r}: hour 0 occurs among hours that count to 24, in some row "
+            "of some file; replace hour 24 by hour 0 of the next day"
+        )
+        raise fault_error(table.path, rule)
+    return 1
+
+
+def with_clock(table: Table, column: Column, first: int, notes: list[str]) -> Column:
     """Return a column of date, hour and minute, such as "2026-03-02 9 5", as times.
 
-    Other columns are returned as they are, but with marks in dates such as 20260302. Hour 1 of 24
-    begins at midnight.
+    Other columns are returned as they are, but with marks in dates such as 20260302, and without
+    the midnight of each date. Hour ``first`` begins at midnight.
     """
+    if all(_MIDNIGHT.search(_text(cell)[:LONGEST]) for cell in column.cells):
+        column = Column(column.name, column.codes, list(map(without_midnight, column.cells)))
     if all(_is_compact(str(cell).partition(" ")[0]) for cell in column.cells):
         cells = [f"{cell[:4]}-{cell[4:6]}-{cell[6:]}" for cell in column.cells]
         column = Column(column.name, column.codes, cells)
@@ -144,11 +174,6 @@ def with_clock(table: Table, column: Column, notes: list[str]) -> Column:
     matches = [match for match in parts if match and is_day(match[1])]
     if len(matches) < len(parts):
         return column
-    hours = {int(match[2]) for match in matches}
-    first = int(24 in hours)
-    if first > min(hours):
-        rule = "hours are 0 and 24; replace hour 24 by hour 0 of the next day"
-        raise fault_error(table.path, f"column {column.name!r}: {rule}")
     if first:
         notes.append(f"{table.path.name}: hours 1 to 24 were read as 00:00 to 23:00")
     cells = [f"{m[1]} {int(m[2]) - first:02d}:{int(m[3] or 0):02d}" for m in matches]

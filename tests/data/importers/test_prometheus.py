@@ -157,6 +157,8 @@ def test_loads_that_fall_are_no_counters(tmp_path):
     assert len(import_prometheus(answer(tmp_path, entry(loads, **A))).trace) == 200
     ramp = answer(tmp_path, entry([1, 1, 1, 1, 1, 1, 1, 1], **A), entry(loads[:8], **B))
     assert len(import_prometheus(ramp).trace) == 8
+    peak = answer(tmp_path, entry([1, 2, 5, 9, 14, 20, 26, 30, 12], **A))
+    assert len(import_prometheus(peak).trace) == 9
 
 
 # --- Tables --------------------------------------------------------------------------------------
