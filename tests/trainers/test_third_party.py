@@ -109,6 +109,33 @@ def test_other_arguments_than_those_of_training_are_refused_by_name(tmp_path: Pa
     assert load_run(run.folder, Walk, env_kwargs={}).config.env_config.env == "Walk"
 
 
+class Sized(Walk):
+    def __init__(self, size: Any = (2, 3), n: int = 3) -> None:
+        self.size, self.n = size, n
+
+
+def make_sized(**arguments: Any) -> Sized:
+    return Sized(**arguments)
+
+
+def test_arguments_equal_to_those_of_training_may_be_passed_again(tmp_path: Path) -> None:
+    arguments: dict[str, Any] = {"size": (2, 4)}  # the run's file has a list
+    small: dict[str, Any] = {"trainer": "mappo", "steps": 64, "env_kwargs": arguments, **SMALL}
+    run = corral.train(Sized, out=tmp_path / "class", **small)
+    for more in ({}, {"n": 3}, {"n": np.int64(3)}, {"max_cycles": None}):
+        load_run(run.folder, Sized, env_kwargs=arguments | more)
+    load_run(run.folder, f"{__name__}:Sized", env_kwargs={"size": [2, 4], "n": 3})
+    for other in ({"size": (2, 5)}, {"n": 4}, {"n": np.int64(4)}, {"max_cycles": 30}):
+        with refused(ValueError, *other, "trained"):
+            load_run(run.folder, Sized, env_kwargs=arguments | other)
+    corral.resume(run.folder, steps=128, env=Sized, env_kwargs=arguments)
+    by_function = corral.train(make_sized, out=tmp_path / "function", **small)
+    # the default of n is unknown
+    load_run(by_function.folder, make_sized, env_kwargs=arguments | {"n": 3})
+    with refused(ValueError, "size", "trained"):
+        load_run(by_function.folder, make_sized, env_kwargs={"size": (2, 5)})
+
+
 def test_a_run_object_goes_on_and_is_read_again_without_its_environment(tmp_path: Path) -> None:
     run = train_small(zoo_rules(MixedEnv), tmp_path / "run", updates=2)
     more = corral.resume(run, steps=3 * 4 * 16)
