@@ -96,10 +96,34 @@ def test_play_that_never_ends_says_so(
     waits = {"agent_0": lambda observation: 0}
     with refused(EnvironmentFault, 40, "max_cycles"):
         corral.evaluate(waits, Walk, episodes=2)
-    shown(capsys.readouterr().err, 20, "max_cycles")
+    said = capsys.readouterr().err
+    shown(said, 20, "max_cycles")
+    assert said.count("\n") == 1
     ends = {"agent_0": lambda observation: 1}
     corral.evaluate(ends, Walk, episodes=60)
     assert capsys.readouterr().err == ""
+
+
+class Timed(Walk):
+    """Ends after 20 steps."""
+
+    def reset(self, seed=None, options=None):
+        self.t = 0
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        self.t += 1
+        return 0, 1.0, False, self.t == 20, {}
+
+
+@pytest.mark.parametrize(("steps", "lines"), [(20, 0), (19, 1)])
+def test_play_of_long_episodes_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], steps: int, lines: int
+) -> None:
+    monkeypatch.setattr(episodes, "LONG", steps)
+    # two rows, the team and random play, with 2 episodes per copy
+    corral.evaluate({"agent_0": lambda observation: 0}, Timed, episodes=128)
+    assert capsys.readouterr().err.count("\n") == lines
 
 
 def test_other_arguments_than_those_of_training_are_refused_by_name(tmp_path: Path) -> None:
