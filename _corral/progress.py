@@ -59,7 +59,7 @@ def remaining_time(seconds: float, done: int, total: int) -> str:
 
 
 class LogLines:
-    """Progress in a log: a line every ``INTERVAL_S`` seconds of a task, with the remaining time.
+    """Progress in a log: a line every ``INTERVAL_S`` seconds, with a task's remaining time.
 
     An instance is a ``Progress`` function."""
 
@@ -75,9 +75,11 @@ class LogLines:
         before, self._done = self._done, done
         if total != task or done < before:
             self._first = (total, done, now)
-        elif now - max(self._printed, began) >= INTERVAL_S:
-            self._printed = now
-            remaining = remaining_time(now - began, done - first, total - first)
+        elif now - self._printed >= INTERVAL_S:
+            self._printed, seconds = now, now - began
+            # The pace of a task that has just begun is unknown.
+            reliable = seconds >= INTERVAL_S
+            remaining = remaining_time(seconds, done - first, total - first) if reliable else ""
             self._write(f"{label}: {done:,} of {total:,}{remaining}")
 
 

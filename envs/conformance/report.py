@@ -164,6 +164,10 @@ class CheckResult(Result):
     def warnings(self) -> tuple[Finding, ...]:
         return tuple(finding for finding in self.findings if finding.severity == "warning")
 
+    def __repr__(self) -> str:
+        counts = self.summary.removesuffix(" (see above)")
+        return f"<CheckResult of {self.environment} ({self.form}): {counts}>"
+
     def require(self) -> None:
         """Raise ConformanceError, with the whole report, if there are errors."""
         if self.errors:

@@ -89,7 +89,9 @@ def test_a_log_gets_a_line_with_the_remaining_time(monkeypatch: pytest.MonkeyPat
     ]
 
 
-def test_a_log_has_no_line_for_a_task_that_has_just_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_has_no_remaining_time_of_a_task_that_has_just_begun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     clock = [0.0]
     monkeypatch.setattr(corral.progress, "INTERVAL_S", 30.0)
     monkeypatch.setattr(corral.progress.time, "monotonic", lambda: clock[0])
@@ -100,10 +102,23 @@ def test_a_log_has_no_line_for_a_task_that_has_just_begun(monkeypatch: pytest.Mo
     clock[0] = 100.0
     for done in (28, 500):
         report("reading", done, 555)
-    assert lines == []
+    assert lines == ["reading: 500 of 555"]
     clock[0] = 131.0
     report("reading", 510, 555)
-    assert lines == ["reading: 510 of 555, about 3 s left"]  # 45 at the pace of 482 in 31 s
+    assert lines[1:] == ["reading: 510 of 555, about 3 s left"]  # 45 at the pace of 482 in 31 s
+
+
+def test_a_log_gets_lines_during_many_short_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(corral.progress, "INTERVAL_S", 30.0)
+    monkeypatch.setattr(corral.progress.time, "monotonic", lambda: clock[0])
+    lines: list[str] = []
+    report = LogLines(lines.append)
+    for player in range(6):
+        for done in range(0, 65, 8):  # 28 s
+            report(f"player {player}", done, 64)
+            clock[0] += 28 / 9
+    assert [line.split(":")[0] for line in lines] == [f"player {player}" for player in range(1, 6)]
 
 
 def test_a_log_of_training_gets_lines_between_the_tenths(

@@ -148,6 +148,7 @@ def test_files_hold_what_the_result_says(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     result = MADE[name]()
+    assert str(result) == result.text()
     table, values = result.to_dataframe(), result.to_json()
     assert isinstance(table, pd.DataFrame)
     assert len(table) > 0
@@ -158,6 +159,23 @@ def test_files_hold_what_the_result_says(
         with written[result.csv_file].open(newline="") as file:
             rows = list(csv.DictReader(file))
         assert (len(rows), list(rows[0])) == (len(table), [*table.columns])
+
+
+def test_the_representation_of_a_result_says_how_it_ended() -> None:
+    unusable = judge(2, lambda *values: 1)
+    assert unusable.finding is not None
+    for result, parts in (
+        (MADE["check.json"](), ("1 error, 0 warnings",)),
+        (agreement(), ("50.0%", "9 decisions", "perfect")),
+        (
+            unusable,
+            ("exercise 2", unusable.status, unusable.finding.name, unusable.finding.message),
+        ),
+        (judge(12, lambda *values: values[0]), ("exercise 12", "wrong", "0 of")),
+    ):
+        line = repr(result)
+        assert "\n" not in line
+        assert all(part.lower() in line.lower() for part in parts), line
 
 
 def test_every_result_is_tried() -> None:

@@ -96,10 +96,34 @@ def test_play_that_never_ends_says_so(
     waits = {"agent_0": lambda observation: 0}
     with refused(EnvironmentFault, 40, "max_cycles"):
         corral.evaluate(waits, Walk, episodes=2)
-    shown(capsys.readouterr().err, 20, "max_cycles")
+    said = capsys.readouterr().err
+    shown(said, 20, "max_cycles")
+    assert said.count("\n") == 1
     ends = {"agent_0": lambda observation: 1}
     corral.evaluate(ends, Walk, episodes=60)
     assert capsys.readouterr().err == ""
+
+
+class Timed(Walk):
+    """Ends after 20 steps."""
+
+    def reset(self, seed=None, options=None):
+        self.t = 0
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        self.t += 1
+        return 0, 1.0, False, self.t == 20, {}
+
+
+@pytest.mark.parametrize(("steps", "lines"), [(20, 0), (19, 1)])
+def test_play_of_long_episodes_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], steps: int, lines: int
+) -> None:
+    monkeypatch.setattr(episodes, "LONG", steps)
+    # two rows, the team and random play, with 2 episodes per copy
+    corral.evaluate({"agent_0": lambda observation: 0}, Timed, episodes=128)
+    assert capsys.readouterr().err.count("\n") == lines
 
 
 def test_other_arguments_than_those_of_training_are_refused_by_name(tmp_path: Path) -> None:
@@ -107,6 +131,33 @@ def test_other_arguments_than_those_of_training_are_refused_by_name(tmp_path: Pa
     with refused(ValueError, "max_cycles=30", "trained"):
         corral.evaluate(run.folder, Walk, env_kwargs={"max_cycles": 30}, episodes=2)
     assert load_run(run.folder, Walk, env_kwargs={}).config.env_config.env == "Walk"
+
+
+class Sized(Walk):
+    def __init__(self, size: Any = (2, 3), n: int = 3) -> None:
+        self.size, self.n = size, n
+
+
+def make_sized(**arguments: Any) -> Sized:
+    return Sized(**arguments)
+
+
+def test_arguments_equal_to_those_of_training_may_be_passed_again(tmp_path: Path) -> None:
+    arguments: dict[str, Any] = {"size": (2, 4)}  # the run's file has a list
+    small: dict[str, Any] = {"trainer": "mappo", "steps": 64, "env_kwargs": arguments, **SMALL}
+    run = corral.train(Sized, out=tmp_path / "class", **small)
+    for more in ({}, {"n": 3}, {"n": np.int64(3)}, {"max_cycles": None}):
+        load_run(run.folder, Sized, env_kwargs=arguments | more)
+    load_run(run.folder, f"{__name__}:Sized", env_kwargs={"size": [2, 4], "n": 3})
+    for other in ({"size": (2, 5)}, {"n": 4}, {"n": np.int64(4)}, {"max_cycles": 30}):
+        with refused(ValueError, *other, "trained"):
+            load_run(run.folder, Sized, env_kwargs=arguments | other)
+    corral.resume(run.folder, steps=128, env=Sized, env_kwargs=arguments)
+    by_function = corral.train(make_sized, out=tmp_path / "function", **small)
+    # the default of n is unknown
+    load_run(by_function.folder, make_sized, env_kwargs=arguments | {"n": 3})
+    with refused(ValueError, "size", "trained"):
+        load_run(by_function.folder, make_sized, env_kwargs={"size": (2, 5)})
 
 
 def test_a_run_object_goes_on_and_is_read_again_without_its_environment(tmp_path: Path) -> None:

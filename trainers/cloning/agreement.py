@@ -15,7 +15,7 @@ import pandas as pd
 
 from corral.envs.core import Array, Observation, Rules, amounts_of, generator
 from corral.envs.policy import Decision, Policy, PolicyBase, PolicyLike, as_policy
-from corral.results import Result
+from corral.results import Result, filled
 from corral.trainers.cloning.recorded import RecordedRules
 from corral.trainers.cloning.teachers import Teacher, TeacherLike, choices_of, find_teacher
 from corral.trainers.evaluation.episodes import Interval, bootstrap_ratio, play_episodes
@@ -51,6 +51,12 @@ class Agreement(Result):
     def share(self) -> float:
         """Return the share of agreeing decisions of all agents."""
         return self.rows[-1].share
+
+    def text(self, width: int = 80) -> str:
+        """Return the share of agreeing decisions of all agents, and the table."""
+        decisions = self.rows[-1].decisions
+        line = f"{self.share:.1%} of {decisions:,} decisions agree with {self.teacher}"
+        return f"{filled([line], width)}\n{super().text(width)}"
 
     def to_dataframe(self) -> pd.DataFrame:
         """Return one row per agent, and one for all agents."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -41,6 +42,9 @@ MANY = 8
 
 LONG = 1_000
 """Steps without the end of an episode, after which a message says so."""
+
+_reported: ContextVar[Rules[Any] | None] = ContextVar("reported", default=None)
+"""The latest rules with this message: an evaluation of several teams prints it once."""
 
 FEWEST_EPISODES = 6
 """Minimum number of episodes for an interval. In 1,000 samples of normal returns, a 95 % interval
@@ -287,16 +291,19 @@ def play_episodes(
     for turn in play(rules, team, deterministic, quota=quota, seed=seed, workers=workers):
         illegal += turn.illegal
         on_turn(turn)
-        if turn.t - latest == LONG and rules.max_cycles is None and not is_quiet():
-            print(
-                f"corral: {rules.name}: no episode has ended for {LONG:,} steps. Without a time "
-                "limit, some play never ends: train with one, for classes of Gymnasium and RLlib "
-                "--arg max_cycles=200 (env_kwargs=)",
-                file=sys.stderr,
-            )
+        steps = turn.t + 1
         if len(turn.ended):
-            latest = turn.t
+            latest = steps
             parts.append(turn.ended)
             done += len(turn.ended)
             progress(done, episodes)
+        endless = steps - latest == LONG and rules.max_cycles is None
+        if endless and _reported.get() is not rules and not is_quiet():
+            _reported.set(rules)
+            print(
+                f"corral: {rules.name}: no episode has ended for {LONG:,} steps. If play may never "
+                "end, train with a time limit, for classes of Gymnasium and RLlib --arg "
+                "max_cycles=200 (env_kwargs=)",
+                file=sys.stderr,
+            )
     return EndedEpisodes.join(parts), illegal

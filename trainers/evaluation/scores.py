@@ -19,7 +19,7 @@ from corral.envs.core import Rules
 from corral.envs.episode_stats import EndedEpisodes
 from corral.envs.policy import PolicyLike
 from corral.progress import Progress
-from corral.results import Result, csv_text, json_text, plain
+from corral.results import Result, csv_text, filled, json_text, plain
 from corral.trainers.evaluation.episodes import FEWEST_EPISODES, bootstrap_ratio, play_episodes
 from corral.trainers.evaluation.players import Player, as_player
 
@@ -64,11 +64,18 @@ class Evaluation(Sequence[Any], Result):
     def __repr__(self) -> str:
         return f"<Evaluation of {self.env}: {len(self.rows)} rows>"
 
-    def __str__(self) -> str:
-        """Return one line per row with the columns that are not empty, and the notes."""
+    def text(self, width: int = 80) -> str:
+        """Return the columns that are not empty, and the notes. The table may be wider than
+        ``width``."""
         data = pd.DataFrame(self._columns())
         table = data.map(lambda value: f"{value:.4g}" if isinstance(value, float) else value)
-        return "\n".join([repr(self), table.to_string(index=False), *self.notes()])
+        return "\n".join(
+            [
+                repr(self),
+                table.to_string(index=False),
+                *(filled([note], width) for note in self.notes()),
+            ]
+        )
 
     def _repr_html_(self) -> str:
         from corral.notebook import as_html  # late: only for notebooks

@@ -19,7 +19,8 @@ from corral.adapters.sources import EnvLike, EnvSource, resolve
 from corral.data import Trace
 from corral.envs.arguments import plain_numbers
 from corral.envs.core import Array, Rules, split_of
-from corral.envs.registry import REGISTERED, Api, is_installed_id, make_rules, rules_class
+from corral.envs.others.calls import accepts
+from corral.envs.registry import REGISTERED, Api, NamedEnv, is_installed_id, make_rules, rules_class
 from corral.errors import ConfigError, EnvNeededError, Fault, RunError, TraceError
 from corral.files import read_file, require_no_links, write_file
 from corral.named import NamedFunction
@@ -292,13 +293,39 @@ def given_again(
                 "the environment, or train a new run"
             )
     for argument, value in (env_kwargs or {}).items() if name not in REGISTERED else ():
-        if _is_json(value) and saved["env_kwargs"].get(argument) != value:
-            trained = saved["env_kwargs"].get(argument, "its default")
+        if argument in saved["env_kwargs"]:
+            trained = saved["env_kwargs"][argument]
+        else:
+            trained = _default_of(env, argument, api)
+        if trained is not inspect.Parameter.empty and not _equal_in_json(value, trained):
             raise ValueError(
-                f"{argument}={value!r}: {folder} was trained with {trained}; omit it, or train a "
-                "new run"
+                f"{argument}={value!r}: {folder} was trained with {argument}={trained!r}; omit "
+                "it, or train a new run"
             )
     return dataclasses.replace(given, env_kwargs=dict(env_kwargs or {}))
+
+
+def _default_of(env: Any, argument: str, api: Api | None) -> Any:
+    """Return an argument's default in a third-party environment; ``inspect.Parameter.empty`` if
+    it is unknown."""
+    from corral.envs.others.convert import OURS  # imported late: corral's own games do not need it
+
+    try:
+        make = NamedEnv(env, api=api).find() if isinstance(env, str) else env
+        parameters = inspect.signature(make).parameters
+    except (TypeError, ValueError):  # no signature is available
+        return inspect.Parameter.empty
+    if argument in parameters:
+        return parameters[argument].default
+    return None if argument in OURS and not accepts(make, argument) else inspect.Parameter.empty
+
+
+def _equal_in_json(value: Any, other: Any) -> bool:
+    """Return whether two values are equal in JSON. True if JSON cannot represent one of them."""
+    value, other = plain_numbers([value, other])
+    if not _is_json([value, other]):
+        return True
+    return bool(json.loads(json.dumps(value)) == json.loads(json.dumps(other)))
 
 
 def _set_by_training(env: str) -> dict[str, Any]:

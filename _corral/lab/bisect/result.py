@@ -63,8 +63,6 @@ class Bisection(Result):
         """Return the result in lines of at most ``width``."""
         return "\n".join(self._lines(width))
 
-    __str__ = text
-
     def to_dataframe(self) -> pd.DataFrame:
         """Return one row per difference; "cause" is the number of its cause, from 1; 0: none."""
         numbers = enumerate(self.causes, start=1)

@@ -25,7 +25,7 @@ from corral.lab.comparing.statistics import (
     median,
 )
 from corral.lab.comparing.verdict import Pair, in_words, pairs_of
-from corral.results import Result, csv_text, json_text, plain
+from corral.results import Result, csv_text, filled, json_text, plain
 from corral.text import visible
 
 __all__ = ["FILES", "Comparison"]
@@ -52,8 +52,11 @@ class Comparison(Result):
     def __repr__(self) -> str:
         return f"<Comparison of {', '.join(self.groups)} on {self.env}>"
 
-    def __str__(self) -> str:
-        return f"{self.verdict}\n{self.table.to_string(float_format='{:.4g}'.format)}"
+    def text(self, width: int = 80) -> str:
+        """Return the verdict, and a table, which may be wider than ``width``."""
+        return (
+            f"{filled([self.verdict], width)}\n{self.table.to_string(float_format='{:.4g}'.format)}"
+        )
 
     @cached_property
     def scores(self) -> dict[str, list[float]]:

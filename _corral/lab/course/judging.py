@@ -29,7 +29,7 @@ from corral.extras import require
 from corral.lab.course.exercise import Answer, Exercise, FindingName, Mistake, Probe, Unusable
 from corral.lab.course.exercises import EXERCISES
 from corral.named import named_object
-from corral.results import Result
+from corral.results import Result, filled
 from corral.text import one_line
 
 if TYPE_CHECKING:
@@ -89,6 +89,21 @@ class Verdict(Result):
         if self.finding is not None:
             return "unusable"
         return "right" if all(each.right for each in self.outcomes) else "wrong"
+
+    def text(self, width: int = 80) -> str:
+        """Return the status and the finding, or the mistakes that the answer resembles, and the
+        outputs."""
+        head = f"Exercise {self.number}, {self.title.lower()}: {self.status}"
+        if self.finding is not None:
+            found = self.finding
+            code = [] if found.line is None else [f"line {found.line}: {found.code}"]
+            return filled([f"{head}, {found.name}: {found.message}", *code], width)
+        right = sum(each.right for each in self.outcomes)
+        lines = [f"{head}, {right} of {len(self.outcomes)} tests have the expected output."]
+        relation = "It partly resembles" if self.partly else "It resembles"
+        for mistake in self.mistakes:
+            lines += [f"{relation} the known mistake {mistake.name}.", mistake.explanation]
+        return f"{filled(lines, width)}\n{super().text(width)}"
 
     def to_dataframe(self) -> pd.DataFrame:
         """Return a line for each hidden test."""

@@ -36,7 +36,7 @@ from corral.lab.duels.ratings import (
     wilson,
 )
 from corral.progress import Progress, cell_progress
-from corral.results import Result, csv_text, plain
+from corral.results import Result, csv_text, filled, plain
 from corral.trainers.evaluation.episodes import bootstrap_ratio
 from corral.trainers.runs.run_config import versions
 from corral.trainers.selfplay.matches import Match, play_match, points_of_side
@@ -110,11 +110,11 @@ class Duels(Sequence[Duel], Result):
     def __repr__(self) -> str:
         return f"<Duels of {len(self.players)} in {self.env}: {len(self.rows)} pairings>"
 
-    def __str__(self) -> str:
-        """Return the matrix, the ratings and the notes as text."""
+    def text(self, width: int = 80) -> str:
+        """Return matrix, ratings and notes. The tables may be wider than ``width``."""
         frames = [self.matrix, self.ratings] if self.rated else [self.matrix]
         tables = [frame.to_string(float_format="{:.4g}".format) for frame in frames]
-        return "\n".join([repr(self), *tables, *self.notes])
+        return "\n".join([repr(self), *tables, *(filled([note], width) for note in self.notes)])
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -50,6 +50,8 @@ def equal_advantages(heard: Heard) -> Finding | None:
         return None
     pairs = [(flat(item.advantages), flat(item.returns)) for item in heard.minibatches]
     told = [(a, r) for a, r in pairs if a is not None and r is not None and len(a) >= ROWS]
+    if not all(np.isfinite(part).all() for pair in told for part in pair):
+        return None  # the rule about NaN reports this
     if len(told) < FEWEST or any(vary(a) or not vary(r) for a, r in told):
         return None
     size = max(abs(float(a.mean())) for a, _ in told)

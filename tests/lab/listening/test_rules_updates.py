@@ -258,6 +258,18 @@ def test_advantages_of_minibatches_that_are_all_equal(value: float) -> None:
     assert "zero-advantages" not in found(of_play=nothing)  # equal targets, equal advantages
 
 
+def test_advantages_with_nan_are_not_reported_as_equal() -> None:
+    def broken(rows: Rows) -> Rows:
+        advantages = rows.advantages.clone()
+        advantages[::2] = torch.nan  # some in each minibatch
+        return dataclasses.replace(rows, advantages=advantages)
+
+    def without_nan(new: torch.Tensor, rows: Rows) -> torch.Tensor:
+        return -(new * rows.advantages.nan_to_num()).mean()
+
+    assert "zero-advantages" not in found(of_play=broken, policy_loss=without_nan)
+
+
 def test_normalized_advantages_that_are_broadcast() -> None:
     """Their mean is 0, but for rounding: so is the gradient."""
 

@@ -160,7 +160,7 @@ def test_an_evaluation_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str
     shown(said["said"], "mappo:", *figures, "deterministic=False", "ent_coef")
     assert "separate" not in said["said"]  # separate policies learn from fewer decisions
     assert json.loads((run.folder / "results.json").read_text())["greedy_below_sampled"] == [said]
-    assert said["said"] in str(found)
+    assert said["said"] in str(found).replace("\n", " ")
     assert html.escape(said["said"]) in found._repr_html_()
     printed = within("evaluate", run.folder, "--episodes", "30")
     assert said["said"] in " ".join(printed.split())

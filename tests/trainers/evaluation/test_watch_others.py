@@ -225,7 +225,7 @@ def test_a_run_needs_its_environment_again(run: Any) -> None:
     assert f"--env {HERE}:Counting" in said
     other = ("--env", f"{HERE}:Counting", "--arg", "length=2")
     said = within("watch", run.folder, "--ansi", *other, code=2)
-    shown(" ".join(said.split()), "env_kwargs.length", 2)  # as corral evaluate says it
+    shown(" ".join(said.split()), "length=2", "length=5")
 
 
 # --- Mistakes ------------------------------------------------------------------------------------
