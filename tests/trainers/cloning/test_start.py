@@ -145,7 +145,7 @@ def test_the_beginning_that_is_kept_no_longer_names_what_it_started_from(
         ({"env_kwargs": {"trace": "edge8"}}, ("dfaas_v0", "node_2", "node_7")),
         ({"env_kwargs": {"max_level": 10}}, ("node_0", "(101,)", "(11,)")),
         ({"trainer": "sb3_ppo"}, ("sb3_ppo", "--init", "init=")),
-        ({"init": "nowhere"}, ("nowhere", "config.json")),
+        ({"init": "nowhere"}, ("nowhere", "does not exist")),
         ({"init": "{run}@best"}, ("best", "@64", "@128")),
         ({"init": "{run}@0"}, ("@latest",)),
         ({"init": "{run}@77"}, (77, "@64", "@128")),

@@ -89,7 +89,7 @@ def test_what_is_not_there_names_what_is(made: Path, tmp_path: Path) -> None:
     for name in ("bset", "", "-1", "1e3", "６４"):
         with refused(RunError, f"{made}@{name}:", f"{made}@best", "@latest", "@0"):
             load_run(f"{made}@{name}")
-    with refused(RunError, tmp_path / "none@best", "config.json"):
+    with refused(RunError, tmp_path / "none@best", "does not exist"):
         load_run(f"{tmp_path / 'none'}@best")
     few = small_run(tmp_path / "few", updates=1)  # no episode ends in its only update
     with refused(CheckpointError, "best", "@64", "@0"):
