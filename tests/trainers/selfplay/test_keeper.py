@@ -227,11 +227,11 @@ def test_the_best_is_the_one_that_wins_the_duels(
 
 def test_with_duels_a_validation_saves_nothing() -> None:
     found = Statistics({"a": "shared", "b": "shared"}, pool=True)
-    found.validate(3.0, "a mean")
+    found.validate(3.0, "a mean", "greedy")
     found.duelled(True, "duels", 0.6)
     assert found.improved()
     assert not found.better_validated
-    found.validate(4.0, "a mean")
+    found.validate(4.0, "a mean", "greedy")
     assert not found.better_validated
 
 
