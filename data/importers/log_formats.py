@@ -292,7 +292,10 @@ def _is_json_log(rows: Sequence[bytes]) -> bool:
     logs = 0
     for record in _records(rows[:20]):
         lists: dict[str, list[Any]] = {}
-        leaves = flat(record, "", lists).items()
+        try:
+            leaves = flat(record, "", lists).items()
+        except RecursionError:
+            return False
         keys = [(path.rpartition(".")[2].lower().replace("_", ""), v) for path, v in leaves]
         is_request = sum(HTTP.fullmatch(key) is not None for key, _ in keys) > 1
         has_count = any(COUNT.fullmatch(key) and isinstance(v, int | float) for key, v in keys)

@@ -294,3 +294,9 @@ def test_a_line_takes_time_in_proportion_to_its_length(piece: str) -> None:
                     pattern.fullmatch(start + rest + b"\x00")
                 seconds.append(time.process_time() - begin)
             assert seconds[1] < 8 * seconds[0] + 2, log_format.name
+
+
+def test_deep_json_is_no_log() -> None:
+    """Some depths are few enough for the parser, and too many for the search of its leaves."""
+    for depth in range(800, 1000):
+        assert recognized([b'{"b":{},"a":' * depth + b"{}" + b"}" * depth]) is None
